@@ -1,0 +1,29 @@
+"""Differentially private sums of vectors whose coordinates differ in spread.
+
+The mechanisms are in `egm.mechanisms`, the noise they need in `egm.calibration`, the generalized chi-square
+distribution behind their clipping radius in `egm.gx2`.
+"""
+
+from egm import bounds, calibration, experiments, gx2, mechanisms, noise, scaling
+from egm.mechanisms import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EllipticalGaussianMechanism",
+    "GaussianDataMechanism",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "bounds",
+    "calibration",
+    "experiments",
+    "gx2",
+    "mechanisms",
+    "noise",
+    "scaling",
+]

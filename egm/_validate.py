@@ -1,0 +1,109 @@
+"""Checks at the border: each takes one keyword, names it in its message, and returns the checked value as float64.
+
+`positive(epsilon=epsilon)` reads as the rule it enforces, and its error reads ``epsilon must be finite and > 0, got
+-1.0``. Arrays pass through the same checks element by element; `scalar` is for parameters that must be a single
+number.
+"""
+
+import numpy as np
+
+__all__ = ["count", "finite", "matrix", "nonnegative", "positive", "probability", "real", "scalar", "vector"]
+
+
+def real(**named):
+    """A real number or array of real numbers without NaN; infinities are allowed. TypeError for anything else."""
+    ((name, value),) = named.items()
+    array = _numeric(name, value)
+    return _require(~np.isnan(array), "must not be NaN", name, array)
+
+
+def finite(**named):
+    """Real and finite."""
+    ((name, _),) = named.items()
+    array = real(**named)
+    return _require(np.isfinite(array), "must be finite", name, array)
+
+
+def positive(**named):
+    """Finite and > 0."""
+    ((name, _),) = named.items()
+    array = real(**named)
+    return _require(np.isfinite(array) & (array > 0), "must be finite and > 0", name, array)
+
+
+def nonnegative(**named):
+    """Finite and >= 0."""
+    ((name, _),) = named.items()
+    array = real(**named)
+    return _require(np.isfinite(array) & (array >= 0), "must be finite and >= 0", name, array)
+
+
+def probability(**named):
+    """Strictly between 0 and 1."""
+    ((name, _),) = named.items()
+    array = real(**named)
+    return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
+
+
+def scalar(check, **named):
+    """A single number that passes `check`, as a Python float."""
+    ((name, _),) = named.items()
+    array = check(**named)
+    if array.ndim:
+        raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
+    return float(array)
+
+
+def count(**named):
+    """A whole number >= 1, as a Python int. A float such as 1e6 that is whole is accepted."""
+    ((name, _),) = named.items()
+    number = scalar(real, **named)
+    if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
+        raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
+    return int(number)
+
+
+def vector(**named):
+    """One axis, at least one entry, every entry finite and > 0."""
+    ((name, _),) = named.items()
+    array = positive(**named)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
+    return array
+
+
+def matrix(columns, **named):
+    """Rows of `columns` finite real numbers each: shape (rows, columns). The values are not copied if they are
+    float64."""
+    ((name, value),) = named.items()
+    array = _numeric(name, value)
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise ValueError(f"{name} must have shape (rows, {columns}), got {array.shape}")
+    return _require(np.isfinite(array), "must be finite", name, array)
+
+
+def _numeric(name, value):
+    """The value as a float64 array, or a TypeError: no booleans, strings, objects, complex numbers or masked
+    arrays."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(value)}")
+    return array.astype(float, copy=False)
+
+
+def _require(passed, rule, name, array):
+    """The array if all of it passed, else a ValueError with the first value that did not."""
+    if np.all(passed):
+        return array
+    first = tuple(int(i) for i in np.argwhere(~np.asarray(passed))[0])
+    place = f"{name}[{', '.join(map(str, first))}]" if first else name
+    raise ValueError(f"{place} {rule}, got {float(array[first])!r}")
+
+
+def _shown(value):
+    """A value short enough for one line of an error message."""
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(value).__name__}"

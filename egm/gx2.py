@@ -1,0 +1,506 @@
+"""The generalized chi-square distribution: Q = sum_j weights_j * chi2(dof_j, nc_j), with every weight > 0.
+
+The functions parallel those of `scipy.stats.ncx2`: `sf, logsf, cdf, logcdf, pdf, logpdf, isf, ppf, mean, var, rvs`;
+`ilogsf` inverts `logsf` where p itself would underflow, and `conditional_means` says which coordinate a large Q is
+made of.
+
+How a tail is computed. The cumulant function of Q,
+
+    K(s) = sum_j [ -dof_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s) ],
+
+is analytic but for a cut on the real axis from 1 / (2 max w) to infinity, and the tails are contour integrals of it:
+
+    sf(x) = 1/(2 pi i) int exp(K(s) - s x) ds/s   crossing the real axis at c in (0, 1 / (2 max w)),
+   cdf(x) = the same with the opposite sign,      crossing it at c < 0,
+    pdf(x) = 1/(2 pi i) int exp(K(s) - s x) ds    on either.
+
+1. The contour crosses at the saddle point c, where the integrand has its smallest value on the real axis and falls
+   off fastest across it. That value, exp(K(c) - c x) / |c|, is a factor of the whole integral: it carries the size of
+   the tail, 1e-300 or exp(-1e6), and is only ever handled by its logarithm. What is left is a number of order one.
+2. The contour is the parabola s = c + i h u + gamma u^2 that follows the path of steepest descent to third order. On
+   it the integrand falls like exp(-u^2/2), and the trapezoid rule in u converges geometrically: the step is halved
+   until two rules agree, and the difference of the last two is the estimate of the error.
+3. A quantile is searched over c instead of x, because x(c) = K'(c) - 1/c is explicit: the saddlepoint (Laplace)
+   formula for the tail is right to a few percent and gives the start, and Newton's rule with the contour ends it in
+   two or three rounds.
+
+Scales: weights are divided by the largest, so the cut starts at 1; 1 - r c is formed as (1 - c) + c (1 - r), with
+each part exact, because in a far tail 1 - c is small and everything hinges on it.
+
+Rice (1980), "Distribution of quadratic forms in normal random variables: evaluation by numerical integration";
+Daniels (1987), "Tail probability approximations".
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from egm._validate import nonnegative, positive, real, scalar, vector
+
+__all__ = [
+    "AccuracyError",
+    "cdf",
+    "conditional_means",
+    "ilogsf",
+    "isf",
+    "logcdf",
+    "logpdf",
+    "logsf",
+    "mean",
+    "pdf",
+    "ppf",
+    "rvs",
+    "sf",
+    "var",
+]
+
+_STEP = 0.4  # of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
+_BATCH = 16  # nodes added at a time until the integrand has died away
+_MOST_NODES = 4096
+_NEGLIGIBLE = 1e-17  # relative size at which it has
+_HALVINGS = 6
+_RTOL = 1e-13  # aim of the quadrature; rounding of the exponent comes on top
+_BLOCK = 1 << 14  # weights handled at a time, which bounds the memory by a few MB
+
+
+class AccuracyError(ArithmeticError):
+    """The quadrature did not reach its accuracy. `estimate` is the best value found."""
+
+    def __init__(self, message, estimate):
+        super().__init__(message)
+        self.estimate = estimate
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Public functions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def sf(x, weights, dof=1, nc=0):
+    """Upper tail P[Q > x].
+
+    x: any shape. weights: (d,), finite and > 0. dof: > 0 and nc: >= 0, scalars or (d,). Returns the shape of x.
+    Relative error about 1e-12, in both tails. Raises ValueError for anything outside these ranges, AccuracyError if
+    the quadrature fails. Rice (1980).
+    """
+    return np.exp(logsf(x, weights, dof, nc))
+
+
+def logsf(x, weights, dof=1, nc=0):
+    """log P[Q > x], also where P[Q > x] would underflow. Arguments as for sf."""
+    return _map(lambda form, x: _log_tails(form, x)[0], real(x=x), weights, dof, nc)
+
+
+def cdf(x, weights, dof=1, nc=0):
+    """Lower tail P[Q <= x], with relative accuracy also near zero. Arguments as for sf."""
+    return np.exp(logcdf(x, weights, dof, nc))
+
+
+def logcdf(x, weights, dof=1, nc=0):
+    """log P[Q <= x], also where P[Q <= x] would underflow. Arguments as for sf."""
+    return _map(lambda form, x: _log_tails(form, x)[1], real(x=x), weights, dof, nc)
+
+
+def pdf(x, weights, dof=1, nc=0):
+    """Density of Q at x, the derivative of cdf. Arguments as for sf; at x = 0 the limit from above."""
+    return np.exp(logpdf(x, weights, dof, nc))
+
+
+def logpdf(x, weights, dof=1, nc=0):
+    """log of the density of Q at x. Arguments as for sf."""
+    return _map(_log_density, real(x=x), weights, dof, nc)
+
+
+def isf(p, weights, dof=1, nc=0):
+    """The x with P[Q > x] = p: the upper quantile.
+
+    p: in [0, 1], any shape. weights, dof, nc as for sf. Returns the shape of p. The round trip sf(isf(p)) = p holds to
+    about 1e-12. Raises ValueError for p outside [0, 1].
+    """
+    return ilogsf(_log_probability(p), weights, dof, nc)
+
+
+def ppf(p, weights, dof=1, nc=0):
+    """The x with P[Q <= x] = p: the lower quantile, 0 where it would underflow. Arguments as for isf."""
+    log_p = _log_probability(p)
+    return _map(lambda form, lp: _quantile(form, lp, lower=True), log_p, weights, dof, nc)
+
+
+def ilogsf(logp, weights, dof=1, nc=0):
+    """The x with log P[Q > x] = logp, for tails that no double can hold: logp may be -1e6.
+
+    logp: <= 0, any shape; 0 gives 0 and -inf gives inf. weights, dof, nc as for sf. Raises ValueError for logp > 0.
+    """
+    logp = real(logp=logp)
+    if np.any(logp > 0):
+        raise ValueError(f"logp must be <= 0, got {float(np.max(logp))!r}")
+    return _map(lambda form, lp: _quantile(form, lp, lower=False), logp, weights, dof, nc)
+
+
+def mean(weights, dof=1, nc=0):
+    """E[Q] = sum_j weights_j (dof_j + nc_j)."""
+    weights, dof, nc = _parameters(weights, dof, nc)
+    return float(np.sum(weights * (dof + nc)))
+
+
+def var(weights, dof=1, nc=0):
+    """Var[Q] = 2 sum_j weights_j^2 (dof_j + 2 nc_j)."""
+    weights, dof, nc = _parameters(weights, dof, nc)
+    return float(2 * np.sum(weights**2 * (dof + 2 * nc)))
+
+
+def rvs(weights, dof=1, nc=0, *, size=None, rng):
+    """Draws of Q by simulation, from the numpy Generator `rng`: shape `size`, or one number for size=None."""
+    weights, dof, nc = _parameters(weights, dof, nc)
+    shape = () if size is None else tuple(np.atleast_1d(size))
+    total = np.zeros(shape)
+    for weight, k, shift in zip(weights, dof, nc, strict=True):
+        total += weight * (rng.noncentral_chisquare(k, shift, shape) if shift else rng.chisquare(k, shape))
+    return total[()]
+
+
+def conditional_means(x, weights):
+    """E[Z_j^2 | Q = x] for Q = sum_j weights_j Z_j^2 with standard normal Z_j: which coordinates make Q this large.
+
+    x: one number > 0. weights: (d,). Returns shape (d,); sum_j weights_j E[Z_j^2 | Q = x] = x. These are also the
+    derivatives of a quantile with respect to the weights, d isf(p, w) / d w_j at isf(p, w) = x. Each is a ratio of
+    contour integrals, the density of Q with chi2(3) in place of chi2(1) for coordinate j over the density of Q.
+    """
+    x = scalar(positive, x=x)
+    form, group = _form(weights, 1, 0)
+    crossing = _saddle(form, x / form.unit)
+    shift, mass = _contour(crossing, x / form.unit)
+    density = np.sum(mass).imag
+    # 1 - r s along the contour is slack - r (s - c), weight by weight
+    means = [np.sum(mass / (slack - r * shift)).imag / density for r, slack in zip(form.r, crossing.slack, strict=True)]
+    return np.array(means)[group]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# From arguments to a form whose largest weight is 1/2
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Q / unit, where unit is twice the largest weight: then 1 - 2 w s is 1 - r s with r = w / max w in (0, 1].
+
+    Terms of equal weight are merged: their degrees of freedom `k` and noncentralities `nc` add up.
+    """
+
+    unit: float
+    r: np.ndarray
+    gap: np.ndarray  # 1 - r, from an exact subtraction of weights
+    k: np.ndarray
+    nc: np.ndarray
+
+    @cached_property
+    def mean(self):
+        return np.sum(self.r * (self.k + self.nc)) / 2
+
+    @cached_property
+    def deviation(self):
+        return np.sqrt(np.sum(self.r**2 * (self.k / 2 + self.nc)))
+
+
+def _parameters(weights, dof, nc):
+    """The three vectors, checked and of the same length."""
+    weights = vector(weights=weights)
+    dof, nc = positive(dof=dof), nonnegative(nc=nc)
+    for name, value in (("dof", dof), ("nc", nc)):
+        if value.ndim > 1 or value.size not in (1, weights.size):
+            raise ValueError(
+                f"{name} must be a number or have the {weights.size} entries of weights, got shape {value.shape}"
+            )
+    return weights, np.broadcast_to(dof, weights.shape), np.broadcast_to(nc, weights.shape)
+
+
+def _form(weights, dof, nc):
+    """The form, and for each weight the index of its group in it."""
+    weights, dof, nc = _parameters(weights, dof, nc)
+    values, group = np.unique(weights, return_inverse=True)
+    largest = values[-1]
+    k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
+    return _Form(2 * largest, values / largest, (largest - values) / largest, k, shift), group
+
+
+def _log_probability(p):
+    """log p for p in [0, 1], with log 0 = -inf."""
+    p = real(p=p)
+    if np.any((p < 0) | (p > 1)):
+        raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
+    return np.log(p, where=p > 0, out=np.full_like(p, -np.inf))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The point where a contour crosses the real axis
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+class _Crossing:
+    """The saddle point c of exp(K(s) - s x) / s and the x it belongs to, as functions of one unbounded coordinate.
+
+    Upper tail: theta = log(c / (1 - c)), c in (0, 1). Lower tail: theta = log(-c), c < 0. `slack` is 1 - r c for each
+    weight, without cancellation; `pace` is dlog|c|/dtheta. The derivatives of the exponent K(s) -
+    s x - log s at c are kept as pure numbers: `spread` is the second times c^2, `skew` the third of K times c^3.
+    """
+
+    def __init__(self, form, theta, lower):
+        self.form, self.theta, self.lower = form, theta, lower
+        c = self.c = -np.exp(theta) if lower else 1 / (1 + np.exp(-theta))
+        room = 1.0 if lower else 1 / (1 + np.exp(theta))  # 1 - c
+        self.pace = room
+        self.slack = 1 - c * form.r if lower else room + c * form.gap
+        v, inflated = c * form.r / self.slack, form.nc / self.slack
+        self.drift = np.sum(v * (form.k + inflated)) / 2
+        self.spread = np.sum(v**2 * (form.k / 2 + inflated)) + 1
+        self.skew = np.sum(v**3 * (form.k + 3 * inflated))
+
+    @property
+    def x(self):
+        """The x whose saddle point is c: K'(c) - 1/c."""
+        return (self.drift - 1) / self.c
+
+    def log_height(self, x):
+        """log of exp(K(c) - c x), which with 1/|c| is the size of the integrand where the contour crosses.
+
+        Terms with y = r c > -1 are taken less their mean, -log(1 - y) - y, and x less those means: for many weights
+        both are far larger than their difference.
+        """
+        form, y = self.form, self.form.r * self.c
+        near = y > -1
+        central = np.where(near, _minus_log1p_less_mean(y, self.slack), -np.log(self.slack))
+        shifted = np.where(near, y, 1.0) * y / self.slack
+        means = np.sum(np.where(near, form.r * (form.k + form.nc), 0.0)) / 2
+        return np.sum(form.k * central + form.nc * shifted) / 2 - self.c * (x - means)
+
+    def laplace(self):
+        """The saddlepoint formula for the log of the tail at `self.x`, and its derivative in theta."""
+        value = self.log_height(self.x) - 0.5 * np.log(2 * np.pi * self.spread)
+        return value, -(self.spread + (self.skew - 2) / self.spread / 2) * self.pace
+
+
+def _minus_log1p_less_mean(y, slack):
+    """-log(1 - y) - y, where slack is 1 - y; near zero by the series of 2 artanh(z) with z = y / (2 - y)."""
+    small = np.abs(y) < 0.25
+    z = np.where(small, y, 0.0) / (1 + slack)
+    series = z / 3 * np.polynomial.polynomial.polyval(z * z, 3 / np.arange(3, 25, 2))
+    return np.where(small, 2 * z * z * (1 / (1 + z) + series), -np.log(slack) - y)
+
+
+def _saddle(form, x, lower=None):
+    """The crossing whose saddle point belongs to x: by default in the lower tail below the mean, else in the upper."""
+    lower = bool(x < form.mean) if lower is None else lower
+    z = abs(x - form.mean) / form.deviation
+    start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
+
+    def excess(theta):
+        """log of K'(c) over log of x + 1/c, nearly a straight line in theta on both sides; increasing."""
+        crossing = _Crossing(form, theta, lower)
+        drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
+        if lower:
+            return np.log(cx / (drift - 1)), pace * spread / (1 - drift), crossing
+        return np.log(drift / (1 + cx)), pace * ((drift + spread - 1) / drift - cx / (1 + cx)), crossing
+
+    return _root(excess, start, tolerance=1e-5)
+
+
+def _root(increasing, start, tolerance):
+    """Where an increasing function is zero, by Newton's rule kept inside the bracket that its signs give.
+
+    increasing(u) returns the value, the slope and whatever the caller wants to keep of u. The search ends when the
+    value is within the tolerance; the result is what was kept.
+    """
+    low, high, u = -np.inf, np.inf, start
+    for _ in range(200):
+        value, slope, kept = increasing(u)
+        if abs(value) <= tolerance:
+            return kept
+        low, high = (u, high) if value < 0 else (low, u)
+        target = u + (np.clip(-value / slope, -30, 30) if slope > 0 else -np.sign(value))
+        u = target if low < target < high else (low + high) / 2
+    raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The contour
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _contour(crossing, x):
+    """Nodes s - c and masses m of a quadrature along the contour, relative to the height of the integrand at c:
+
+    1/(2 pi i) int exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i).
+    """
+    for bend in _BENDS:
+        try:
+            return _trapezoid(crossing, x, bend)
+        except AccuracyError as error:
+            failure = error
+    raise failure
+
+
+# Steepest descent bends the contour by 1. Where one weight alone shapes the saddle point but many others what lies
+# around it, that bends it too far, and the integrand grows again: less is better then.
+_BENDS = (1.0, 0.25, 0.0)
+
+
+def _trapezoid(crossing, x, bend):
+    """The nodes and masses on a contour of the given bend: trapezoid rules, the step halved until two agree."""
+    c, spread = abs(crossing.c), crossing.spread
+    # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
+    # makes the integrand die away, and the lower one further than many weights can bear.
+    third = abs(crossing.skew) + (2 / spread**2 if crossing.lower else 0)
+    h, gamma = c / np.sqrt(spread), bend * c * third / (6 * spread**2)
+
+    def evaluate(u):
+        shift = 1j * h * u + gamma * u * u
+        return shift, np.exp(_growth(crossing, shift) - shift * x) * (1j * h + 2 * gamma * u)
+
+    shift, mass = _outwards(evaluate)
+    u, step = _STEP * np.arange(shift.size), _STEP
+    mass[0] /= 2
+    previous = _sums(crossing, shift, mass) * step
+    for _ in range(_HALVINGS):
+        between = evaluate(u + step / 2)
+        shift, mass = np.concatenate([shift, between[0]]), np.concatenate([mass, between[1]])
+        u, step = np.concatenate([u, u + step / 2]), step / 2
+        current = _sums(crossing, shift, mass) * step
+        # Halving squares the error of a geometrically convergent rule.
+        error = 10 * np.max(np.abs(current / previous - 1)) ** 2
+        if error < _RTOL:
+            return shift, mass * step
+        previous = current
+    raise AccuracyError(f"reached a relative error of {error:.1e}, aimed at {_RTOL:.1e}", estimate=current[0] / np.pi)
+
+
+def _outwards(evaluate):
+    """The integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
+    parts = []
+    for start in range(0, _MOST_NODES, _BATCH):
+        shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
+        parts.append((shift, mass))
+        ended = np.abs(mass) < _NEGLIGIBLE * abs(parts[0][1][0])
+        if np.any(np.abs(mass) > 10 * abs(parts[0][1][0])):
+            break  # it grows
+        if np.any(ended):
+            length = start + int(np.argmax(ended))
+            return tuple(np.concatenate(part)[:length] for part in zip(*parts, strict=True))
+    raise AccuracyError("the integrand does not die away along the contour", estimate=np.nan)
+
+
+def _sums(crossing, shift, mass):
+    """The integrals that give the tail and the density."""
+    return np.array([np.sum(mass / (1 + shift / crossing.c)).imag, np.sum(mass).imag])
+
+
+def _growth(crossing, shift):
+    """K(c + shift) - K(c), by real arithmetic on 1 - v shift, where v = r / (1 - r c)."""
+    form, total = crossing.form, np.zeros(shift.size, dtype=complex)
+    for start in range(0, form.r.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        v = form.r[part] / crossing.slack[part]
+        a, b = np.outer(shift.real, v), np.outer(shift.imag, v)
+        size = a * (a - 2) + b * b  # |1 - v shift|^2 - 1
+        total += 0.5j * (np.arctan2(b, 1 - a) @ form.k[part]) - 0.25 * (np.log1p(size) @ form.k[part])
+        if np.any(form.nc[part]):
+            inflated = form.nc[part] / (2 * crossing.slack[part])
+            total += ((a * (1 - a) - b * b + 1j * b) / (1 + size)) @ inflated
+    return total
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tails, density and quantiles of a form, one value at a time
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _at(crossing, x):
+    """log of the tail that the crossing belongs to, and log of the density, at x."""
+    tail, density = _sums(crossing, *_contour(crossing, x))
+    height = crossing.log_height(x)
+    return height + np.log(tail / abs(crossing.c) / np.pi), height + np.log(density / np.pi)
+
+
+def _log_tails(form, x):
+    """(log P[Q > x], log P[Q <= x]): the smaller one by its contour, the other as its complement."""
+    x = x / form.unit
+    if x <= 0 or np.isinf(x):
+        return (0.0, -np.inf) if x <= 0 else (-np.inf, 0.0)
+    crossing = _saddle(form, x)
+    if crossing.lower and _at(crossing, x)[0] > np.log(0.5):  # below the mean but above the median
+        crossing = _saddle(form, x, lower=False)
+    log_tail = _at(crossing, x)[0]
+    return (_log_complement(log_tail), log_tail) if crossing.lower else (log_tail, _log_complement(log_tail))
+
+
+def _log_complement(log_p):
+    """log(1 - p)."""
+    return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
+
+
+def _log_density(form, x):
+    """log of the density of Q at x."""
+    x = x / form.unit
+    if x < 0 or np.isinf(x):
+        return -np.inf
+    log_density = _at(_saddle(form, x), x)[1] if x > 0 else _log_density_at_zero(form)
+    return log_density - np.log(form.unit)
+
+
+def _log_density_at_zero(form):
+    """The limit of the density from above: it is finite and positive only for two degrees of freedom in all."""
+    total = np.sum(form.k)
+    if total != 2:
+        return np.inf if total < 2 else -np.inf
+    return -np.sum(form.k * np.log(form.r) + form.nc) / 2
+
+
+def _quantile(form, log_p, lower):
+    """The x with log of the lower (or upper) tail equal to log_p, by whichever tail is the smaller one at x."""
+    if log_p == 0 or np.isinf(log_p):
+        return np.inf if (log_p == 0) == lower else 0.0
+    log_other = _log_complement(log_p)
+    log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
+    above_mean = log_upper <= _saddle(form, form.mean).laplace()[0]
+    return form.unit * (_search(form, log_upper, False) if above_mean else _search(form, log_lower, True))
+
+
+# The saddlepoint formula's limit at the near end of either tail, log(e / sqrt(2 pi)): no tail is larger.
+_LAPLACE_TOP = 1 - 0.5 * np.log(2 * np.pi)
+_LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
+
+
+def _search(form, log_p, lower):
+    """The x, in units of the form, at which a tail of at most one half has the logarithm log_p.
+
+    The logarithm of a tail is nearly proportional to a power of exp(theta), so the search is for a root of its
+    logarithm: first with the saddlepoint formula in place of the tail, then, from there, with the tail itself.
+    """
+    target = np.log(_LAPLACE_TOP - log_p)
+
+    def excess(theta, tail_and_slope):
+        crossing = _Crossing(form, theta, lower)
+        log_tail, slope, kept = tail_and_slope(crossing)
+        return np.log(_LAPLACE_TOP - log_tail) - target, -slope / (_LAPLACE_TOP - log_tail), kept
+
+    def formula(crossing):
+        return *crossing.laplace(), crossing.theta
+
+    def exact(crossing):
+        log_tail, log_density = _at(crossing, crossing.x)
+        dx = (1 if lower else -1) * np.exp(log_tail - log_density)  # dx for d log tail = 1
+        slope = crossing.spread * crossing.pace / (crossing.c * dx)
+        return log_tail, slope, crossing.x - (log_tail - log_p) * dx
+
+    if lower and excess(_LOWEST, formula)[0] < 0:
+        return 0.0
+    start = _root(lambda theta: excess(theta, formula), -np.log(form.deviation), tolerance=1e-3)
+    # What is left after the last round is one Newton step in x, whose error is the square of 1e-7.
+    return _root(lambda theta: excess(theta, exact), start, tolerance=1e-7 / (_LAPLACE_TOP - log_p))
+
+
+def _map(function, values, weights, dof, nc):
+    """function(form, value) for every entry of `values`: an array of the same shape, or a number for a number."""
+    form, _ = _form(weights, dof, nc)
+    return np.array([function(form, value) for value in np.ravel(values)]).reshape(np.shape(values))[()]

@@ -1,0 +1,117 @@
+"""By what to multiply each coordinate before all of them get the same noise.
+
+A mechanism that clips at radius C after multiplying coordinate j by b_j, and then adds noise of standard deviation
+2 C sigma_opt to every coordinate, adds noise of total variance proportional to
+
+    F(b) = q_p((b sigma)**2) * sum_j b_j**-2,      C**2 = q_p(w), the upper p-quantile of sum_j w_j Z_j**2.
+
+F does not change when b is multiplied by a constant, so every scaling here is given the norm E||b x||**2 = 1.
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+
+from egm import gx2
+from egm._validate import probability, scalar, vector
+
+__all__ = ["clip_norm", "elliptical", "expected_norm", "noise_factor", "optimal"]
+
+
+def elliptical(sensitivities):
+    """Theorem 3: b_j = sqrt(Delta_j / sum Delta), the best scaling of Algorithm 2, with ||b|| = 1.
+
+    sensitivities: (d,), > 0, in the units of the data. Raises ValueError otherwise. Pagh and Lebeda (2022), Lemma 3.2.
+    """
+    sensitivities = vector(sensitivities=sensitivities)
+    return np.sqrt(sensitivities / np.sum(sensitivities))
+
+
+def expected_norm(sigma):
+    """Lemma 4.1: b_j = 1 / sqrt(sigma_j sum sigma), the best scaling if the clipping radius did not depend on it.
+
+    sigma: standard deviations (d,), > 0, in the units of the data. Returns b in inverse units, with sum (b sigma)**2
+    = 1. Raises ValueError otherwise. Poulsen (2023), Lemma 4.1.
+    """
+    sigma = vector(sigma=sigma)
+    return 1 / np.sqrt(sigma * np.sum(sigma))
+
+
+def clip_norm(b, sigma, clip_probability):
+    """C, the radius that a row multiplied by b exceeds with the clip probability p: the square root of q_p((b
+    sigma)**2).
+
+    b and sigma: (d,), > 0, of the same length. clip_probability: scalar in (0, 1). In the units of b times the data.
+    Raises ValueError otherwise. A coordinate 1e150 times narrower than the widest cannot be seen in C and is left
+    out.
+    """
+    b, sigma, p = vector(b=b), vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
+    if b.shape != sigma.shape:
+        raise ValueError(f"b must have the {sigma.size} entries of sigma, got {b.size}")
+    spread = b * sigma
+    weights = (spread / np.max(spread)) ** 2
+    return float(np.max(spread) * np.sqrt(gx2.isf(p, weights[weights > 0])))
+
+
+def noise_factor(b, sigma, clip_probability):
+    """F(b): the noise's total variance over (2 sigma_opt)**2, in squared units of the data. Arguments as for
+    clip_norm."""
+    return float(clip_norm(b, sigma, clip_probability) ** 2 * np.sum(vector(b=b) ** -2.0))
+
+
+def optimal(sigma, clip_probability):
+    """The scaling that minimises F, with the clipping radius that it causes taken into account.
+
+    sigma: standard deviations (d,), > 0. clip_probability: p in (0, 1), scalar. Returns b with sum (b sigma)**2 = 1;
+    never worse than expected_norm. In w = (b sigma)**2 the derivative of the quantile is dq/dw_j = E[Z_j**2 | Q = q]
+    =: g_j, so F is stationary where w_j is proportional to sigma_j / sqrt(g_j). Lemma 4.1 is this condition with g =
+    1. Raises ValueError outside these ranges.
+    """
+    sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
+    share = sigma / np.sum(sigma)
+    best = (np.inf, share)
+    iterates, residuals = [], []
+    log_weights = np.log(share)
+    while len(iterates) < _MOST_ROUNDS:
+        weights = np.exp(log_weights)
+        weights /= np.sum(weights)
+        quantile = gx2.isf(p, weights)
+        best = min(best, (quantile * np.sum(share**2 / weights), weights), key=lambda pair: pair[0])
+        iterates.append(np.log(weights))
+        residuals.append(np.log(_stationary(share, weights, gx2.conditional_means(quantile, weights)) / weights))
+        if np.max(np.abs(residuals[-1])) < _SETTLED:
+            break
+        log_weights = _extrapolated(iterates[-_WINDOW:], residuals[-_WINDOW:])
+    return np.sqrt(best[1]) / sigma
+
+
+def _stationary(share, weights, pull):
+    """The w, of sum 1, with w_j proportional to share_j / sqrt(g_j(w_j)), for a model of each coordinate's pull g_j.
+
+    Given Q = q a coordinate is close to normal with variance 1 / (1 - 2 w_j s), one s for all, so its own weight sets
+    its pull; s_j is the s that reproduces g_j here. The condition becomes w_j**2 = a_j (1 - 2 w_j s_j), with a_j
+    proportional to share_j**2. Iterating w = share / sqrt(g) instead would overshoot: in a far tail g_j moves many
+    times as much as w_j.
+    """
+    s = (1 - 1 / pull) / (2 * weights)
+
+    def solve(log_scale):
+        root = np.exp(log_scale) * share
+        pulled = root * s
+        height = np.hypot(pulled, 1)
+        return root * np.where(s > 0, 1 / (height + np.abs(pulled)), height - pulled)
+
+    weights = solve(brentq(lambda u: np.sum(solve(u)) - 1, -50, 50, xtol=1e-15))
+    return weights / np.sum(weights)
+
+
+def _extrapolated(iterates, residuals):
+    """Anderson's mixing: the combination of the last iterates whose residuals nearly cancel, plus what is left of
+    them."""
+    moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)
+    combination = np.linalg.lstsq(changes.T, residuals[-1], rcond=1e-10)[0]
+    return iterates[-1] + residuals[-1] - (moves + changes).T @ combination
+
+
+_WINDOW = 6  # iterates that the extrapolation sees
+_SETTLED = 1e-7  # change of log w; F is flat at its minimum and so is within about 1e-14 of it
+_MOST_ROUNDS = 100

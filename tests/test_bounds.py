@@ -1,0 +1,77 @@
+"""Closed-form bounds: never below the quantile they bound, and equal to their formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from egm import bounds, experiments, gx2, scaling
+
+weight_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40).map(np.array)
+levels = st.floats(1e-200, 0.9)
+
+
+@settings(deadline=None)
+@given(weight_lists, levels)
+@pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
+def test_never_below_the_quantile(bound, weights, p):
+    assert bound(p, weights) >= gx2.isf(p, weights)
+
+
+@pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
+def test_scale_and_permutation(bound):
+    weights, p = np.linspace(1, 2, 100), np.array([0.5, 0.1, 0.02])
+    np.testing.assert_allclose(bound(p, 7 * weights[::-1]), 7 * bound(p, weights), rtol=1e-14)
+
+
+def test_formulas_for_equal_weights():
+    # d = 400 weights of 1 and ln(1/p) = 4: 400 + sqrt(8*4*400), 400 + 2 sqrt(4*400) + 2*4, 400 + sqrt(800/p).
+    p, weights = np.exp(-4.0), np.ones(400)
+    assert bounds.bernstein(p, weights) == pytest.approx(400 + np.sqrt(12800), rel=1e-14)
+    assert bounds.laurent_massart(p, weights) == pytest.approx(488, rel=1e-14)
+    assert bounds.chebyshev(p, weights) == pytest.approx(400 + np.sqrt(800 * np.exp(4)), rel=1e-14)
+
+
+def test_bernstein_says_nothing_below_its_limit():
+    weights = np.ones(36)
+    assert bounds.bernstein_limit(weights) == pytest.approx(np.exp(-2), rel=1e-14)
+    assert np.isfinite(bounds.bernstein(np.exp(-1.99), weights))
+    assert bounds.bernstein(np.exp(-2.01), weights) == np.inf
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2])
+@pytest.mark.parametrize("n", [2, 10, 100])
+def test_theorem4_bounds_the_noise_where_it_applies(alpha, n):
+    sigma = experiments.zipf_sigma(1000, alpha)
+    assert n <= bounds.theorem4_limit(sigma)
+    exact = 4 * scaling.noise_factor(scaling.expected_norm(sigma), sigma, 1 / n)
+    assert exact < bounds.theorem4(sigma, n) < 2 * exact
+
+
+def test_theorem4_is_bernstein_after_lemma_41():
+    sigma = experiments.zipf_sigma(500, 0.2)
+    b = scaling.expected_norm(sigma)
+    by_steps = 4 * bounds.bernstein(1 / 50, (b * sigma) ** 2) * np.sum(b**-2.0)
+    assert bounds.theorem4(sigma, 50) == pytest.approx(by_steps, rel=1e-13)
+    # With w = sigma / sum sigma, sum w^2 / max w^2 is sum sigma^2 / max sigma^2: both have the same range.
+    assert bounds.theorem4_limit(sigma) == pytest.approx(1 / bounds.bernstein_limit((b * sigma) ** 2), rel=1e-12)
+
+
+def test_theorem4_needs_many_dimensions():
+    # The condition ln n <= sum sigma^2 / (18 max sigma^2) is at most d / 18, for equal sigma.
+    assert bounds.theorem4_limit(np.full(36, 5.0)) == pytest.approx(np.exp(2), rel=1e-14)
+    assert bounds.theorem4(np.full(36, 5.0), 8) == np.inf
+    assert bounds.theorem4(np.ones(3), 1) == pytest.approx(36, rel=1e-14)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
+@pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
+def test_bad_values_are_named(bound, bad):
+    with pytest.raises(ValueError, match=r"^p must"):
+        bound(bad, [1.0])
+    with pytest.raises(ValueError, match=r"^weights\[1\] must"):
+        bound(0.1, [1.0, bad])
+    with pytest.raises(ValueError, match=r"^sigma"):
+        bounds.theorem4([bad], 10)
+    with pytest.raises(ValueError, match=r"^n must"):
+        bounds.theorem4([1.0], bad)

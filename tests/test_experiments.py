@@ -1,0 +1,76 @@
+"""The report's experiments against values computed with 50 digits."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from egm import experiments
+
+REFERENCE = json.loads((Path(__file__).parent / "reference" / "improvement.json").read_text())
+
+
+@pytest.mark.parametrize("case", REFERENCE["improvement"], ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}")
+def test_improvement_is_exact(case):
+    ratio = experiments.improvement(case["d"], case["n"], float(case["alpha"]))
+    assert ratio == pytest.approx(float(case["ratio"]), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "alpha", "published"), [(100, 10**6, 1, 16.6144), (100, 100, 1, 12.4376), (1000, 10**6, 2, 593.2257)]
+)
+def test_improvement_has_the_known_values(d, n, alpha, published):
+    assert experiments.improvement(d, n, alpha) == pytest.approx(published, abs=5e-5)
+
+
+@pytest.mark.parametrize("d", [2, 10, 300])
+@pytest.mark.parametrize("n", [10, 10**6, 10**12])
+def test_improvement_lies_between_1_and_d(d, n):
+    ratios = [experiments.improvement(d, n, alpha) for alpha in (0.01, 0.3, 1, 3, 30)]
+    assert min(ratios) > 1
+    assert max(ratios) < d * (1 + 1e-12)
+    assert np.all(np.diff(ratios) > 0)
+
+
+def test_equal_spread_leaves_nothing_to_improve():
+    for scaling in ("expected_norm", "optimal"):
+        assert experiments.improvement(50, 1000, 0, scaling=scaling) == pytest.approx(1, rel=1e-12)
+
+
+def test_optimal_scaling_improves_more():
+    assert experiments.improvement(100, 10**6, 1, "optimal") / experiments.improvement(100, 10**6, 1) == pytest.approx(
+        1.487, abs=5e-4
+    )
+
+
+def test_zipf_sigma():
+    sigma = experiments.zipf_sigma(4, 2, total=5.0)
+    np.testing.assert_allclose(sigma / sigma[0], [1, 1 / 4, 1 / 9, 1 / 16], rtol=1e-15)
+    assert np.sum(sigma) == pytest.approx(5, rel=1e-15)
+    np.testing.assert_array_equal(experiments.zipf_sigma(3, 0), np.full(3, 1 / 3))
+
+
+def test_sweep_is_tidy():
+    table = experiments.sweep(lambda d, alpha: d * alpha, d=[1, 2], alpha=[0.5, 1.5, 2.5])
+    assert table.dtype.names == ("d", "alpha", "value")
+    np.testing.assert_array_equal(table["d"], [1, 1, 1, 2, 2, 2])
+    np.testing.assert_array_equal(table["value"], table["d"] * table["alpha"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 10, 1.0), "d must be a whole number >= 1, got 0.0"),
+        ((2.5, 10, 1.0), "d must be a whole number >= 1, got 2.5"),
+        ((2, 0, 1.0), "n must be a whole number >= 1, got 0.0"),
+        ((2, 1, 1.0), "clip_probability = 1/n must lie strictly between 0 and 1, got 1.0"),
+        ((2, 10, -1.0), "alpha must be finite and >= 0, got -1.0"),
+        ((2, 10, np.nan), "alpha must not be NaN"),
+        ((10, 10, 400), "alpha must leave d.*-alpha > 0 in double precision, got 400.0 for d = 10"),
+        ((2, 10, 1.0, "best"), 'scaling must be "expected_norm" or "optimal", got \'best\''),
+    ],
+)
+def test_bad_values_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        experiments.improvement(*arguments)

@@ -1,0 +1,218 @@
+"""The generalized chi-square distribution against 30-digit values, scipy's special cases, and laws."""
+
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from egm import gx2
+
+WEIGHTS = 1 / np.arange(1.0, 101.0)
+FORMS = {
+    "harmonic": {"weights": WEIGHTS},
+    "two": {"weights": np.array([1.0, 0.3])},
+    "mixed": {
+        "weights": np.array([2.0, 1.0, 0.25]),
+        "dof": np.array([1.0, 2.5, 7.0]),
+        "nc": np.array([0.0, 3.0, 10.0]),
+    },
+    "wide": {"weights": 10.0 ** -np.arange(30)},
+    "many": {"weights": np.arange(1, 2001.0) ** -0.1},
+}
+
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
+
+
+def levels(form, p=TAILS):
+    """x at a few upper and lower tail probabilities of the form."""
+    return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
+
+
+# --- special cases ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dof", [0.3, 1, 2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("p", TAILS)
+def test_equal_weights_are_chi2(dof, p):
+    x = stats.chi2.isf(p, dof)
+    weights = np.full(3, 2.5)
+    assert gx2.logsf(2.5 * x, weights, dof / 3) == pytest.approx(stats.chi2.logsf(x, dof), rel=1e-14, abs=1e-13)
+    assert gx2.isf(p, weights, dof / 3) == pytest.approx(2.5 * x, rel=1e-13)
+    low = stats.chi2.ppf(p, dof)
+    if low > 1e-290:
+        assert gx2.logcdf(2.5 * low, weights, dof / 3) == pytest.approx(
+            stats.chi2.logcdf(low, dof), rel=1e-14, abs=1e-13
+        )
+        assert gx2.ppf(p, weights, dof / 3) == pytest.approx(2.5 * low, rel=1e-12)
+
+
+@pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0), (10, 200.0)])
+def test_one_noncentral_weight_is_ncx2(dof, nc):
+    # scipy's ncx2 has about 1e-12 in the upper tail down to 1e-10.
+    x = stats.ncx2.isf([0.5, 1e-2, 1e-6], dof, nc)
+    np.testing.assert_allclose(gx2.sf(3 * x, [3.0], dof, nc), stats.ncx2.sf(x, dof, nc), rtol=1e-10)
+    np.testing.assert_allclose(gx2.cdf(3 * x, [3.0], dof, nc), stats.ncx2.cdf(x, dof, nc), rtol=1e-10)
+    np.testing.assert_allclose(gx2.pdf(3 * x, [3.0], dof, nc), stats.ncx2.pdf(x, dof, nc) / 3, rtol=1e-10)
+
+
+def test_two_squares_with_equal_weights_are_exponential():
+    x = np.array([0.0, 1e-10, 1.0, 1e3])
+    np.testing.assert_allclose(gx2.logsf(x, [1.0, 1.0]), -x / 2, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(gx2.logpdf(x, [1.0, 1.0]), -x / 2 - np.log(2), rtol=1e-13)
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+@forms
+def test_round_trip(form):
+    np.testing.assert_allclose(gx2.sf(gx2.isf(TAILS, **form), **form), TAILS, rtol=1e-12)
+    np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
+
+
+@forms
+@pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6])
+def test_round_trip_beyond_doubles(form, logp):
+    assert gx2.logsf(gx2.ilogsf(logp, **form), **form) == pytest.approx(logp, rel=1e-12)
+
+
+@forms
+@pytest.mark.parametrize("factor", [1e-150, 0.37, 1e150])
+def test_scale(form, factor):
+    x, scaled = levels(form), {**form, "weights": form["weights"] * factor}
+    np.testing.assert_allclose(gx2.logsf(factor * x, **scaled), gx2.logsf(x, **form), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(gx2.logcdf(factor * x, **scaled), gx2.logcdf(x, **form), rtol=1e-13, atol=1e-13)
+    shifted = gx2.logpdf(factor * x, **scaled) + np.log(factor)
+    np.testing.assert_allclose(shifted, gx2.logpdf(x, **form), rtol=1e-12, atol=1e-12)
+
+
+@forms
+def test_permutation(form):
+    order = np.random.default_rng(5).permutation(form["weights"].size)
+    shuffled = {name: values[order] for name, values in form.items()}
+    x = levels(form)
+    np.testing.assert_allclose(gx2.logsf(x, **shuffled), gx2.logsf(x, **form), rtol=1e-13, atol=1e-14)
+
+
+def test_equal_weights_merge():
+    x = [0.1, 3.0, 40.0]
+    apart = gx2.logsf(x, [2.0, 1.0, 2.0], [1, 2, 3], [0.5, 0, 4])
+    np.testing.assert_array_equal(apart, gx2.logsf(x, [1.0, 2.0], [2, 4], [0, 4.5]))
+
+
+@forms
+def test_tails_sum_to_one(form):
+    x = levels(form)
+    np.testing.assert_allclose(gx2.sf(x, **form) + gx2.cdf(x, **form), 1, rtol=1e-13)
+
+
+@forms
+def test_density_is_the_slope(form):
+    # Over a step of 1e-3 in log sf a central difference is off by about 1e-6 / 6, and by 1e-13 / 1e-3 from rounding.
+    x = gx2.isf([0.4, 1e-3, 1e-30], **form)
+    step = 1e-3 * gx2.sf(x, **form) / gx2.pdf(x, **form)
+    slope = (gx2.sf(x - step, **form) - gx2.sf(x + step, **form)) / (2 * step)
+    np.testing.assert_allclose(gx2.pdf(x, **form), slope, rtol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=8), st.floats(1e-200, 0.999))
+def test_quantiles_fall_with_p_and_rise_with_every_weight(weights, p):
+    weights = np.array(weights)
+    x = gx2.isf(p, weights)
+    assert gx2.isf(p * 0.99, weights) > x
+    for j in range(weights.size):
+        heavier = weights.copy()
+        heavier[j] *= 1.01
+        assert gx2.isf(p, heavier) > x * (1 - 1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=8), st.floats(1e-250, 0.9))
+def test_conditional_means_add_up_to_x(weights, p):
+    weights = np.array(weights)
+    x = gx2.isf(p, weights)
+    means = gx2.conditional_means(x, weights)
+    assert np.all(means >= 0)
+    assert np.sum(weights * means) == pytest.approx(x, rel=1e-11)
+
+
+def test_conditional_means_are_the_gradient_of_the_quantile():
+    weights, p, step = np.array([1.0, 0.5, 0.2]), 1e-4, 1e-5
+    up, down = (np.array([gx2.isf(p, weights + sign * step * np.eye(3)[j]) for j in range(3)]) for sign in (1, -1))
+    np.testing.assert_allclose(gx2.conditional_means(gx2.isf(p, weights), weights), (up - down) / (2 * step), rtol=1e-8)
+
+
+@forms
+def test_moments_agree_with_simulation(form):
+    draws = gx2.rvs(**form, size=100_000, rng=np.random.default_rng(8))
+    mean, var = gx2.mean(**form), gx2.var(**form)
+    assert abs(draws.mean() - mean) < 4 * np.sqrt(var / draws.size)
+    x = gx2.isf(0.01, **form)
+    assert abs(np.sum(draws > x) - 0.01 * draws.size) < 4 * np.sqrt(0.01 * draws.size)
+
+
+def test_convolution():
+    # P[A + B > x] for independent A and B is E[P[A > x - B]]; the error bar is the sample's own.
+    a, b, x = WEIGHTS[:5], np.array([0.7, 0.1]), 12.0
+    tails = gx2.sf(x - gx2.rvs(b, size=4000, rng=np.random.default_rng(9)), a)
+    exact = gx2.sf(x, np.concatenate([a, b]))
+    assert abs(tails.mean() - exact) < 4 * tails.std() / np.sqrt(tails.size)
+
+
+# --- shapes, edges and errors -----------------------------------------------------------------------------------------
+
+
+def test_shapes():
+    assert np.ndim(gx2.sf(1.0, WEIGHTS)) == 0
+    assert gx2.sf(np.ones((2, 3)), WEIGHTS).shape == (2, 3)
+    assert gx2.isf(np.full((2, 1), 0.1), WEIGHTS).shape == (2, 1)
+    assert gx2.conditional_means(1.0, WEIGHTS).shape == (100,)
+    assert gx2.rvs(WEIGHTS, size=(2, 2), rng=np.random.default_rng(0)).shape == (2, 2)
+
+
+def test_edges():
+    assert gx2.sf(0.0, WEIGHTS) == gx2.sf(-1.0, WEIGHTS) == gx2.cdf(np.inf, WEIGHTS) == 1
+    assert gx2.sf(np.inf, WEIGHTS) == gx2.cdf(0.0, WEIGHTS) == gx2.pdf(np.inf, WEIGHTS) == gx2.pdf(-1.0, WEIGHTS) == 0
+    assert gx2.isf(1, WEIGHTS) == gx2.ppf(0, WEIGHTS) == gx2.ilogsf(0, WEIGHTS) == 0
+    assert gx2.isf(0, WEIGHTS) == gx2.ppf(1, WEIGHTS) == np.inf
+    assert gx2.pdf(0.0, [2.0]) == np.inf
+    assert gx2.pdf(0.0, [2.0, 2.0, 2.0]) == 0
+    assert gx2.pdf(0.0, [2.0, 0.5]) == pytest.approx(0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((np.nan, [1.0]), "x"),
+        ((1.0, [1.0, -1.0]), r"weights\[1\]"),
+        ((1.0, [0.0]), r"weights\[0\]"),
+        ((1.0, [np.inf]), r"weights\[0\]"),
+        ((1.0, []), "weights"),
+        ((1.0, 1.0), "weights"),
+        ((1.0, [1.0], 0.0), "dof"),
+        ((1.0, [1.0, 2.0], [1.0, 2.0, 3.0]), "dof"),
+        ((1.0, [1.0], 1.0, -1.0), "nc"),
+        ((1.0, [1.0], 1.0, [0.0, 1.0]), "nc"),
+    ],
+)
+def test_bad_values_are_named(arguments, name):
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        gx2.sf(*arguments)
+
+
+@pytest.mark.parametrize("p", [-1e-9, 1.1, np.nan])
+def test_bad_probabilities_are_named(p):
+    with pytest.raises(ValueError, match=r"^p must"):
+        gx2.isf(p, WEIGHTS)
+    with pytest.raises(ValueError, match=r"^logp must"):
+        gx2.ilogsf(abs(p), WEIGHTS)
+
+
+@pytest.mark.parametrize("bad", ["x", None, True, 1j])
+def test_bad_types_are_named(bad):
+    with pytest.raises(TypeError, match=r"^x must be a real number"):
+        gx2.sf(bad, WEIGHTS)

@@ -1,0 +1,276 @@
+"""The mechanisms: what they return, how much noise they add, and what they refuse."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from egm import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    gx2,
+    scaling,
+)
+from egm.calibration import analytic_noise_multiplier, gaussian_delta
+
+SIGMA = np.array([2.0, 1.0, 0.25])
+MU = np.array([10.0, -4.0, 0.5])
+
+
+class Silent(np.random.Generator):
+    """A Generator that draws no noise, so that what a mechanism adds it to can be seen."""
+
+    def __init__(self):
+        super().__init__(np.random.PCG64(0))
+
+    def normal(self, loc, scale):
+        return np.zeros_like(scale)
+
+    laplace = normal
+
+
+def rows(n=500, seed=3):
+    return np.random.default_rng(seed).normal(MU, SIGMA, (n, 3))
+
+
+def data_mechanism(n=500, **options):
+    return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **{"center": MU, **options})
+
+
+# --- Laplace ----------------------------------------------------------------------------------------------------------
+
+
+def test_laplace_scale_and_usefulness():
+    mechanism = LaplaceMechanism(2.0, 0.5)
+    assert mechanism.noise_scale == 4
+    assert mechanism.usefulness(0.1, d=5) == pytest.approx(4 * np.log(50), rel=1e-15)
+
+
+def test_laplace_noise_is_laplace():
+    release = LaplaceMechanism(2.0, 0.5).release(np.zeros(20_000), rng=np.random.default_rng(4))
+    assert stats.kstest(release.estimate, stats.laplace(scale=4).cdf).pvalue > 1e-3
+    assert np.all(release.noise_std == np.sqrt(2) * 4)
+
+
+# --- Gaussian and elliptical ------------------------------------------------------------------------------------------
+
+
+def test_gaussian_noise_is_calibrated():
+    mechanism = GaussianMechanism(3.0, 1.0, 1e-6)
+    assert mechanism.noise_std == 3 * analytic_noise_multiplier(1.0, 1e-6)
+    noise = mechanism.release(np.zeros(20_000), rng=np.random.default_rng(4)).estimate
+    assert stats.kstest(noise, stats.norm(scale=mechanism.noise_std).cdf).pvalue > 1e-3
+
+
+def test_elliptical_error_is_equation_6():
+    mechanism = EllipticalGaussianMechanism([1.0, 2.0, 5.0], 1.0, 1e-6)
+    assert np.sum(mechanism.noise_std**2) == pytest.approx(mechanism.noise_multiplier**2 * 64, rel=1e-14)
+
+
+@pytest.mark.parametrize("delta_x", [[1.0, 2.0, 5.0], [-1.0, 2.0, -5.0]])
+def test_elliptical_noise_is_exactly_enough_for_the_worst_neighbour(delta_x):
+    # Two Gaussians with means delta_x apart are as far apart as N(0, 1) and N(r, 1), r = |delta_x / noise_std|.
+    mechanism = EllipticalGaussianMechanism([1.0, 2.0, 5.0], 0.7, 1e-5)
+    distance = np.linalg.norm(np.array(delta_x) / mechanism.noise_std)
+    assert gaussian_delta(0.7, 1 / distance) == pytest.approx(1e-5, rel=1e-12)
+
+
+def test_equal_sensitivities_make_the_elliptical_mechanism_spherical():
+    elliptical = EllipticalGaussianMechanism(np.full(4, 3.0), 1.0, 1e-6)
+    np.testing.assert_allclose(elliptical.noise_std, GaussianMechanism(6.0, 1.0, 1e-6).noise_std, rtol=1e-14)
+
+
+# --- Gaussian data ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["optimal", "expected_norm", "none", [1.0, 2.0, 3.0]])
+def test_estimate_is_right_for_a_nonzero_center(scale):
+    # With a clip probability so low that nothing is clipped, the estimate without noise is the sum itself.
+    X = rows()
+    release = data_mechanism(clip_probability=1e-12, scaling=scale).release(X, rng=Silent())
+    np.testing.assert_allclose(release.estimate, X.sum(axis=0), rtol=1e-12)
+
+
+def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
+    mechanism = data_mechanism(n=1, clip_probability=0.1)
+    far = MU + 1e3 * SIGMA
+    estimate = mechanism.release(far[None], rng=Silent()).estimate
+    shortened = (estimate - MU) * mechanism.scaling
+    assert np.linalg.norm(shortened) == pytest.approx(mechanism.clip_norm, rel=1e-12)
+    np.testing.assert_allclose(
+        shortened / mechanism.clip_norm, (far - MU) * mechanism.scaling / np.linalg.norm((far - MU) * mechanism.scaling)
+    )
+
+
+def test_replacing_a_row_moves_the_scaled_sum_by_at_most_the_sensitivity():
+    mechanism, X = data_mechanism(), rows()
+    for far in (1e3, 1e160, 1e300):
+        neighbours = [X.copy(), X.copy()]
+        neighbours[0][7], neighbours[1][7] = MU + far, MU - far
+        first, second = (mechanism.release(Y, rng=Silent()).estimate * mechanism.scaling for Y in neighbours)
+        assert np.linalg.norm(first - second) == pytest.approx(2 * mechanism.clip_norm, rel=1e-9)
+
+
+def test_noise_is_equation_9_and_private():
+    mechanism = data_mechanism()
+    expected = 2 * mechanism.clip_norm * mechanism.noise_multiplier / mechanism.scaling
+    np.testing.assert_allclose(mechanism.noise_std, expected, rtol=1e-15)
+    assert mechanism.error().noise == pytest.approx(np.sum(expected**2), rel=1e-14)
+    assert gaussian_delta(1.0, mechanism.noise_multiplier) <= 1e-6
+
+
+def test_noise_has_the_declared_spread():
+    mechanism, X, rng = data_mechanism(n=2), rows(2), np.random.default_rng(11)
+    quiet = mechanism.release(X, rng=Silent()).estimate
+    draws = np.array([mechanism.release(X, rng=rng).estimate for _ in range(3000)])
+    scores = (draws - quiet) / mechanism.noise_std
+    assert stats.kstest(scores.ravel(), stats.norm.cdf).pvalue > 1e-3
+
+
+def test_clipping_happens_as_often_as_declared():
+    mechanism, n = data_mechanism(n=20_000, clip_probability=0.05), 20_000
+    scaled = (rows(n) - MU) * mechanism.scaling
+    clipped = np.sum(np.linalg.norm(scaled, axis=1) > mechanism.clip_norm)
+    assert abs(clipped - 0.05 * n) < 4 * np.sqrt(0.05 * 0.95 * n)
+
+
+def test_clip_norm_is_the_quantile():
+    mechanism = data_mechanism(n=1000)
+    assert mechanism.clip_probability == 1e-3
+    assert mechanism.clip_norm**2 == pytest.approx(gx2.isf(1e-3, (mechanism.scaling * SIGMA) ** 2), rel=1e-13)
+    np.testing.assert_array_equal(mechanism.scaling, scaling.optimal(SIGMA, 1e-3))
+
+
+def test_blocks_views_and_lists_give_the_same_sum():
+    mechanism, X = data_mechanism(), rows()
+    whole = mechanism.release(X, rng=Silent()).estimate
+    for same in (iter(np.array_split(X, 7)), np.asfortranarray(X), X.tolist(), np.repeat(X, 2, axis=0)[::2]):
+        np.testing.assert_allclose(mechanism.release(same, rng=Silent()).estimate, whole, rtol=1e-13)
+
+
+def test_large_data_are_read_in_blocks():
+    X = np.ones((300_000, 3), dtype=np.float32)
+    estimate = data_mechanism(n=300_000, center=1.0).release(X, rng=Silent()).estimate
+    np.testing.assert_allclose(estimate, 300_000, rtol=1e-12)
+
+
+def test_data_are_not_changed():
+    X = rows()
+    before = X.copy()
+    data_mechanism(clip_probability=0.5).release(X, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(X, before)
+
+
+def test_a_release_is_reproducible_and_says_that_it_is_simulated():
+    mechanism, X = data_mechanism(), rows()
+    first, second = (mechanism.release(X, rng=np.random.default_rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(first.estimate, second.estimate)
+    assert first.simulated
+
+
+def test_a_mechanism_cannot_be_changed():
+    mechanism = data_mechanism()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.epsilon = 2.0
+    with pytest.raises(ValueError, match="read-only"):
+        mechanism.noise_std[0] = 0.0
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+MECHANISMS = {
+    "laplace": (LaplaceMechanism, {"sensitivity": 1.0, "epsilon": 1.0}),
+    "gaussian": (GaussianMechanism, {"sensitivity": 1.0, "epsilon": 1.0, "delta": 1e-6}),
+    "elliptical": (EllipticalGaussianMechanism, {"sensitivities": [1.0, 2.0], "epsilon": 1.0, "delta": 1e-6}),
+    "data": (
+        GaussianDataMechanism,
+        {"sigma": [1.0, 2.0], "n": 10, "epsilon": 1.0, "delta": 1e-6, "clip_probability": 0.1, "scaling": [1.0, 2.0]},
+    ),
+}
+PARAMETERS = [(kind, name) for kind, (_, arguments) in MECHANISMS.items() for name in arguments]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, 0.0, [], [[1.0]]], ids=repr)
+@pytest.mark.parametrize(("kind", "name"), PARAMETERS)
+def test_bad_values_are_named(kind, name, bad):
+    mechanism, arguments = MECHANISMS[kind]
+    with pytest.raises(ValueError, match=rf"^{name}(\[.*\])? must"):
+        mechanism(**{**arguments, name: bad})
+
+
+@pytest.mark.parametrize("bad", ["1", None, True, 1j, object()], ids=["str", "None", "bool", "complex", "object"])
+@pytest.mark.parametrize(("kind", "name"), PARAMETERS)
+def test_bad_types_are_named(kind, name, bad):
+    if name in ("clip_probability",) and bad is None:
+        return  # None asks for the default 1/n
+    mechanism, arguments = MECHANISMS[kind]
+    with pytest.raises((TypeError, ValueError), match=rf"^{name} must .* got"):
+        mechanism(**{**arguments, name: bad})
+
+
+@pytest.mark.parametrize("delta", [1.0, 2.0])
+@pytest.mark.parametrize("kind", ["gaussian", "elliptical", "data"])
+def test_delta_of_one_and_more_is_refused(kind, delta):
+    mechanism, arguments = MECHANISMS[kind]
+    with pytest.raises(ValueError, match=f"^delta must lie strictly between 0 and 1, got {delta}"):
+        mechanism(**{**arguments, "delta": delta})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 1}, "clip_probability must lie strictly between 0 and 1, got 1.0"),
+        ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
+        ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
+        ({"center": np.nan}, "center must not be NaN"),
+        ({"scaling": "best"}, "scaling must be \"optimal\", .* got 'best'"),
+        ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
+        ({"neighbors": "add"}, "neighbors must be \"replace_one\", got 'add'"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    arguments = {"sigma": [1.0, 2.0], "n": 10, "epsilon": 1.0, "delta": 1e-6, **options}
+    with pytest.raises(ValueError, match=message):
+        GaussianDataMechanism(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (np.ones((499, 3)), ValueError, "X must have the declared n = 500 rows, got 499"),
+        (np.ones((500, 2)), ValueError, r"X must have shape \(rows, 3\), got \(500, 2\)"),
+        (np.ones(3), ValueError, r"X must have shape \(rows, 3\), got \(3,\)"),
+        (np.ones((5, 100, 3)), ValueError, r"X must have shape \(rows, 3\)"),
+        (np.full((500, 3), np.nan), ValueError, r"X\[0, 0\] must not be NaN|X\[0, 0\] must be finite"),
+        (np.full((500, 3), np.inf), ValueError, r"X\[0, 0\] must be finite, got inf"),
+        (np.full((500, 3), "a"), TypeError, "X must be a real number or an array of real numbers"),
+        (np.full((500, 3), None), TypeError, "X must be"),
+        (np.ma.ones((500, 3)), TypeError, "X must be"),
+        (np.ones((500, 3), dtype=complex), TypeError, "X must be"),
+        (None, ValueError, "X must have shape"),
+        (iter([np.ones((499, 3)), np.ones((1, 2))]), ValueError, r"X must have shape \(rows, 3\), got \(1, 2\)"),
+    ],
+)
+def test_bad_data_are_named(X, error, message):
+    with pytest.raises(error, match=message):
+        data_mechanism().release(X, rng=Silent())
+
+
+@pytest.mark.parametrize("rng", [None, 7, np.random.RandomState(0)])
+def test_noise_needs_a_generator(rng):
+    for mechanism, value in [
+        (LaplaceMechanism(1.0, 1.0), 1.0),
+        (GaussianMechanism(1.0, 1.0, 1e-6), 1.0),
+        (EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6), MU),
+        (data_mechanism(), rows()),
+    ]:
+        with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+            mechanism.release(value, rng=rng)
+
+
+def test_there_is_no_default_generator():
+    with pytest.raises(TypeError, match="rng"):
+        GaussianMechanism(1.0, 1.0, 1e-6).release(0.0)

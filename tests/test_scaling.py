@@ -1,0 +1,100 @@
+"""Scaling vectors: their formulas, and that nothing nearby does better."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from egm import experiments, gx2, scaling
+
+sigmas = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12).map(np.array)
+
+
+def test_elliptical_is_theorem_3():
+    np.testing.assert_allclose(scaling.elliptical([1.0, 4.0, 4.0]), [1 / 3, 2 / 3, 2 / 3], rtol=1e-15)
+
+
+@given(sigmas)
+def test_norms(sigma):
+    assert np.sum(scaling.elliptical(sigma) ** 2) == pytest.approx(1, rel=1e-14)
+    assert np.sum((scaling.expected_norm(sigma) * sigma) ** 2) == pytest.approx(1, rel=1e-14)
+
+
+@given(sigmas)
+def test_expected_norm_is_lemma_41(sigma):
+    # At its minimum the relaxed objective sum b^-2 is (sum sigma)^2, and Cauchy-Schwarz forbids less.
+    assert np.sum(scaling.expected_norm(sigma) ** -2.0) == pytest.approx(np.sum(sigma) ** 2, rel=1e-13)
+
+
+def test_clip_norm_is_the_root_of_a_quantile():
+    sigma, b = np.array([3.0, 1.0, 0.5]), np.array([0.2, 0.5, 2.0])
+    assert scaling.clip_norm(b, sigma, 1e-4) ** 2 == pytest.approx(gx2.isf(1e-4, (b * sigma) ** 2), rel=1e-14)
+
+
+def test_clip_norm_of_spreads_whose_squares_underflow():
+    assert scaling.clip_norm(np.ones(2), np.array([1e-200, 1e-200]), 0.1) == pytest.approx(
+        1e-200 * np.sqrt(-2 * np.log(0.1)), rel=1e-13
+    )
+    assert scaling.clip_norm(np.ones(2), np.array([1.0, 1e-300]), 0.1) == scaling.clip_norm(np.ones(1), np.ones(1), 0.1)
+
+
+@given(sigmas, st.floats(1e-3, 1e3))
+@settings(deadline=None, max_examples=25)
+def test_noise_factor_ignores_the_norm_of_b(sigma, factor):
+    b = scaling.expected_norm(sigma)
+    assert scaling.noise_factor(factor * b, sigma, 1e-3) == pytest.approx(
+        scaling.noise_factor(b, sigma, 1e-3), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("d", "alpha", "n", "published"),
+    # Ratios measured by a prototype independent of this package, to the digits shown.
+    [(100, 1, 100, 1.121), (100, 1, 10**6, 1.487), (10, 1, 10**6, 1.322), (100, 10, 10**6, 1.0006)],
+)
+def test_optimal_beats_lemma_41_by_as_much_as_it_should(d, alpha, n, published):
+    sigma = experiments.zipf_sigma(d, alpha)
+    ratio = scaling.noise_factor(scaling.expected_norm(sigma), sigma, 1 / n) / scaling.noise_factor(
+        scaling.optimal(sigma, 1 / n), sigma, 1 / n
+    )
+    assert ratio == pytest.approx(published, abs=6e-4 if published > 1.001 else 6e-5)
+
+
+@given(sigmas, st.floats(1e-30, 0.5))
+@settings(deadline=None, max_examples=30)
+def test_optimal_is_stationary_and_never_worse(sigma, p):
+    b = scaling.optimal(sigma, p)
+    weights = (b * sigma) ** 2
+    assert np.sum(weights) == pytest.approx(1, rel=1e-12)
+    pull = gx2.conditional_means(gx2.isf(p, weights), weights)
+    balance = np.log(weights * np.sqrt(pull) / sigma)
+    assert np.ptp(balance) < 1e-5
+    best = scaling.noise_factor(b, sigma, p)
+    assert best <= scaling.noise_factor(scaling.expected_norm(sigma), sigma, p) * (1 + 1e-12)
+    nearby = b * np.exp(0.01 * np.random.default_rng(1).standard_normal((20, sigma.size)))
+    assert all(scaling.noise_factor(other, sigma, p) >= best * (1 - 1e-12) for other in nearby)
+
+
+def test_optimal_for_equal_sigma_is_equal():
+    np.testing.assert_allclose(scaling.optimal(np.full(5, 2.0), 0.01), np.full(5, 1 / (2 * np.sqrt(5))), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda bad: scaling.elliptical([1.0, bad]), r"sensitivities\[1\]"),
+        (lambda bad: scaling.expected_norm([1.0, bad]), r"sigma\[1\]"),
+        (lambda bad: scaling.optimal([1.0, bad], 0.1), r"sigma\[1\]"),
+        (lambda bad: scaling.optimal([1.0], bad), "clip_probability"),
+        (lambda bad: scaling.clip_norm([bad], [1.0], 0.1), r"b\[0\]"),
+    ],
+)
+@pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
+def test_bad_values_are_named(call, name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        call(bad)
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="b must have the 2 entries of sigma, got 3"):
+        scaling.clip_norm(np.ones(3), np.ones(2), 0.1)
