@@ -3,6 +3,7 @@
 A table is a numpy structured array, one row a combination of parameters: `table["value"][table["d"] == 100]`.
 """
 
+import ast
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from egm import scaling as scalings
 from egm._validate import count, nonnegative, positive, probability, scalar
 
-__all__ = ["improvement", "sweep", "zipf_sigma"]
+__all__ = ["check_parameters", "improvement", "sweep", "zipf_sigma"]
 
 
 def zipf_sigma(d, alpha, total=1.0):
@@ -51,3 +52,23 @@ def sweep(function, **axes):
     values = [float(function(**dict(zip(axes, point, strict=True)))) for point in points]
     kinds = [(name, np.asarray(list(axis)).dtype) for name, axis in axes.items()] + [("value", float)]
     return np.array([(*point, value) for point, value in zip(points, values, strict=True)], dtype=kinds)
+
+
+def check_parameters(namespace, **ranges):
+    """Refuse a parameter that a notebook does not have, and a value outside its range, with a ValueError.
+
+    namespace: the notebook's globals(). ranges: (least, greatest) of each parameter, a whole number where both are; a
+    list is checked element by element. Papermill itself only warns of an unknown name, and then runs the notebook with
+    its defaults as if the wish had been heard. It writes the wishes into a cell that begins with "# Parameters".
+    """
+    wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
+    for name in (target.id for wish in ast.parse(wishes).body for target in wish.targets):
+        if name not in ranges:
+            raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
+    for name, (least, greatest) in ranges.items():
+        whole = isinstance(least, int) and isinstance(greatest, int)
+        kind, types = ("an integer", int) if whole else ("a number", (int, float))
+        value = namespace[name]
+        for item in value if isinstance(value, list) and value else [value]:
+            if not isinstance(item, types) or isinstance(item, bool) or not least <= item <= greatest:
+                raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {item!r}")
