@@ -160,21 +160,23 @@ def rvs(weights, dof=1, nc=0, *, size=None, rng):
     return total[()]
 
 
-def conditional_means(x, weights):
-    """E[Z_j^2 | Q = x] for Q = sum_j weights_j Z_j^2 with standard normal Z_j: which coordinates make Q this large.
+def conditional_means(x, weights, dof=1, nc=0):
+    """E[Y_j | Q = x] for Q = sum_j weights_j Y_j, Y_j ~ chi2(dof_j, nc_j): which terms make Q this large.
 
-    x: one number > 0. weights: (d,). Returns shape (d,); sum_j weights_j E[Z_j^2 | Q = x] = x. These are also the
-    derivatives of a quantile with respect to the weights, d isf(p, w) / d w_j at isf(p, w) = x. Each is a ratio of
-    contour integrals, the density of Q with chi2(3) in place of chi2(1) for coordinate j over the density of Q.
+    x: one number > 0. weights, dof, nc as for sf. Returns shape (d,); sum_j weights_j E[Y_j | Q = x] = x. These are also
+    the derivatives of a quantile by the weights, d isf(p, w) / d w_j where isf(p, w) = x. Each is a ratio of two contour
+    integrals: the derivative of term j's moment generating function, dof_j / (1 - 2 w_j s) + nc_j / (1 - 2 w_j s)^2
+    times the function itself, goes into the numerator.
     """
     x = scalar(positive, x=x)
-    form, group = _form(weights, 1, 0)
+    weights, dof, nc = _parameters(weights, dof, nc)
+    form, group = _form(weights, dof, nc)
     crossing = _saddle(form, x / form.unit)
     shift, mass = _contour(crossing, x / form.unit)
-    density = np.sum(mass).imag
     # 1 - r s along the contour is slack - r (s - c), weight by weight
-    means = [np.sum(mass / (slack - r * shift)).imag / density for r, slack in zip(form.r, crossing.slack, strict=True)]
-    return np.array(means)[group]
+    inverse = [1 / (slack - r * shift) for r, slack in zip(form.r, crossing.slack, strict=True)]
+    once, twice = (np.array([np.sum(mass * v**power).imag for v in inverse])[group] for power in (1, 2))
+    return (dof * once + nc * twice) / np.sum(mass).imag
 
 
 # ----------------------------------------------------------------------------------------------------------------------

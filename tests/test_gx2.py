@@ -1,13 +1,22 @@
 """The generalized chi-square distribution against 30-digit values, scipy's special cases, and laws."""
 
+import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 from scipy import stats
 
 from egm import gx2
+
+sys.path.append(str(Path(__file__).parent / "reference"))
+from forms import terms
+
+REFERENCE = json.loads((Path(__file__).parent / "reference" / "gx2.json").read_text())
 
 WEIGHTS = 1 / np.arange(1.0, 101.0)
 FORMS = {
@@ -29,6 +38,51 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 def levels(form, p=TAILS):
     """x at a few upper and lower tail probabilities of the form."""
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
+
+
+# --- 30-digit values --------------------------------------------------------------------------------------------------
+
+
+def name_of(case):
+    """The name of a stored case among the test's parameters."""
+    return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
+
+
+def relative_error(value, exact):
+    """value / exact - 1, with the digits that a double subtraction would lose."""
+    with mp.workdps(40):
+        return float(mpf(float(value)) / mpf(exact) - 1)
+
+
+@pytest.mark.parametrize("case", REFERENCE["values"], ids=name_of)
+def test_stored_tails_and_densities(case):
+    # A relative error of 1e-12 in the tail itself, which beyond doubles is an absolute error of the logarithm.
+    weights, dof, nc = terms(case["form"])
+    for function in (gx2.logsf, gx2.logcdf, gx2.logpdf):
+        exact = case[f"log_{function.__name__[3:]}"]
+        with mp.workdps(40):
+            error = abs(float(mpf(float(function(case["x"], weights, dof, nc))) - mpf(exact)))
+        assert error <= 1e-12 * max(1, abs(float(exact)) / 690), function.__name__
+
+
+@pytest.mark.parametrize("case", REFERENCE["quantiles"], ids=name_of)
+def test_stored_quantiles(case):
+    weights, dof, nc = terms(case["form"])
+    assert abs(relative_error(gx2.isf(float(case["p"]), weights, dof, nc), case["isf"])) <= 1e-14
+
+
+@pytest.mark.parametrize("case", REFERENCE["conditional"], ids=name_of)
+def test_stored_conditional_means(case):
+    means = gx2.conditional_means(case["x"], *terms(case["form"]))
+    assert max(abs(relative_error(*pair)) for pair in zip(means, case["means"], strict=True)) <= 1e-12
+
+
+@pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
+def test_published_values(case):
+    accuracy = case["published"]["accuracy"]
+    (tail,) = case["published"].keys() - {"accuracy"}
+    value = getattr(gx2, tail)(case["x"], *terms(case["form"]))
+    assert value == pytest.approx(float(case["published"][tail]), abs=accuracy)
 
 
 # --- special cases ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,10 @@
+"""JSON with one case on each line, so that a change of one value is a change of one line."""
+
+import json
+from pathlib import Path
+
+
+def write(name, sections):
+    """Write {section: [case, ...]} beside this file."""
+    blocks = [f"{json.dumps(key)}: [\n" + ",\n".join(map(json.dumps, cases)) + "\n]" for key, cases in sections.items()]
+    Path(__file__).with_name(name).write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="ascii")
