@@ -198,20 +198,21 @@ def value_case(form, x, **about):
 def family_cases():
     """Every form of FAMILIES at rough quantiles; those below 1e-300, where doubles thin out, are left out."""
     for family, rows in FAMILIES.items():
-        for form, upper, lower in rows:
+        for row, (form, upper, lower) in enumerate(rows):
             inner = make_form(*terms(form))
             for tail, targets in (("sf", upper), ("cdf", lower)):
                 for target in targets:
                     x = rough_quantile(inner, log_of(target), tail == "sf")
                     if x > 1e-300:
-                        yield value_case(form, x, family=family, near=f"{tail} = {target}")
+                        yield value_case(form, x, name=f"{family} {row}, {tail} = {target}")
 
 
 def published_cases():
     """The published values; one that is off by more than its claimed accuracy is reported and left out."""
-    for (source, accuracy), tail, form, table in PUBLISHED:
+    for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
-            case = value_case(form, x, family="published", source=source, published={tail: digits, "accuracy": accuracy})
+            claim = {"source": source, tail: digits, "accuracy": accuracy}
+            case = value_case(form, x, name=f"published {row}, x = {x}", published=claim)
             value = mp.exp(mpf(case[f"log_{tail}"]))
             if abs(value - mpf(digits)) > accuracy:
                 print(f"left out: {digits} at x = {x} of {form}, {source}: computed {text(value, 9)}")

@@ -1,0 +1,32 @@
+# Each command makes its own environment first, in .venv, and again only when the dependencies have changed.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help book test clean
+
+help:
+	@echo "make book   execute the chapters and build the book in _build/html"
+	@echo "make test   run every test: the package, the chapters and the built book"
+	@echo "make clean  remove the book and the environment"
+
+book: $(READY)
+	@$(BIN)/python -m tools.build
+
+test: $(READY)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/python -m pytest
+
+clean:
+	rm -rf .venv _build
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("egm needs Python 3.11 or later, and $(PYTHON) is " \
+		+ sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make environments: install its venv module (on Debian and Ubuntu: python3-venv)." >&2; exit 1; }
+	@echo "Setting up .venv, once; this takes a minute or two."
+	@rm -rf .venv && $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@

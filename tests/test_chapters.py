@@ -1,0 +1,156 @@
+"""Chapters as committed, chapters under plain papermill, and what the build does with one that fails."""
+
+import ast
+import re
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+from tools import build, execute
+from tools.execute import ROOT, ChapterError, chapters
+
+CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
+
+
+def code_cells(chapter):
+    """The chapter's code cells."""
+    return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
+
+
+def tree(cell):
+    """Syntax tree of a cell without its magics."""
+    return ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))
+
+
+def parameters(chapter):
+    """The chapter's one cell of parameters."""
+    (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
+    return cell
+
+
+def papermill(chapter, folder, *arguments):
+    """Run papermill as a reader would, from another folder: (exit code, all that it printed)."""
+    command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@CHAPTERS
+def test_committed_without_outputs(chapter):
+    """What a chapter shows was computed when the book was built, never before."""
+    assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
+
+
+@CHAPTERS
+def test_runs_on_any_machine(chapter):
+    """The kernel is the one that every machine has, and the title comes first."""
+    notebook = nbformat.read(chapter, as_version=4)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.cells[0].source.startswith("# ")
+
+
+@CHAPTERS
+def test_cells_are_short_and_define_nothing(chapter):
+    """A cell is read on a phone; what deserves a name deserves a test, and lives in egm."""
+    for cell in code_cells(chapter):
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= 8 or cell is parameters(chapter), lines[0]
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), lines[0]
+        named = (node.value for node in ast.walk(tree(cell)) if isinstance(node, ast.Assign))
+        assert not any(isinstance(value, ast.Lambda) for value in named), lines[0]
+
+
+@CHAPTERS
+def test_parameters_are_plain_and_checked(chapter):
+    """The parameters cell only assigns, and the chapter checks each of the names that it assigns."""
+    assignments = tree(parameters(chapter)).body
+    assert all(isinstance(node, ast.Assign) for node in assignments)
+    calls = (node for cell in code_cells(chapter) for node in ast.walk(tree(cell)) if isinstance(node, ast.Call))
+    (check,) = [call for call in calls if "check_parameters" in ast.unparse(call.func)]
+    assert {keyword.arg for keyword in check.keywords} == {node.targets[0].id for node in assignments}
+
+
+@CHAPTERS
+def test_unknown_parameter_is_refused(chapter, tmp_path):
+    """Papermill would only warn, and run the chapter with its defaults."""
+    failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
+    assert failed
+    assert "unknown parameter d_mx = 50" in printed
+
+
+def test_parameter_from_elsewhere(tmp_path):
+    """The promise of the README, in a folder that is not the repository."""
+    failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
+    assert not failed, printed
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "2.5"])
+def test_bad_parameter_is_refused(value, tmp_path):
+    """The message names the parameter and the value."""
+    chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
+    failed, printed = papermill(chapter, tmp_path, "-p", "d_max", value)
+    assert failed
+    assert re.search(rf"ValueError: d_max must be .* got '?{value}'?", printed)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with one chapter that works."""
+    for folder in ("notebooks", "egm", "_build/html"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py", "_build/html/index.html"):
+        (tmp_path / file).touch()
+    write_chapter(tmp_path, "01-works", "x = 1", "print(x)")
+    return tmp_path
+
+
+def write_chapter(project, name, *cells):
+    """Add a chapter of a few code cells."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
+
+
+def test_failing_chapter_stops_the_build(project):
+    """Chapter, cell and error are named, the others are stopped, and no book is left, not even the last one."""
+    write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
+    write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
+    start = time.perf_counter()
+    with pytest.raises(ChapterError, match=r"02-fails\.ipynb, code cell 2: # why\nZeroDivisionError: division by zero"):
+        build.build(project)
+    assert time.perf_counter() - start < 60
+    assert not (project / "_build" / "html").exists()
+    assert {file.name[:2] for file in (project / "_build" / "executed").iterdir()} <= {"01"}
+
+
+def test_unchanged_chapter_is_not_executed_again(project, capsys):
+    """Until the chapter, the package, the settings or the lock change."""
+    executed = execute.execute_all(project)["01-works.ipynb"]
+    assert execute.execute_all(project)["01-works.ipynb"] == executed
+    assert capsys.readouterr().out.splitlines()[1] == "[1/1] 01-works  unchanged"
+    for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py", "egm/new.py", "notebooks/01-works.ipynb"):
+        before = execute.key(project / "notebooks" / "01-works.ipynb")
+        with (project / file).open("a") as handle:
+            handle.write("\n")
+        assert execute.key(project / "notebooks" / "01-works.ipynb") != before
+
+
+def test_executed_chapter_carries_no_trace_of_the_machine(project):
+    """No path and no time, so that the same sources give the same file."""
+    text = execute.execute_all(project)["01-works.ipynb"].read_text()
+    assert str(project) not in text
+    assert "papermill" not in text
+
+
+def test_warning_of_jupyter_book_stops_the_build(project):
+    """A reference to nowhere is enough, and again no book is left."""
+    (project / "book").mkdir()
+    (project / "book" / "index.md").write_text("# Title\n\n{ref}`nowhere`\n")
+    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (project / "_config.yml").write_text('only_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n')
+    with pytest.raises(build.BookError, match="nowhere"):
+        build.build(project)
+    assert not (project / "_build" / "html").exists()

@@ -1,0 +1,51 @@
+"""The dependencies are stated once, in pyproject.toml; environment.yml and constraints.txt follow it."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA_ONLY = {"chi2comb-py", "pip", "python"}
+
+
+def by_name(lines):
+    """{name: specifier} of requirements, leaving out the project's own extras."""
+    requirements = [Requirement(line) for line in lines]
+    return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != "egm"}
+
+
+def direct_dependencies():
+    """Every direct dependency, of the package and of its extras."""
+    extras = PROJECT["optional-dependencies"].values()
+    return by_name([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
+
+
+def test_conda_has_the_same_dependencies():
+    """Name for name and bound for bound; conda has only chi2comb besides, which PyPI cannot build."""
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
+    from_conda = [entry for entry in entries if isinstance(entry, str) and not entry.startswith("python=")]
+    conda = by_name([*from_conda, *from_pip])
+    assert {name: bound for name, bound in conda.items() if name not in CONDA_ONLY} == direct_dependencies()
+
+
+@pytest.fixture(scope="module")
+def pins():
+    """{name: specifier} of constraints.txt."""
+    return by_name((ROOT / "constraints.txt").read_text().split())
+
+
+def test_constraints_are_exact(pins):
+    """One version each, and no wildcard."""
+    assert all(str(pin).startswith("==") and "*" not in str(pin) and "," not in str(pin) for pin in pins.values())
+
+
+@pytest.mark.parametrize(("name", "bound"), direct_dependencies().items())
+def test_constraints_satisfy_the_dependencies(pins, name, bound):
+    """What the book is built with is what the project says it works with."""
+    assert bound.contains(str(pins[name]).removeprefix("=="))

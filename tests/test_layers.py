@@ -1,0 +1,68 @@
+"""Each module of the package imports only what its place allows: the arrows of the design, checked on the source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "egm"
+
+# module: (modules of egm, other packages) that it may import, besides the standard library.
+COMPUTE = {"_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
+LAYERS = {
+    "_validate": (set(), {"numpy"}),
+    "calibration": ({"_validate"}, {"numpy", "scipy"}),
+    "gx2": ({"_validate"}, {"numpy", "scipy"}),
+    "bounds": ({"_validate"}, {"numpy"}),
+    "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
+    "noise": ({"_validate"}, {"numpy"}),
+    "mechanisms": ({"_validate", "calibration", "scaling", "gx2", "noise"}, {"numpy"}),
+    "experiments": (COMPUTE | {"mechanisms"}, {"numpy"}),
+    "plots": (set(), {"matplotlib", "numpy"}),
+    "__init__": (COMPUTE | {"mechanisms", "experiments"}, set()),
+}
+SLOW = {"matplotlib", "sympy", "mpmath", "dask", "pandas"}
+
+
+def imports(source):
+    """(modules of egm, other packages) that a source imports, wherever in it the import stands."""
+    own, others = set(), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            own |= {node.module} if node.module else {alias.name for alias in node.names}
+            continue
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"egm.{alias.name}" for alias in node.names] if node.module == "egm" else [node.module]
+        own |= {name.split(".")[1] for name in names if name.startswith("egm.")}
+        others |= {name.split(".")[0] for name in names} - {"egm"}
+    return own, others - sys.stdlib_module_names
+
+
+def test_imports_are_recognised():
+    """The reader of imports sees every spelling."""
+    lines = ["import egm.gx2 as g, os", "from egm import noise", "from egm._validate import x", "from . import a"]
+    assert imports("\n".join([*lines, "import scipy.stats"])) == ({"gx2", "noise", "_validate", "a"}, {"scipy"})
+
+
+def test_every_module_has_a_place():
+    """A new module is put into the table above before it is written."""
+    assert {file.stem for file in PACKAGE.rglob("*.py")} <= LAYERS.keys()
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: file.stem)
+def test_module_imports_only_what_its_place_allows(file):
+    """An arrow points up only."""
+    own, others = imports(file.read_text())
+    may_own, may_others = LAYERS[file.stem]
+    assert own <= may_own
+    assert others <= may_others
+
+
+def test_import_is_light():
+    """`import egm` loads nothing that only a chapter or a plot needs."""
+    code = "import egm, sys; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not SLOW & set(loaded)

@@ -1,0 +1,1 @@
+"""What turns the sources into the book: execution of chapters, numbering, the build itself."""

@@ -1,0 +1,83 @@
+"""Build the book: execute the chapters, lay out the sources, run Jupyter Book, put the finished HTML in place.
+
+The finished book is in `_build/html`. It is removed before a build starts and appears only when the build has ended
+without a single warning, so what is there is always whole and always current.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tools.execute import ROOT, ChapterError, execute_all, tail
+
+MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
+
+
+class BookError(Exception):
+    """Jupyter Book failed or warned; the message is what it complained of."""
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or a folder to a place whose parents may not exist yet."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+
+
+def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
+    """Gather in a fresh folder what the book consists of: pages, executed chapters, and MathJax to read it offline."""
+    shutil.rmtree(stage, ignore_errors=True)
+    for name in ("_config.yml", "_toc.yml", "book"):
+        copy(root / name, stage / name)
+    for name, notebook in executed.items():
+        copy(notebook, stage / "notebooks" / name)
+    mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"
+    for name in MATHJAX:
+        copy(mathjax / name, stage / "book" / "_static" / "mathjax" / name)
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Date the book by the last commit, so that building it twice gives the same book."""
+    commit = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=root, capture_output=True, text=True, check=False)
+    date = {"SOURCE_DATE_EPOCH": commit.stdout.strip()} if commit.stdout.strip() else {}
+    return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run_jupyter_book(stage: Path, root: Path) -> Path:
+    """Turn the laid-out sources into HTML; any warning is an error. The whole log is in `_build/sphinx.log`."""
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "-W", "-n", "--keep-going"]
+    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
+    (root / "_build" / "sphinx.log").write_text(done.stdout + done.stderr)
+    if done.returncode:
+        raise BookError(readable(tail(done.stderr or done.stdout, 40), stage))
+    return stage / "_build" / "html"
+
+
+def readable(log: str, stage: Path) -> str:
+    """Without colours and the folder of the stage, and with MyST's line 70012 of a chapter as cell 7, line 12."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
+    return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
+
+
+def build(root: Path = ROOT) -> Path:
+    """Build the whole book and return its landing page."""
+    finished, stage = root / "_build" / "html", root / "_build" / "stage"
+    shutil.rmtree(finished, ignore_errors=True)
+    lay_out(stage, execute_all(root), root)
+    os.replace(run_jupyter_book(stage, root), finished)
+    return finished / "index.html"
+
+
+def main() -> None:
+    """Build, and end with the path of the landing page or with what went wrong."""
+    try:
+        print(build())
+    except (ChapterError, BookError) as error:
+        sys.exit(f"\nThe book was not built.\n{error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Execute chapters with papermill, each in its own process, and remember what has not changed.
+
+An executed chapter is stored as `<chapter>-<key>.ipynb`, where the key is a digest of everything that its output may
+depend on. A chapter that fails is never stored, so whatever is in the store is whole.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Event
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT = 600  # seconds for one cell
+ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
+
+
+class ChapterError(Exception):
+    """A chapter did not run to its end; the message says which, where and why."""
+
+
+def chapters(root: Path = ROOT) -> list[Path]:
+    """The executable chapters in reading order."""
+    return sorted((root / "notebooks").glob("*.ipynb"))
+
+
+def key(chapter: Path) -> str:
+    """Digest of all that the chapter's output may depend on: itself, the package, the settings and the lock."""
+    root = chapter.parent.parent
+    digest = hashlib.sha256(sys.version.encode())
+    for file in [chapter, root / "constraints.txt", root / "pyproject.toml", *sorted((root / "egm").rglob("*.py"))]:
+        digest.update(f"\0{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly."""
+    threads = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
+    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0", "IPYTHONDIR": str(scratch)}
+    return {**os.environ, **threads, **fixed}
+
+
+def failure(chapter: Path, output: Path, log: str) -> ChapterError:
+    """Name the chapter, the cell and the error, which papermill buries in a traceback of its own."""
+    cells = nbformat.read(output, as_version=4).cells if output.exists() else []
+    code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
+    for number, cell in enumerate(code, start=1):
+        for error in (out for out in cell.outputs if out.output_type == "error"):
+            place = f"{chapter.name}, code cell {number}: {cell.source.strip().splitlines()[0]}"
+            trace = tail("\n".join(error.traceback))
+            return ChapterError(f"{place}\n{error.ename}: {error.evalue}\n\n{trace}")
+    return ChapterError(f"{chapter.name} did not run to its end:\n{tail(log)}")
+
+
+def tail(text: str, lines: int = 12) -> str:
+    """The last lines of a text."""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Drop times and paths, so that the same chapter gives the same file on every machine."""
+    for holder in [notebook, *notebook.cells]:
+        for trace in ("papermill", "execution"):
+            holder.metadata.pop(trace, None)
+    return notebook
+
+
+def papermill(chapter: Path, output: Path, stop: Event) -> None:
+    """Run one chapter in a process of its own, and end that process as soon as `stop` is set."""
+    options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
+    command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
+    log = output.with_suffix(".log")
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, env=environment(output.parent), stdout=sink, stderr=sink)
+        while process.poll() is None:
+            if stop.wait(0.05):
+                process.terminate()
+                process.wait()
+    if process.returncode and not stop.is_set():
+        raise failure(chapter, output, log.read_text(errors="replace"))
+
+
+def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
+    """The executed chapter in the store, and the seconds it took: None when it was there already."""
+    stored = store / f"{chapter.stem}-{key(chapter)}.ipynb"
+    if stored.exists():
+        return stored, None
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=store) as scratch:
+        output = Path(scratch) / chapter.name
+        papermill(chapter, output, stop)
+        if stop.is_set():
+            raise ChapterError(f"{chapter.name} was stopped")
+        nbformat.write(strip_traces(nbformat.read(output, as_version=4)), output)
+        for outdated in store.glob(f"{chapter.stem}-*.ipynb"):
+            outdated.unlink()
+        os.replace(output, stored)
+    return stored, time.perf_counter() - start
+
+
+def execute_all(root: Path = ROOT) -> dict[str, Path]:
+    """Execute every chapter, as many at a time as there are cores; the first that fails stops the others."""
+    store = root / "_build" / "executed"
+    store.mkdir(parents=True, exist_ok=True)
+    todo, stop, executed = chapters(root), Event(), {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            running = {pool.submit(execute, chapter, store, stop): chapter for chapter in todo}
+            for done in as_completed(running):
+                executed[running[done].name], seconds = done.result()
+                spent = "unchanged" if seconds is None else f"{seconds:.1f} s"
+                print(f"[{len(executed)}/{len(todo)}] {running[done].stem}  {spent}", flush=True)
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return executed
