@@ -42,8 +42,8 @@ def classic_noise_multiplier(epsilon, delta):
     """The noise multiplier sqrt(2 ln(1.25/delta)) / epsilon, proved to suffice for epsilon < 1.
 
     epsilon: in (0, 1), any shape. delta: in (0, 1), broadcast with epsilon. Raises ValueError for epsilon >= 1, where
-    the proof fails and the noise can be too small: call analytic_noise_multiplier. Dwork and Roth (2014), Theorem
-    3.22.
+    the theorem promises nothing; above epsilon = 3.78 this noise can be too small. Call analytic_noise_multiplier
+    there. Dwork and Roth (2014), Theorem 3.22.
     """
     epsilon, delta = positive(epsilon=epsilon), probability(delta=delta)
     if np.any(epsilon >= 1):

@@ -294,8 +294,9 @@ def _clustered(weights, dof, nc):
 def _edges(smallest, largest):
     """Lower edges of the clusters, at equal steps of log(r / (1 - r)) up to the largest weight."""
     theta = np.arange(min(np.log(smallest / largest), 0.0) - _WIDTH, 37.0, _WIDTH)
-    above = np.exp(np.abs(theta)) + 1
-    return np.where(theta < 0, largest / above, largest - largest / above)
+    decay = np.exp(-np.abs(theta))
+    edge = largest * (decay / (1 + decay))
+    return np.where(theta < 0, edge, largest - edge)
 
 
 def _moments(values, e, starts):

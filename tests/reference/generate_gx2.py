@@ -204,15 +204,15 @@ def family_cases():
                 for target in targets:
                     x = rough_quantile(inner, log_of(target), tail == "sf")
                     if x > 1e-300:
-                        yield value_case(form, x, name=f"{family} {row}, {tail} = {target}")
+                        yield value_case(form, x, family=family, name=f"{family} {row}, {tail} = {target}")
 
 
 def published_cases():
     """The published values; one that is off by more than its claimed accuracy is reported and left out."""
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
-            claim = {"source": source, tail: digits, "accuracy": accuracy}
-            case = value_case(form, x, name=f"published {row}, x = {x}", published=claim)
+            about = {"family": "published", "name": f"published {row}, x = {x}", "source": source}
+            case = value_case(form, x, **about, published={tail: digits, "accuracy": accuracy})
             value = mp.exp(mpf(case[f"log_{tail}"]))
             if abs(value - mpf(digits)) > accuracy:
                 print(f"left out: {digits} at x = {x} of {form}, {source}: computed {text(value, 9)}")
