@@ -14,9 +14,9 @@ is analytic but for a cut on the real axis from 1 / (2 max w) to infinity, and t
    cdf(x) = the same with the opposite sign,      crossing it at c < 0,
     pdf(x) = 1/(2 pi i) int exp(K(s) - s x) ds    on either.
 
-1. The contour crosses at the saddle point c, where the integrand has its smallest value on the real axis and falls
-   off fastest across it. That value, exp(K(c) - c x) / |c|, is a factor of the whole integral: it carries the size of
-   the tail, 1e-300 or exp(-1e6), and is only ever handled by its logarithm. What is left is a number of order one.
+1. The contour crosses at the saddle point c, where the integrand has its smallest value on the real axis and falls off
+   fastest across it. That value, exp(K(c) - c x) / |c|, is a factor of the whole integral: it carries the size of the
+   tail, 1e-300 or exp(-1e6), and is only ever handled by its logarithm. What is left is a number of order one.
 2. The contour is the parabola s = c + i h u + gamma u^2 that follows the path of steepest descent to third order. On
    it the integrand falls like exp(-u^2/2), and the trapezoid rule in u converges geometrically: the step is halved
    until two rules agree, and the difference of the last two is the estimate of the error.
@@ -29,14 +29,14 @@ is analytic but for a cut on the real axis from 1 / (2 max w) to infinity, and t
 
        log(1 - 2 w s) = log(1 - 2 m s) + log(1 - V e),      log(1 - V e) = -sum_p (V e)^p / p.
 
-   Clusters are a tenth wide in log(r / (1 - r)), r = w / max w, so that |V e| is at most 0.05 where it matters. One pass
-   over the weights, however many there are; after it a tail costs as much as with a few hundred of them.
+   Clusters are a tenth wide in log(r / (1 - r)), r = w / max w, so that |V e| is at most 0.05 where it matters. One
+   pass over the weights, however many there are; after it a tail costs as much as with a few hundred of them.
 
-Scales: weights are divided by the largest, so the cut starts at 1; 1 - r c is formed as (1 - c) + c (1 - r), with
-each part exact, because in a far tail 1 - c is small and everything hinges on it.
+Scales: weights are divided by the largest, so the cut starts at 1; 1 - r c is formed as (1 - c) + c (1 - r), with each
+part exact, because in a far tail 1 - c is small and everything hinges on it.
 
-Rice (1980), "Distribution of quadratic forms in normal random variables: evaluation by numerical integration";
-Daniels (1987), "Tail probability approximations".
+Rice (1980), "Distribution of quadratic forms in normal random variables: evaluation by numerical integration"; Daniels
+(1987), "Tail probability approximations".
 """
 
 from dataclasses import dataclass
@@ -92,17 +92,17 @@ class AccuracyError(ArithmeticError):
 def sf(x, weights, dof=1, nc=0, *, full_output=False):
     """Upper tail P[Q > x].
 
-    x: any shape. weights: (d,), finite and > 0. dof: > 0 and nc: >= 0, scalars or (d,). Returns the shape of x. Relative
-    error at most 1e-12 down to 1e-300. With full_output=True returns the pair (tail, estimated relative error): the
-    difference of the last two quadratures, squared, plus a bound of the rounding in the exponent. The estimate is not
-    rigorous; it covers every reference case. Raises ValueError for anything outside these ranges, AccuracyError if the
-    quadrature fails. Rice (1980).
+    x: any shape. weights: (d,), finite and > 0. dof: > 0 and nc: >= 0, scalars or (d,). Returns the shape of x.
+    Relative error at most 1e-12 down to 1e-300. With full_output=True returns the pair (tail, estimated relative
+    error): the difference of the last two quadratures, squared, plus a bound of the rounding in the exponent. The
+    estimate is not rigorous; it covers every reference case. Raises ValueError for anything outside these ranges,
+    AccuracyError if the quadrature fails. Rice (1980).
     """
     return _output(_upper(x, weights, dof, nc), np.exp, full_output)
 
 
 def logsf(x, weights, dof=1, nc=0, *, full_output=False):
-    """log P[Q > x], also where P[Q > x] would underflow; its absolute error is the relative one of sf. As sf otherwise."""
+    """log P[Q > x], also where P[Q > x] would underflow. Its absolute error is sf's relative one; otherwise as sf."""
     return _output(_upper(x, weights, dof, nc), np.positive, full_output)
 
 
@@ -176,10 +176,10 @@ def rvs(weights, dof=1, nc=0, *, size=None, rng):
 def conditional_means(x, weights, dof=1, nc=0):
     """E[Y_j | Q = x] for Q = sum_j weights_j Y_j, Y_j ~ chi2(dof_j, nc_j): which terms make Q this large.
 
-    x: one number > 0. weights, dof, nc as for sf. Returns shape (d,); sum_j weights_j E[Y_j | Q = x] = x. These are also
-    the derivatives of a quantile by the weights, d isf(p, w) / d w_j where isf(p, w) = x. Each is a ratio of two contour
-    integrals: term j's moment generating function has the logarithmic derivative dof_j / (1 - 2 w_j s) + nc_j / (1 - 2
-    w_j s)^2, and this goes into the numerator.
+    x: one number > 0. weights, dof, nc as for sf. Returns shape (d,); sum_j weights_j E[Y_j | Q = x] = x. These are
+    also the derivatives of a quantile by the weights, d isf(p, w) / d w_j where isf(p, w) = x. Each is a ratio of two
+    contour integrals: term j's moment generating function has the logarithmic derivative dof_j / (1 - 2 w_j s) + nc_j
+    / (1 - 2 w_j s)^2, and this goes into the numerator.
     """
     x = scalar(positive, x=x)
     weights, dof, nc = _parameters(weights, dof, nc)
@@ -220,9 +220,9 @@ def _series(rows, group, e):
 class _Form:
     """Q / unit, where unit is twice the largest weight: then 1 - 2 w s is 1 - r s with r = w / max w in (0, 1].
 
-    A group of weights, the smallest of them `lowest`, has a center and the sums k of its degrees of freedom and nc of its
-    noncentralities. Where its weights center * (1 + e) differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p for
-    p = 1 ... ORDER.
+    A group of weights, the smallest of them `lowest`, has a center and the sums k of its degrees of freedom and nc of
+    its noncentralities. Where its weights center * (1 + e) differ, `moments` has the sums of k_j e_j^p and of nc_j
+    e_j^p for p = 1 ... ORDER.
     """
 
     unit: float
@@ -326,9 +326,9 @@ class _Crossing:
     """The saddle point c of exp(K(s) - s x) / s and the x it belongs to, as functions of one unbounded coordinate.
 
     Upper tail: theta = log(c / (1 - c)), c in (0, 1). Lower tail: theta = log(-c), c < 0. For each group `slack` is
-    1 - r c, without cancellation, and `v` is r c / (1 - r c); `pace` is dlog|c|/dtheta. The derivatives at c are kept as
-    pure numbers: `drift` is K' times c, `spread` the second derivative of K(s) - s x - log s times c^2, `skew` is K'''
-    times c^3. They leave out the moments of clusters: they choose a contour, and any contour gives the same integral.
+    1 - r c, without cancellation, and `v` is r c / (1 - r c); `pace` is dlog|c|/dtheta. The derivatives at c are pure
+    numbers: `drift` is K' times c, `spread` the second derivative of K(s) - s x - log s times c^2, `skew` is K''' times
+    c^3. They leave out the moments of clusters: they choose a contour, and any contour gives the same integral.
     """
 
     def __init__(self, form, theta, lower):
@@ -380,7 +380,7 @@ def _minus_log1p_less_mean(y, slack):
 
 
 def _beyond_centers(form, v):
-    """What the moments of clusters add to K where r s / (1 - r s) is v: log(1 - v e) and 1/(1 - v e) by their series."""
+    """What the moments of clusters add to K where r s / (1 - r s) is v: the series of log(1 - v e) and 1/(1 - v e)."""
     if form.moments is None:
         return 0.0
     total, power = 0.0, 1.0
@@ -529,7 +529,7 @@ def _at(crossing, x):
 
 
 def _tails(form, x):
-    """(log P[Q > x], its error), (log P[Q <= x], its error): the smaller by its contour, the other as its complement."""
+    """(log P[Q > x], its error), (log P[Q <= x], its error): one by its contour, the other as the complement."""
     x = x / form.unit
     if x <= 0 or np.isinf(x):
         sure, impossible = (0.0, 0.0), (-np.inf, 0.0)
@@ -593,7 +593,7 @@ def _quantile(form, log_p, lower):
 
 
 def _log_upper_at_mean(form):
-    """log P[Q > mean] to a few percent: quantiles are searched in the upper tail up to there, in the lower one beyond."""
+    """log P[Q > mean] to a few percent: up to there a quantile is searched in the upper tail."""
     return _saddle(form, form.mean, lower=False).laplace()[0]
 
 

@@ -48,7 +48,7 @@ def curves(table, ax, x, y="value", by=None, label="{}", places=None):
         (line,) = ax.plot(rows[x], rows[y], color=COLORS[i % 7], dashes=_DASHES[i % 7], label=text)
         if places is not None:
             direct_label(ax, line, text, places[i])
-    if by is not None and places is None:
+    if by is not None and places is None and groups:
         ax.legend()
     return ax
 

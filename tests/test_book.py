@@ -68,6 +68,12 @@ def test_statements_of_the_report_have_its_numbers(pages):
                 assert re.findall(r"\d+", shown) == [str(part) for part in number]
 
 
+def test_no_statement_shares_its_number(pages):
+    """A statement of ours could be counted to a number that one of the report has already."""
+    shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
+    assert len(shown) == len(set(shown))
+
+
 def test_figures_are_shown_and_described(pages):
     """No figure is only a line of text, and each says what it shows to those who do not see it."""
     for path, page in pages.items():

@@ -40,9 +40,12 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Date the book by the last commit, so that building it twice gives the same book."""
-    commit = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=root, capture_output=True, text=True, check=False)
-    date = {"SOURCE_DATE_EPOCH": commit.stdout.strip()} if commit.stdout.strip() else {}
+    """Date the book by the last commit, if there is one, so that building it twice gives the same book."""
+    try:
+        log = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=root, capture_output=True, text=True, check=True)
+        date = {"SOURCE_DATE_EPOCH": log.stdout.strip()}
+    except (OSError, subprocess.CalledProcessError):
+        date = {}
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 

@@ -4,8 +4,8 @@ With K(s) = sum_j [-k_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s)], for re
 
     sf(x) = (1/2 pi i) int exp(K(s) - s x) / s ds,   pdf(x) = (1/2 pi i) int exp(K(s) - s x) ds,
 
-and -cdf(x) is the first integral for c < 0. Contour 1 is a parabola through a saddle point; contour 2 is a hyperbola that
-crosses the real axis elsewhere. Both use the trapezoid rule, whose error is squared by each halving of the step.
+and -cdf(x) is the first integral for c < 0. Contour 1 is a parabola through a saddle point; contour 2 is a hyperbola
+that crosses the real axis elsewhere. Both use the trapezoid rule, whose error is squared by each halving of the step.
 """
 
 from collections import defaultdict
@@ -22,7 +22,8 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 
 
 class Form(NamedTuple):
-    """A quadratic form over its largest weight `scale`; equal weights are one term. `double` holds (w, k, nc) arrays."""
+    """A quadratic form over its largest weight `scale`; equal weights are one term. `double` holds (w, k, nc)
+    arrays."""
 
     scale: mpf
     by_dof: tuple
@@ -67,7 +68,8 @@ def _log_product(ws, s):
 
 
 def scaled_cumulants(form, s):
-    """K and s^n times its n-th derivative, n = 1, 2, 3, at a real s < 1/2; the powers of s keep the doubles in range."""
+    """K and s^n times its n-th derivative, n = 1, 2, 3, at a real s < 1/2; the powers of s keep the doubles in
+    range."""
     w, k, a = form.double
     v = w * s / (1 - 2 * w * s)
     b = a * (1 + 2 * v)
@@ -149,7 +151,8 @@ def _tame(form, x, c, family, width, bend):
 
 
 def reach(form, x, c, point):
-    """u beyond which the integrand is below exp(-REACH) of its largest value, and the log of that over its first value."""
+    """u beyond which the integrand is below exp(-REACH) of its largest value, and the log of that over its first
+    value."""
     u_max = 1.0
     while True:
         u = np.linspace(0, u_max, 401)

@@ -1,7 +1,8 @@
 """The quadratic forms of gx2.json, as the doubles that NumPy would hold.
 
-A stored form is {"weights": [...]}, {"power": {"d": d, "alpha": "a"}} for j^-a or {"halving": d} for 2^-j, with optional
-"dof" and "nc": a number for every term, or a list. Defaults: dof 1, nc 0. Only the standard library is needed.
+A stored form is {"weights": [...]}, {"power": {"d": d, "alpha": "a"}} for j^-a or {"halving": d} for 2^-j, with
+optional "dof" and "nc": a number for every term, or a list. Defaults: dof 1, nc 0. Only the standard library is
+needed.
 """
 
 from decimal import Decimal, localcontext

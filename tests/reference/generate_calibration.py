@@ -1,8 +1,8 @@
 """Write calibration.json: the privacy curve of the Gaussian mechanism, and its inverse, to 30 digits.
 
-delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), Balle and Wang (2018), for noise multiplier z. Every
-number is computed twice, the second time with twice the digits. The curve is also checked against an integral without
-cancellation: d delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
+delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), Balle and Wang (2018), for noise multiplier z.
+Every number is computed twice, the second time with twice the digits. The curve is also checked against an integral
+without cancellation: d delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
 """
 
 from itertools import pairwise, product

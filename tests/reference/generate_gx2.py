@@ -82,8 +82,8 @@ FAMILIES = {
     ],
 }
 
-# source: (text, claimed accuracy). Davies' driver asks AS 155 for 1e-4; its six digits are those repeated in the tests of
-# Hail (GeneralizedChiSquaredDistributionSuite).
+# source: (text, claimed accuracy). Davies' driver asks AS 155 for 1e-4; its six digits are those repeated in the tests
+# of Hail (GeneralizedChiSquaredDistributionSuite).
 DAVIES = ("Davies (1980), AS 155 test driver, requested accuracy 1e-4", 1e-4)
 IMHOF = ("Imhof (1961), Table 1, four digits", 0.501e-4)
 LIU = ("Liu, Tang and Zhang (2009), exact values by Davies' method, six digits", 0.501e-6)
@@ -181,7 +181,8 @@ def must_agree(name, one, two):
 
 
 def value_case(form, x, **about):
-    """One stored case, checked by a closed form if there is one and, near the median, by contours on both sides of 0."""
+    """One stored case, checked by a closed form if there is one and, near the median, by contours on both sides of
+    0."""
     parts = terms(form)
     inner = make_form(*parts)
     values = dict(zip(("sf", "cdf", "pdf"), log_values(inner, x), strict=True))

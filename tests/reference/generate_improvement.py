@@ -1,7 +1,7 @@
 """Write improvement.json: E_n/E_t = d q_p(sigma^2) / (sum(sigma) q_p(sigma)) for sigma_i proportional to i^-alpha.
 
-q_p(w) is the upper p-quantile of sum_j w_j Z_j^2, p = 1/n. sigma is the exact real power, not a double, and the ratio does not
-depend on its scale.
+q_p(w) is the upper p-quantile of sum_j w_j Z_j^2, p = 1/n. sigma is the exact real power, not a double, and the ratio
+does not depend on its scale.
 """
 
 from contour import isf, make_form
