@@ -40,7 +40,7 @@ Rice (1980), "Distribution of quadratic forms in normal random variables: evalua
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -267,22 +267,28 @@ def _parameters(weights, dof, nc):
 
 
 def _form(weights, dof, nc):
-    """The form of checked parameters: equal weights merged, close ones clustered where there are many."""
-    if weights.size > _EXACT:
-        return _clustered(weights, dof, nc)
-    values, group = np.unique(weights, return_inverse=True)
-    k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
-    return _Form(2 * values[-1], values, values, k, shift)
-
-
-def _clustered(weights, dof, nc):
-    """The form with clusters of the given width in log(r / (1 - r)): one sort, then one pass a moment."""
+    """The form of checked parameters: equal weights merged, and close ones clustered where that leaves far fewer."""
+    if weights.size <= _EXACT:
+        return _merged(weights, dof, nc)
     if dof.strides == nc.strides == (0,):
         weights = np.sort(weights)
     else:
         order = np.argsort(weights)
         weights, dof, nc = weights[order], dof[order], nc[order]
     starts = np.unique(np.searchsorted(weights, _edges(weights[0], weights[-1])))
+    make = _merged if 4 * starts.size > weights.size else partial(_clustered, starts=starts)
+    return make(weights, dof, nc)
+
+
+def _merged(weights, dof, nc):
+    """The form with one group for each distinct weight."""
+    values, group = np.unique(weights, return_inverse=True)
+    k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
+    return _Form(2 * values[-1], values, values, k, shift)
+
+
+def _clustered(weights, dof, nc, *, starts):
+    """The form with one group for each cluster of sorted weights, in one pass a moment."""
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     centers = np.add.reduceat(weights * dof, starts) / k
