@@ -105,13 +105,18 @@ def _stationary(share, weights, pull):
 
 
 def _extrapolated(iterates, residuals):
-    """Anderson's mixing: the combination of the last iterates whose residuals nearly cancel, plus what is left of
-    them."""
+    """Anderson's mixing: the combination of the last iterates whose residuals nearly cancel, plus what is left of them.
+
+    Far from the end such a combination can lie anywhere, and the plain next iterate is taken instead.
+    """
+    plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)
-    combination = np.linalg.lstsq(changes.T, residuals[-1], rcond=1e-10)[0]
-    return iterates[-1] + residuals[-1] - (moves + changes).T @ combination
+    combination = np.linalg.lstsq(changes.T, residuals[-1], rcond=1e-8)[0]
+    correction = (moves + changes).T @ combination
+    return plain - correction if np.max(np.abs(correction)) < _LONGEST else plain
 
 
 _WINDOW = 6  # iterates that the extrapolation sees
+_LONGEST = 1.0  # correction of log w that it may make
 _SETTLED = 1e-7  # change of log w; F is flat at its minimum and so is within about 1e-14 of it
 _MOST_ROUNDS = 100

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fastlmmclib.quadform import qf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -83,6 +84,29 @@ def test_published_values(case):
     (tail,) = case["published"].keys() - {"accuracy"}
     value = getattr(gx2, tail)(case["x"], *terms(case["form"]))
     assert value == pytest.approx(float(case["published"][tail]), abs=accuracy)
+
+
+# --- Davies' algorithm, with its absolute accuracy -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["harmonic", "two", "whole", "many"])
+@pytest.mark.parametrize("p", [0.9, 0.5, 0.05, 1e-3])
+def test_agrees_with_davies(name, p):
+    form = {"whole": {"weights": [2.0, 1.0], "dof": [1.0, 4.0], "nc": np.array([0.0, 3.0])}, **FORMS}[name]
+    x = gx2.isf(p, **form)
+    integer_dof = np.broadcast_to(form.get("dof", 1), len(form["weights"])).astype("int32")
+    tail, fault, _ = qf(x, form["weights"], dof=integer_dof, noncentrality=form.get("nc"), lim=10**8, acc=1e-8)
+    assert fault == 0
+    assert gx2.sf(x, **form) == pytest.approx(tail, abs=1e-8)
+
+
+@pytest.mark.parametrize("p", [0.9, 0.5, 0.05, 1e-3])
+def test_agrees_with_chi2comb(p):
+    chi2comb = pytest.importorskip("chi2comb", reason="not on PyPI; fastlmmclib above is the same algorithm")
+    x = gx2.isf(p, WEIGHTS)
+    cdf, fault, _ = chi2comb.chi2comb_cdf(x, [chi2comb.ChiSquared(w, 0, 1) for w in WEIGHTS], 0.0, atol=1e-9)
+    assert fault == 0
+    assert gx2.cdf(x, WEIGHTS) == pytest.approx(cdf, abs=1e-8)
 
 
 # --- special cases ----------------------------------------------------------------------------------------------------
