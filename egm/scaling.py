@@ -8,6 +8,8 @@ A mechanism that clips at radius C after multiplying coordinate j by b_j, and th
 F does not change when b is multiplied by a constant, so every scaling here is given the norm E||b x||**2 = 1.
 """
 
+from collections import deque
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -68,19 +70,19 @@ def optimal(sigma, clip_probability):
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
     share = sigma / np.sum(sigma)
-    best = (np.inf, share)
-    iterates, residuals = [], []
-    log_weights = np.log(share)
-    while len(iterates) < _MOST_ROUNDS:
+    log_weights, best = np.log(share), (np.inf, share)
+    iterates, residuals = deque(maxlen=_WINDOW), deque(maxlen=_WINDOW)
+    for _ in range(_MOST_ROUNDS):
         weights = np.exp(log_weights)
         weights /= np.sum(weights)
         quantile = gx2.isf(p, weights)
-        best = min(best, (quantile * np.sum(share**2 / weights), weights), key=lambda pair: pair[0])
+        factor = quantile * np.sum(share**2 / weights)
+        best = min(best, (factor, weights), key=lambda pair: pair[0])
         iterates.append(np.log(weights))
         residuals.append(np.log(_stationary(share, weights, gx2.conditional_means(quantile, weights)) / weights))
-        if np.max(np.abs(residuals[-1])) < _SETTLED:
-            break
-        log_weights = _extrapolated(iterates[-_WINDOW:], residuals[-_WINDOW:])
+        if np.max(np.abs(residuals[-1])) < _SETTLED and factor <= best[0] * (1 + _ROUNDING):
+            return np.sqrt(weights) / sigma
+        log_weights = _extrapolated(iterates, residuals)
     return np.sqrt(best[1]) / sigma
 
 
@@ -118,5 +120,6 @@ def _extrapolated(iterates, residuals):
 
 _WINDOW = 6  # iterates that the extrapolation sees
 _LONGEST = 1.0  # correction of log w that it may make
-_SETTLED = 1e-7  # change of log w; F is flat at its minimum and so is within about 1e-14 of it
+_SETTLED = 1e-9  # change of log w in one round; F is flat at its minimum and then within rounding of it
+_ROUNDING = 1e-13  # relative, of F
 _MOST_ROUNDS = 100
