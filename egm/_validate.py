@@ -96,9 +96,9 @@ def _numeric(name, value):
 
 def _require(passed, rule, name, array):
     """The array if all of it passed, else a ValueError with the first value that did not."""
-    if np.all(passed):
+    if passed.all():
         return array
-    first = tuple(int(i) for i in np.argwhere(~np.asarray(passed))[0])
+    first = tuple(int(i) for i in np.argwhere(~passed)[0])
     place = f"{name}[{', '.join(map(str, first))}]" if first else name
     raise ValueError(f"{place} {rule}, got {float(array[first])!r}")
 

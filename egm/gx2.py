@@ -242,12 +242,21 @@ class _Form:
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 
     @cached_property
+    def exact_r(self):
+        """r with the digits that a large number of degrees of freedom would magnify."""
+        return self.centers / np.longdouble(self.unit / 2)
+
+    @cached_property
     def central(self):
         return not np.any(self.nc)
 
     @cached_property
+    def means(self):
+        return self.exact_r * (self.k + self.nc) / 2
+
+    @cached_property
     def mean(self):
-        return self.r @ (self.k + self.nc) / 2
+        return self.means.sum()
 
     @cached_property
     def deviation(self):
@@ -343,12 +352,13 @@ class _Crossing:
         self.pace = 1.0 if lower else 1 / (1 + np.exp(theta))
         self.slack = 1 - c * form.r if lower else self.pace + c * form.gap  # the pace is 1 - c here
         v = self.v = c * form.r / self.slack
-        self.drift, self.spread, self.skew = v @ form.k / 2, v**2 @ form.k / 2 + 1, v**3 @ form.k
+        square = v * v
+        self.drift, self.spread, self.skew = v @ form.k / 2, square @ form.k / 2 + 1, (square * v) @ form.k
         if not form.central:
             inflated = form.nc / self.slack
             self.drift += v @ inflated / 2
-            self.spread += v**2 @ inflated
-            self.skew += 3 * (v**3 @ inflated)
+            self.spread += square @ inflated
+            self.skew += 3 * ((square * v) @ inflated)
 
     @property
     def x(self):
@@ -360,29 +370,47 @@ class _Crossing:
 
         With 1/|c| this is the size of the integrand where the contour crosses. Terms with y = r c > -1 are taken less
         their mean, -log(1 - y) - y, and x less those means: for many weights both are far larger than their difference.
+        All in extended precision where the machine has it: these few sums are the only large numbers there are.
         """
-        form, y = self.form, self.form.r * self.c
-        near = y > -1
-        terms = form.k * np.where(near, _minus_log1p_less_mean(y, self.slack), -np.log(self.slack)) / 2
+        form, c = self.form, np.longdouble(self.c)
+        y = c * form.exact_r
+        if self.lower:
+            slack, near = 1 - y, y > -1
+            terms = form.k * np.where(near, _minus_log1p_less_mean(y, slack), -np.log(slack)) / 2
+            y, less = np.where(near, y, 1.0), np.where(near, form.means, 0.0).sum()
+        else:
+            slack, less = (1 - c) + c * form.gap, form.mean
+            terms = form.k * _minus_log1p_less_mean(y, slack) / 2
         if not form.central:
-            terms = terms + form.nc * np.where(near, y, 1.0) * self.v / 2
-        linear = self.c * (x - form.r @ np.where(near, form.k + form.nc, 0.0) / 2)
-        beyond = _beyond_centers(form, self.v)
-        return np.sum(terms) - linear + beyond, np.sum(np.abs(terms)) + abs(linear) + abs(beyond)
+            terms = terms + form.nc * y * self.v / 2
+        linear = c * (x - less)
+        size = np.abs(terms).sum() + np.abs(form.k * y).sum() + abs(c * x)
+        return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
-    def laplace(self):
-        """The saddlepoint formula for the log of the tail at `self.x`, and its derivative in theta."""
-        value = self.log_height(self.x)[0] - 0.5 * np.log(2 * np.pi * self.spread)
-        return value, -(self.spread + (self.skew - 2) / self.spread / 2) * self.pace
+    def formula(self):
+        """The saddlepoint formula for the log of the tail at `self.x`, to second order; its slope in theta, to first.
+
+        With f the exponent K(s) - s x - log s: exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)).
+        """
+        form, spread, third = self.form, self.spread, self.skew - 2
+        fourth = 3 * (self.v**4 @ form.k) + 6
+        if not form.central:
+            fourth += 12 * (self.v**4 @ (form.nc / self.slack))
+        height = 1 - self.drift + (self.v @ form.nc - np.log(self.slack) @ form.k) / 2
+        correction = fourth / (8 * spread**2) - 5 * third**2 / (24 * spread**3)
+        value = height - 0.5 * np.log(2 * np.pi * spread) + np.log1p(max(correction, -0.5))
+        return value, -(spread + third / spread / 2) * self.pace
 
 
 def _minus_log1p_less_mean(y, slack):
     """-log(1 - y) - y, where slack is 1 - y; near zero by the series of 2 artanh(z) with z = y / (2 - y)."""
-    small = np.abs(y) < 0.05
-    z = np.where(small, y, 0.0) / (1 + slack)
-    q = z * z
-    series = 2 * q * (1 / (1 + z) + z * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q / 11)))))
-    return np.where(small, series, -np.log(slack) - y)
+    value = -np.log(slack) - y
+    small = np.abs(y) < 0.02
+    if small.any():
+        z = y[small] / (2 - y[small])
+        q = z * z
+        value[small] = 2 * q * (1 / (1 + z) + z * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q / 9))))
+    return value
 
 
 def _beyond_centers(form, v):
@@ -400,8 +428,9 @@ def _beyond_centers(form, v):
 
 def _saddle(form, x, lower=None):
     """The crossing whose saddle point belongs to x: by default in the lower tail below the mean, else in the upper."""
-    lower = bool(x < form.mean) if lower is None else lower
-    z = abs(x - form.mean) / form.deviation
+    x = float(x)
+    lower = x < form.mean if lower is None else lower
+    z = abs(x - float(form.mean)) / form.deviation
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta):
@@ -448,6 +477,7 @@ def _contour(crossing, x):
 
     Third comes the estimated relative error for F = 1/s and F = 1.
     """
+    x = float(x)
     for bend in _BENDS:
         try:
             return _trapezoid(crossing, x, bend)
@@ -471,18 +501,18 @@ def _trapezoid(crossing, x, bend):
     shift, mass = _outwards(evaluate)
     u, step = _STEP * np.arange(shift.size), _STEP
     mass[0] /= 2
-    previous = _sums(crossing, shift[::2], mass[::2]) * 2 * step
-    current = _sums(crossing, shift, mass) * step
+    terms = _terms(crossing, shift, mass)
+    coarse, fine = 2 * step * terms[:, ::2].sum(axis=1), step * terms.sum(axis=1)
     for _ in range(_HALVINGS):
         # Halving squares the error of a geometrically convergent rule.
-        error = 10 * np.max(np.abs(current / previous - 1)) ** 2
+        error = 10 * np.abs(fine / coarse - 1).max() ** 2
         if error < _RTOL:
             return shift, mass * step, error
         between = evaluate(u + step / 2)
         shift, mass = np.concatenate([shift, between[0]]), np.concatenate([mass, between[1]])
         u, step = np.concatenate([u, u + step / 2]), step / 2
-        previous, current = current, _sums(crossing, shift, mass) * step
-    raise AccuracyError(f"reached a relative error of {error:.1e}, aimed at {_RTOL:.1e}", estimate=current[0] / np.pi)
+        coarse, fine = fine, step * _terms(crossing, shift, mass).sum(axis=1)
+    raise AccuracyError(f"reached a relative error of {error:.1e}, aimed at {_RTOL:.1e}", estimate=fine[0] / np.pi)
 
 
 def _outwards(evaluate):
@@ -492,17 +522,19 @@ def _outwards(evaluate):
         shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
         parts.append((shift, mass))
         size = np.abs(mass) / abs(parts[0][1][0])
-        if np.any(size > 10):
+        if size.max() > 10:
             break  # it grows
-        if np.any(ended := size < _NEGLIGIBLE):
-            length = start + int(np.argmax(ended))
+        if (ended := size < _NEGLIGIBLE).any():
+            length = start + int(ended.argmax())
             return tuple(np.concatenate(part)[:length] for part in zip(*parts, strict=True))
     raise AccuracyError("the integrand does not die away along the contour", estimate=np.nan)
 
 
-def _sums(crossing, shift, mass):
-    """The integrals that give the tail and the density."""
-    return np.array([np.sum(mass / (1 + shift / crossing.c)).imag, np.sum(mass).imag])
+def _terms(crossing, shift, mass):
+    """What the integrals for the tail and for the density are the sums of, over pi: shape (2, nodes)."""
+    terms = np.empty((2, mass.size))
+    terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
+    return terms
 
 
 def _growth(crossing, shift):
@@ -526,25 +558,27 @@ def _growth(crossing, shift):
 
 
 def _at(crossing, x):
-    """At x: log of the tail that the crossing belongs to, its estimated error, and log of the density."""
+    """At x: log of the tail that the crossing belongs to, its estimated error, log of the density and its slope."""
     shift, mass, error = _contour(crossing, x)
-    tail, density = _sums(crossing, shift, mass)
+    tail, density = _terms(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
     height, size = crossing.log_height(x)
-    rounding = _EPS * (20 + 2 * size)
-    return height + np.log(tail / abs(crossing.c) / np.pi), error + rounding, height + np.log(density / np.pi)
+    log_tail, log_density = height + np.log([tail / np.pi, density / np.pi])
+    log_density += np.log(abs(crossing.c))
+    moment = (mass @ (shift / crossing.c)).imag / abs(crossing.c)
+    return log_tail, error + _EPS * (20 + 2 * size), log_density, -crossing.c * (1 + moment / density)
 
 
 def _tails(form, x):
     """(log P[Q > x], its error), (log P[Q <= x], its error): one by its contour, the other as the complement."""
-    x = x / form.unit
+    x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
         sure, impossible = (0.0, 0.0), (-np.inf, 0.0)
         return (sure, impossible) if x <= 0 else (impossible, sure)
     crossing = _saddle(form, x)
-    log_tail, error, _ = _at(crossing, x)
+    log_tail, error, *_ = _at(crossing, x)
     if crossing.lower and log_tail > np.log(0.5):  # below the mean but above the median
         crossing = _saddle(form, x, lower=False)
-        log_tail, error, _ = _at(crossing, x)
+        log_tail, error, *_ = _at(crossing, x)
     other = _log_complement(log_tail)
     pair = (log_tail, error), (other, error * np.exp(log_tail - other))
     return pair[::-1] if crossing.lower else pair
@@ -573,7 +607,7 @@ def _log_complement(log_p):
 
 def _log_density(form, x):
     """log of the density of Q at x."""
-    x = x / form.unit
+    x = x / np.longdouble(form.unit)
     if x < 0 or np.isinf(x):
         return -np.inf
     log_density = _at(_saddle(form, x), x)[2] if x > 0 else _log_density_at_zero(form)
@@ -594,13 +628,19 @@ def _quantile(form, log_p, lower):
         return np.inf if (log_p == 0) == lower else 0.0
     log_other = _log_complement(log_p)
     log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
-    x = _search(form, log_upper, lower=False) if log_upper < _log_upper_at_mean(form) else 0.0
+    x = _search(form, log_upper, lower=False) if _above_mean(form, log_upper) else 0.0
     return form.unit * (x or _search(form, log_lower, lower=True))
 
 
-def _log_upper_at_mean(form):
-    """log P[Q > mean] to a few percent: up to there a quantile is searched in the upper tail."""
-    return _saddle(form, form.mean, lower=False).laplace()[0]
+def _above_mean(form, log_upper):
+    """Whether the upper quantile lies above the mean: there it is searched in the upper tail, else in the lower.
+
+    Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1) and
+    rises towards 1/2 with the degrees of freedom, so most p need no closer look.
+    """
+    if log_upper >= np.log(0.5) or (log_upper < np.log(0.3) and form.central and form.k.min() >= 1):
+        return log_upper < np.log(0.5)
+    return log_upper < _saddle(form, form.mean, lower=False).formula()[0]
 
 
 # The saddlepoint formula's limit at the near end of either tail, log(e / sqrt(2 pi)): no tail is larger.
@@ -622,21 +662,22 @@ def _search(form, log_p, lower):
         return np.log((_LAPLACE_TOP - log_tail) / depth), -slope / (_LAPLACE_TOP - log_tail), kept
 
     def formula(crossing):
-        return *crossing.laplace(), crossing.theta
+        return *crossing.formula(), crossing.theta
 
     def exact(crossing):
-        log_tail, _, log_density = _at(crossing, crossing.x)
-        dx = (1 if lower else -1) * np.exp(log_tail - log_density)  # dx for d log tail = 1
-        slope = crossing.spread * crossing.pace / (crossing.c * dx)
-        return log_tail, slope, crossing.x - (log_tail - log_p) * dx
+        log_tail, _, log_density, density_slope = _at(crossing, crossing.x)
+        tail_slope = (1 if lower else -1) * np.exp(log_density - log_tail)  # d log tail / dx
+        step = (log_p - log_tail) / tail_slope
+        x = crossing.x + step - step**2 * (density_slope - tail_slope) / 2
+        return log_tail, tail_slope * crossing.spread * crossing.pace / crossing.c, x
 
     if lower and excess(_LOWEST, formula)[0] < 0:
         return 0.0
     # For equal weights log(1 - c) has this solution, to a few percent, from the saddlepoint formula.
     ratio = depth / form.deviation**2
-    start = _root(lambda theta: excess(theta, formula), np.log(ratio + np.sqrt(2 * ratio)), tolerance=1e-3)
-    # What is left after the last round is one Newton step in x, whose error is the square of 1e-7.
-    return _root(lambda theta: excess(theta, exact), start, tolerance=1e-7 / depth)
+    start = _root(lambda theta: excess(theta, formula), np.log(ratio + np.sqrt(2 * ratio)), tolerance=3e-4)
+    # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
+    return _root(lambda theta: excess(theta, exact), start, tolerance=3e-5 / depth)
 
 
 def _map(function, values, weights, dof, nc):

@@ -66,6 +66,21 @@ def test_stored_tails_and_densities(case):
         assert error <= 1e-12 * max(1, abs(float(exact)) / 690), function.__name__
 
 
+@pytest.mark.parametrize("case", REFERENCE["values"], ids=name_of)
+def test_error_estimates_cover_the_error(case):
+    for function in (gx2.logsf, gx2.logcdf):
+        value, error = function(case["x"], *terms(case["form"]), full_output=True)
+        with mp.workdps(40):
+            assert abs(float(mpf(float(value)) - mpf(case[f"log_{function.__name__[3:]}"]))) <= error
+
+
+def test_estimated_errors_are_small():
+    tail, error = gx2.sf(gx2.isf([0.5, 1e-12, 1e-300], WEIGHTS), WEIGHTS, full_output=True)
+    np.testing.assert_allclose(tail, [0.5, 1e-12, 1e-300], rtol=1e-12)
+    assert error.shape == (3,)
+    assert np.all((error > 0) & (error < 1e-12))
+
+
 @pytest.mark.parametrize("case", REFERENCE["quantiles"], ids=name_of)
 def test_stored_quantiles(case):
     weights, dof, nc = terms(case["form"])
@@ -84,6 +99,42 @@ def test_published_values(case):
     (tail,) = case["published"].keys() - {"accuracy"}
     value = getattr(gx2, tail)(case["x"], *terms(case["form"]))
     assert value == pytest.approx(float(case["published"][tail]), abs=accuracy)
+
+
+# --- many weights -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [0.5, 1e-6, 1e-300])
+def test_a_million_weights_are_as_good_as_a_hundred(p):
+    # A million weights in a hundred groups of equals, and the same as a hundred weights with ten thousand degrees each.
+    merged = {"weights": WEIGHTS, "dof": 10_000.0}
+    x, low = gx2.isf(p, **merged), gx2.ppf(p, **merged)
+    million = np.repeat(WEIGHTS, 10_000)
+    np.testing.assert_allclose(gx2.logsf(x, million), gx2.logsf(x, **merged), rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(gx2.logcdf(low, million), gx2.logcdf(low, **merged), rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(gx2.isf(p, million), x, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "weights", [np.linspace(0.2, 1, 3000), np.geomspace(1e-9, 1, 3000)], ids=["linear", "geometric"]
+)
+@pytest.mark.parametrize("options", [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}], ids=["plain", "dof", "nc"])
+def test_clusters_change_nothing(weights, options, monkeypatch):
+    p = np.array([0.5, 1e-3, 1e-30, 1e-300])
+    x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
+    clustered = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
+    means = gx2.conditional_means(x[2], weights, **options)
+    monkeypatch.setattr(gx2, "_EXACT", 10_000)
+    direct = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
+    np.testing.assert_allclose(clustered, direct, rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(means, gx2.conditional_means(x[2], weights, **options), rtol=1e-11)
+
+
+def test_work_grows_slowly_with_the_number_of_weights():
+    # Not a time but a size: what every node of a contour costs is the number of groups.
+    sizes = [gx2._form(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)]
+    assert np.all(np.diff(sizes) < 30)
+    assert sizes[-1] < 150
 
 
 # --- Davies' algorithm, with its absolute accuracy -------------------------------------------------------------------
