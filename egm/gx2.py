@@ -635,8 +635,8 @@ def _quantile(form, log_p, lower):
 def _above_mean(form, log_upper):
     """Whether the upper quantile lies above the mean: there it is searched in the upper tail, else in the lower.
 
-    Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1) and
-    rises towards 1/2 with the degrees of freedom, so most p need no closer look.
+    Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1)
+    and rises towards 1/2 with the degrees of freedom, so most p need no closer look.
     """
     if log_upper >= np.log(0.5) or (log_upper < np.log(0.3) and form.central and form.k.min() >= 1):
         return log_upper < np.log(0.5)
