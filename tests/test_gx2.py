@@ -130,6 +130,14 @@ def test_clusters_change_nothing(weights, options, monkeypatch):
     np.testing.assert_allclose(means, gx2.conditional_means(x[2], weights, **options), rtol=1e-11)
 
 
+def test_many_weights_of_any_scale():
+    # The small ones add their mean, 500 * 1e-200, to a chi-square that they are far too small to be seen in.
+    weights = np.concatenate([[1e150], np.full(500, 1e-200)])
+    assert gx2.isf(1e-6, weights) == pytest.approx(1e150 * stats.chi2.isf(1e-6, 1), rel=1e-13)
+    with np.errstate(under="ignore"):
+        assert gx2.ppf(1e-6, weights) > 0
+
+
 def test_work_grows_slowly_with_the_number_of_weights():
     # Not a time but a size: what every node of a contour costs is the number of groups.
     sizes = [gx2._form(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)]
