@@ -4,11 +4,12 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test clean
+.PHONY: help book test bench clean
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
 	@echo "make test   run every test: the package, the chapters and the built book"
+	@echo "make bench  compare egm.gx2 with other programs: accuracy and time, three minutes"
 	@echo "make clean  remove the book and the environment"
 
 book: $(READY)
@@ -17,6 +18,9 @@ book: $(READY)
 test: $(READY)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/python -m pytest
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv _build

@@ -1,12 +1,14 @@
 """The report's experiments against values computed with 50 digits."""
 
 import json
+from itertools import count
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
 
-from egm import experiments
+from egm import experiments, gx2
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "improvement.json").read_text())
 
@@ -74,6 +76,40 @@ def test_sweep_is_tidy():
 def test_bad_values_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         experiments.improvement(*arguments)
+
+
+@pytest.mark.parametrize("d", [1, 10, 100])
+@pytest.mark.parametrize("p", [0.3, 1e-2, 1e-12, 1e-100])
+@pytest.mark.parametrize("unit", [1, 1e-150, 1e150])
+def test_saddlepoint_formula_is_near(d, p, unit):
+    """The worst case is one term: its error tends to sqrt(e / 2) - 1, that of Stirling's formula for Gamma(1/2)."""
+    weights = unit / np.arange(1, d + 1)
+    assert experiments.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
+
+
+def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
+    """The relative error is of the order 1/d."""
+    weights = np.ones(10_000)
+    assert experiments.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
+
+
+def test_saddlepoint_formula_needs_the_upper_tail():
+    with pytest.raises(ValueError, match=r"x must be above the mean 3.0, got 2.0"):
+        experiments.lugannani_rice(2, [1, 2])
+
+
+def test_race_takes_turns():
+    turn = count()
+    table = experiments.race({"a": lambda: next(turn), "b": lambda: next(turn)}, repetitions=3)
+    assert table["name"].tolist() == ["a", "b"]
+    assert table["value"].tolist() == [4, 5]
+    assert np.all(table["best"] <= table["median"])
+
+
+def test_race_measures_and_loses_patience():
+    naps = iter((0.02, 0.01, 0.03, 0.5))
+    table = experiments.race({"slow": lambda: sleep(next(naps)) or 1.0}, repetitions=4, patience=0.05)
+    assert 0.01 <= table["best"][0] <= 0.02 <= table["median"][0] < 0.1
 
 
 def notebook(wish="", **values):

@@ -19,7 +19,7 @@ LAYERS = {
     "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
     "noise": ({"_validate"}, {"numpy"}),
     "mechanisms": ({"_validate", "calibration", "scaling", "gx2", "noise"}, {"numpy"}),
-    "experiments": (COMPUTE | {"mechanisms"}, {"numpy"}),
+    "experiments": (COMPUTE | {"mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),
     "__init__": (COMPUTE | {"mechanisms", "experiments"}, set()),
 }

@@ -1,0 +1,1 @@
+"""What `make bench` prints: accuracy and time of egm.gx2 beside other programs, on this machine, in one run."""

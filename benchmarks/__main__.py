@@ -1,0 +1,44 @@
+"""`python -m benchmarks [--quick]`: print the table. A goal that is not met is said, never raised."""
+
+import argparse
+import sys
+import warnings
+from importlib.metadata import version
+
+from benchmarks import gx2, rivals
+
+NOTES = """
+Times are medians of runs by turns, over that of egm.gx2 in the same run. Errors are relative, to 30-digit
+values, and not below 1e-16. "none" is a fault or no number; where a method returns 0 the error is 1e+00.
+The last column has the goal and whether every figure of the line meets it.
+
+Of the package gx2 from PyPI there is the default, and what is best in some column; its Ruben series is left
+out of quantiles, where it takes seconds, and by --quick.
+
+Equal accuracy of quantiles: Davies' algorithm runs with acc=1e-9, absolute, and a search by it begins between
+the mean and the bound of Laurent and Massart and ends when its bracket moves p by less than 1e-9; egm.gx2 is
+as exact as always. A search of more than half a second is not run, but taken as its number of calls times one
+call at the quantile."""
+
+
+def installed():
+    """The versions that were run."""
+    names = ["egm", "numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
+    return f"Python {sys.version.split()[0]}, " + ", ".join(f"{name} {version(name)}" for name in names)
+
+
+def main():
+    """Print every part as soon as it is measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions and cases, in less than a minute")
+    quick = parser.parse_args().quick
+    warnings.simplefilter("ignore")  # those of the other programs
+    print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
+    print(NOTES.strip())
+    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million):
+        for line in part(quick):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The other programs, each as a function (x, weights) that returns P[sum_j weights_j Z_j**2 > x], or nan for no answer.
+
+gx2 from PyPI offers eight methods. Its default, two that do better near and far in the tail, and Ruben's series with
+more terms are compared; on these cases its `ray`, `ifft`, `ellipse` and `precision="vpa"` are worse than one of those.
+"""
+
+import math
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import numpy as np
+
+from egm.experiments import lugannani_rice
+
+GX2 = {
+    "default": {},
+    "Imhof, RelTol=1e-12": {"method": "imhof", "AbsTol": 0, "RelTol": 1e-12},  # best for many weights, p >= 1e-2
+    "Ruben, 20000 terms": {"method": "ruben", "n_ruben": 20_000},  # best for few weights, p >= 1e-6
+    "tail": {"method": "tail"},  # best below
+}
+SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # seconds a call
+
+
+def davies(qf, acc, lim=10**8):
+    """Davies' algorithm with the absolute accuracy `acc`; nan where it reports a fault."""
+
+    def tail(x, weights):
+        value, fault, _ = qf(x, weights, acc=acc, lim=lim)
+        return np.nan if fault else value
+
+    return tail
+
+
+def fastlmmclib():
+    """Davies' algorithm in C."""
+    qf = import_module("fastlmmclib.quadform").qf
+    return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
+
+
+def chi2comb():
+    """Davies' algorithm in C, by another hand."""
+    module = import_module("chi2comb")
+
+    def tail(x, weights):
+        terms = [module.ChiSquared(weight, 0.0, 1) for weight in weights]
+        value, fault, _ = module.chi2comb_cdf(x, terms, 0.0, lim=10**8, atol=1e-9)
+        return np.nan if fault else 1 - value
+
+    return {"Davies (chi2comb), atol=1e-9": tail}
+
+
+def gx2_calls(function):
+    """A function of the package from PyPI, cdf or inv, with each of the options: {name: (value, weights) -> number}."""
+
+    def call(options, value, weights):
+        ones, zeros = np.ones_like(weights), np.zeros_like(weights)
+        return float(function(value, weights, ones, zeros, 0, 0, side="upper", **options))
+
+    return {f"gx2 (PyPI), {name}": partial(call, options) for name, options in GX2.items()}
+
+
+def gx2():
+    """The package of the same name: Imhof's integral, Ruben's series, and an asymptote of the tail."""
+    return gx2_calls(import_module("gx2").cdf)
+
+
+def momentchi2():
+    """Distributions with the same moments."""
+    module = import_module("momentchi2")
+    names = ("hbe", "lpb4", "sw", "wf")
+    # lpb4 calls np.math, which NumPy 2 no longer has; it is given back to that one module.
+    import_module("momentchi2.utilities").np = SimpleNamespace(**vars(np), math=math)
+    return {f"momentchi2, {name}": partial(complement, getattr(module, name)) for name in names}
+
+
+def complement(cdf, x, weights):
+    """The tail from a function that only has the cdf."""
+    return float(1 - cdf(weights, x))
+
+
+PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, gx2, momentchi2)}
+
+
+def missing():
+    """Names of the packages that cannot be imported."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def available():
+    """{name: function} of every method whose package is there."""
+    methods = {}
+    for name in (name for name in PACKAGES if name not in missing()):
+        methods |= PACKAGES[name]()
+    return methods | {"saddlepoint (Lugannani-Rice)": lugannani_rice}
