@@ -1,7 +1,7 @@
 """The other programs, each as a function (x, weights) that returns P[sum_j weights_j Z_j**2 > x], or nan for no answer.
 
 gx2 from PyPI offers eight methods. Its default, two that do better near and far in the tail, and Ruben's series with
-more terms are compared; on these cases its `ray`, `ifft`, `ellipse` and `precision="vpa"` are worse than one of those.
+more terms are compared; on smaller cases its `ray`, `ifft` and `precision="vpa"` were worse than one of those.
 """
 
 import math

@@ -20,10 +20,9 @@ is analytic but for a cut on the real axis from 1 / (2 max w) to infinity, and t
 2. The contour is the parabola s = c + i h u + gamma u^2 that follows the path of steepest descent to third order. On
    it the integrand falls like exp(-u^2/2), and the trapezoid rule in u converges geometrically: the step is halved
    until two rules agree, and the difference of the last two is the estimate of the error.
-3. A quantile is searched over c instead of x, because x(c) = K'(c) - 1/c is explicit: the saddlepoint (Laplace)
-   formula for the tail is right to a few percent and gives the start, and Newton's rule with the contour ends it in
-   two or three rounds.
-
+3. A quantile is searched over c instead of x, because x(c) = K'(c) - 1/c is explicit. The saddlepoint formula to
+   second order is right to a tenth, in a tail to a few percent, and gives the start; Newton's rule with the tail
+   itself ends the search after one or two contours.
 4. Many weights are put into clusters, each replaced by its centre and the moments about it, because log(1 - 2 w s) is
    analytic in w: with w = m (1 + e) and V = 2 m s / (1 - 2 m s),
 
@@ -64,7 +63,7 @@ __all__ = [
 ]
 
 _STEP = 0.2  # of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
-_BATCH = 48  # nodes added at a time until the integrand has died away
+_BATCH = 72  # nodes added at a time until the integrand has died away
 _MOST_NODES = 8192
 _NEGLIGIBLE = 1e-17  # relative size at which it has
 _HALVINGS = 5
