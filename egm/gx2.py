@@ -640,8 +640,10 @@ def _above_mean(form, log_upper):
     Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1)
     and rises towards 1/2 with the degrees of freedom, so most p need no closer look.
     """
-    if log_upper >= np.log(0.5) or (log_upper < np.log(0.3) and form.central and form.k.min() >= 1):
-        return log_upper < np.log(0.5)
+    if log_upper >= np.log(0.5):
+        return False
+    if log_upper < np.log(0.3) and form.central and form.k.min() >= 1:
+        return True
     return log_upper < _saddle(form, form.mean, lower=False).formula()[0]
 
 
@@ -688,5 +690,7 @@ def _map(function, values, weights, dof, nc):
     Where the function returns a pair, so does the last axis of the result.
     """
     form = _form(*_parameters(weights, dof, nc))
+    if np.size(values) == 0:
+        return np.empty(np.shape(values) + np.shape(function(form, -1.0)))
     results = np.array([function(form, value) for value in np.ravel(values)])
     return results.reshape(np.shape(values) + results.shape[1:])[()]

@@ -30,8 +30,7 @@ _STYLE = {
 
 
 def figure(columns=1, height=3.6, width=7.0, **options):
-    """A figure and its axes side by side, in the book's style: `width` inches in all. Returns (figure, axis or
-    axes)."""
+    """(figure, axis or axes): axes side by side in the book's style, `width` inches in all."""
     plt.rcParams.update(_STYLE)
     return plt.subplots(1, columns, figsize=(width, height), layout="constrained", **options)
 
@@ -41,9 +40,8 @@ def curves(table, ax, x, y="value", by=None, label="{}", places=None):
 
     places: the fraction of the axis's width at which each label sits on its line; without it a legend is drawn.
     """
-    groups = [None] if by is None else list(dict.fromkeys(table[by].tolist()))
-    for i, group in enumerate(groups):
-        rows = table if by is None else table[table[by] == group]
+    groups = _groups(table, by)
+    for i, (group, rows) in enumerate(groups):
         text = label.format(group)
         (line,) = ax.plot(rows[x], rows[y], color=COLORS[i % 7], dashes=_DASHES[i % 7], label=text)
         if places is not None:
@@ -72,11 +70,10 @@ def direct_label(ax, line, text, place, above=True):
 
 def bars(table, ax, x, y="value", by=None, label="{}"):
     """Bars of column y at each value of column x, in groups side by side for each value of column `by`."""
-    groups = [None] if by is None else list(dict.fromkeys(table[by].tolist()))
+    groups = _groups(table, by)
     names = list(dict.fromkeys(table[x].tolist()))
     width = 0.8 / len(groups)
-    for i, group in enumerate(groups):
-        rows = table if by is None else table[table[by] == group]
+    for i, (group, rows) in enumerate(groups):
         ax.bar(
             np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width,
             rows[y],
@@ -98,3 +95,10 @@ def log_axis(ax, which="both"):
         axis.set_minor_locator(LogLocator(subs=np.arange(2, 10)))
         axis.set_minor_formatter(NullFormatter())
     return ax
+
+
+def _groups(table, by):
+    """(value, rows) for each value of column `by` in the order of the table; the whole table for by=None."""
+    if by is None:
+        return [(None, table)]
+    return [(value, table[table[by] == value]) for value in dict.fromkeys(table[by].tolist())]

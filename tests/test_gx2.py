@@ -311,6 +311,11 @@ def test_shapes():
     assert gx2.rvs(WEIGHTS, size=(2, 2), rng=np.random.default_rng(0)).shape == (2, 2)
 
 
+def test_no_values_give_no_values():
+    for function in (gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf):
+        assert function(np.empty((0, 3)), WEIGHTS).shape == (0, 3)
+
+
 def test_edges():
     assert gx2.sf(0.0, WEIGHTS) == gx2.sf(-1.0, WEIGHTS) == gx2.cdf(np.inf, WEIGHTS) == 1
     assert gx2.sf(np.inf, WEIGHTS) == gx2.cdf(0.0, WEIGHTS) == gx2.pdf(np.inf, WEIGHTS) == gx2.pdf(-1.0, WEIGHTS) == 0
