@@ -38,16 +38,19 @@ Rice (1980), "Distribution of quadratic forms in normal random variables: evalua
 (1987), "Tail probability approximations".
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.special import exp1, wofz
 
 from egm._validate import nonnegative, positive, real, scalar, vector
 
 __all__ = [
     "AccuracyError",
     "cdf",
+    "clip_moments",
     "conditional_means",
     "ilogsf",
     "isf",
@@ -185,8 +188,87 @@ def conditional_means(x, weights, dof=1, nc=0):
     form = _form(weights, dof, nc)
     crossing = _saddle(form, x / form.unit)
     shift, mass, _ = _contour(crossing, x / form.unit)
-    # About the centre m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V e)^p, with V the
-    # inverse less 1; the square of that has p + 1 times each term and one more inverse.
+    once, twice = _inverses(crossing, shift, mass, weights)
+    return (dof * once + nc * twice) / np.sum(mass).imag
+
+
+def clip_moments(x, weights, nc=0):
+    """What a row loses when it is clipped to squared norm x: means over Q = sum_j weights_j Y_j^2, Y_j ~ N(m_j, 1).
+
+    With the lost share L = max(0, 1 - sqrt(x / Q)) and m_j^2 = nc_j, returns the three vectors (d,)
+
+        E[L Y_j] / m_j,    E[L Y_j^2],    E[L^2 Y_j^2].
+
+    x: one number > 0. weights, nc as for sf. Relative error about 1e-11. For a function g of Q, Stein's identity gives
+    E[g(Q) Y_j] = m_j E[g(Q')] with two more degrees of freedom at weight j, so all three are integrals over the contour
+    of the upper tail, of exp(K(s) - s x) times 1 / (1 - 2 w_j s) or its square times the transform of L or L^2. Raises
+    ValueError outside these ranges.
+    """
+    x = scalar(positive, x=x)
+    weights, dof, nc = _parameters(weights, 1, nc)
+    form = _form(weights, dof, nc)
+    x = np.longdouble(x) / form.unit
+    try:
+        once, twice, once_squared, twice_squared = _lost_in_tail(form, x, weights)
+    except AccuracyError:
+        once, twice, once_squared, twice_squared = _lost_by_density(form, x, weights)
+    return once, once + nc * twice, once_squared + nc * twice_squared
+
+
+def _lost_in_tail(form, x, weights):
+    """E[L g(Q)] and E[L^2 g(Q)], with two and with four more degrees of freedom at each weight, by one contour."""
+    crossing = _saddle(form, x, lower=False)
+    shift, mass, _ = _contour(crossing, x, density=False)
+    height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
+    shares = _lost_share((crossing.c + shift) * float(x))
+    return height * np.concatenate([_inverses(crossing, shift, mass * share, weights) for share in shares])
+
+
+def _lost_by_density(form, x, weights):
+    """The same for an x so far below the mean that nearly all is lost: over the density, panel by panel in log Q."""
+    ends = [_quantile(form, np.log(_NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
+    edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
+    total = np.zeros((4, weights.size))
+    for low, high in itertools.pairwise(edges):
+        for node, share in zip(*_LEGENDRE, strict=True):
+            r = np.exp((low + high + (high - low) * node) / 2)
+            crossing = _saddle(form, r)
+            shift, mass, _ = _contour(crossing, r)
+            height = r * (high - low) / 2 * share * np.exp(crossing.log_height(r)[0]) / np.pi
+            lost = 1 - np.sqrt(float(x) / r)
+            inverses = np.array(_inverses(crossing, shift, mass, weights))
+            total += height * np.concatenate([lost * inverses, lost**2 * inverses])
+    return total
+
+
+def _lost_share(z):
+    """int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
+
+    In closed form with J_m, the integrals of t^(-m/2): they are 1/z - J_1 and 1/z - 2 J_1 + J_2. They cancel when z is
+    large; then by Gauss-Laguerre quadrature in (t - 1) z.
+    """
+    root = np.sqrt(z)
+    far = np.abs(z) > _FAR
+    near = np.where(far, 1.0, z)
+    one = np.sqrt(np.pi) / np.where(far, 1.0, root) * wofz(1j * np.where(far, 1.0, root))
+    first, second = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)
+    beyond = _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]  # t - 1
+    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
+    return np.where(far, share @ _LAGUERRE[1] / z, first), np.where(far, share**2 @ _LAGUERRE[1] / z, second)
+
+
+_FAR = 2.0
+_LAGUERRE = np.polynomial.laguerre.laggauss(80)
+_LEGENDRE = np.polynomial.legendre.leggauss(12)
+
+
+def _inverses(crossing, shift, mass, weights):
+    """Im sum_i mass_i / (1 - 2 w_j s_i) and the same with the square, for every weight: two vectors (d,).
+
+    About the centre m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V e)^p, with V the
+    inverse less 1; the square of that has p + 1 times each term and one more inverse.
+    """
+    form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))
     term, once, twice = mass[:, None] * inverse, [], []
     for p in range(1 if form.moments is None else _ORDER + 1):
@@ -195,10 +277,7 @@ def conditional_means(x, weights, dof=1, nc=0):
         term *= inverse - 1
     group = np.searchsorted(form.lowest, weights, side="right") - 1
     e = weights / form.centers[group] - 1
-    means = dof * _series(once, group, e)
-    if not form.central:
-        means += nc * _series(twice, group, e)
-    return means / np.sum(mass).imag
+    return _series(once, group, e), _series(twice, group, e)
 
 
 def _series(rows, group, e):
@@ -471,23 +550,24 @@ def _root(increasing, start, tolerance):
 _BENDS = (1.0, 0.25, 0.0)
 
 
-def _contour(crossing, x):
+def _contour(crossing, x, density=True):
     """Nodes s - c and masses m of a quadrature along the contour, relative to the height of the integrand at c:
 
     1/(2 pi i) int exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i).
 
-    Third comes the estimated relative error for F = 1/s and F = 1.
+    Third comes the estimated relative error for F = 1/s and, unless told otherwise, for F = 1: far below the mean
+    the density is too small beside the upper tail for a contour that crosses at c > 0.
     """
     x = float(x)
     for bend in _BENDS:
         try:
-            return _trapezoid(crossing, x, bend)
+            return _trapezoid(crossing, x, bend, density)
         except AccuracyError as error:
             failure = error
     raise failure
 
 
-def _trapezoid(crossing, x, bend):
+def _trapezoid(crossing, x, bend, density):
     """The nodes, masses and error on a contour of the given bend: trapezoid rules, the step halved until two agree."""
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -506,7 +586,7 @@ def _trapezoid(crossing, x, bend):
     coarse, fine = 2 * step * terms[:, ::2].sum(axis=1), step * terms.sum(axis=1)
     for _ in range(_HALVINGS):
         # Halving squares the error of a geometrically convergent rule.
-        error = 10 * np.abs(fine / coarse - 1).max() ** 2
+        error = 10 * np.abs(fine / coarse - 1)[: 1 + density].max() ** 2
         if error < _RTOL:
             return shift, mass * step, error
         between = evaluate(u + step / 2)
@@ -520,10 +600,11 @@ def _outwards(evaluate):
     """The integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
     parts = []
     for start in range(0, _MOST_NODES, _BATCH):
-        shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
+        with np.errstate(over="ignore", invalid="ignore"):  # it may grow beyond any number
+            shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
         parts.append((shift, mass))
         size = np.abs(mass) / abs(parts[0][1][0])
-        if size.max() > 10:
+        if not size.max() <= 10:
             break  # it grows
         if (ended := size < _NEGLIGIBLE).any():
             length = start + int(ended.argmax())

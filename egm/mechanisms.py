@@ -4,17 +4,21 @@ Each is fixed before it sees data: its constructor takes public numbers only and
 `noise_std` can be read, published and argued about first. Each algorithm is the same three steps: bound what one row
 can contribute, sum, add noise with a standard deviation per coordinate.
 
-Two data sets are neighbours if one row is replaced by another. They have the same number of rows, which is public.
+Two data sets are neighbours if one row is replaced by another ("replace_one"): they have the same number of rows,
+which is public. Or, where a mechanism offers "add_remove", if one has a row more than the other; then that number is
+not public.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import chdtri
 
-from egm import noise, scaling
+from egm import error, gx2, noise, scaling
 from egm._validate import count, finite, matrix, positive, probability, scalar, vector
 from egm.calibration import analytic_noise_multiplier
+from egm.error import ErrorForecast
 
 __all__ = [
     "EllipticalGaussianMechanism",
@@ -32,20 +36,14 @@ _BLOCK = 1 << 18  # numbers of X handled at a time
 class Release:
     """What may be published: the estimate, and the standard deviation of the noise in each of its coordinates.
 
-    `simulated` says that the noise came from a numpy Generator: fit for experiments, not for publication.
+    `simulated` says that the noise came from a numpy Generator: fit for experiments, not for publication. `count` is
+    the noisy number of rows, where that number is not public.
     """
 
     estimate: np.ndarray
     noise_std: np.ndarray
     simulated: bool
-
-
-@dataclass(frozen=True)
-class ErrorForecast:
-    """Expected squared l2 error of the released sum, known before any data: `noise` is the part caused by the
-    noise."""
-
-    noise: float
+    count: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +142,12 @@ class GaussianDataMechanism:
 
     sigma: standard deviations of the data, (d,), > 0. n: the number of rows, a whole number >= 1. epsilon: > 0.
     delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by default 1/n: C
-    is the radius that a row exceeds with probability p if center = mu. scaling: "optimal", "expected_norm" (Lemma
-    4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one". Raises ValueError or TypeError otherwise. Poulsen
-    (2023), Algorithm 3, which as printed adds the centre before dividing by b and so is wrong unless the centre is
-    zero.
+    is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least `error().total`.
+    scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
+    "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and count_weight
+    times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the
+    noisy number multiplies the centre. Raises ValueError or TypeError otherwise. Poulsen (2023), Algorithm 3, which
+    as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: np.ndarray
@@ -155,51 +155,123 @@ class GaussianDataMechanism:
     epsilon: float
     delta: float
     center: np.ndarray = field(default=0.0, kw_only=True)
-    clip_probability: float | None = field(default=None, kw_only=True)
+    clip_probability: float | str | None = field(default=None, kw_only=True)
     scaling: np.ndarray | str = field(default="optimal", kw_only=True)
     neighbors: str = field(default="replace_one", kw_only=True)
     noise_multiplier: float = field(init=False)
     clip_norm: float = field(init=False)
+    count_weight: float = field(init=False)
     noise_std: np.ndarray = field(init=False)
 
     def __post_init__(self):
         sigma, n = vector(sigma=self.sigma), count(n=self.n)
-        if self.neighbors != "replace_one":
-            raise ValueError(f'neighbors must be "replace_one", got {self.neighbors!r}')
-        p = 1 / n if self.clip_probability is None else self.clip_probability
-        p = scalar(probability, clip_probability=p)
-        b = _scaling(self.scaling, sigma, p)
-        clip_norm, multiplier = scaling.clip_norm(b, sigma, p), _calibrate(self)
-        _fix(
-            self,
-            sigma=sigma,
-            n=n,
-            center=_center(self.center, sigma),
-            clip_probability=p,
-            scaling=b,
-            noise_multiplier=multiplier,
-            clip_norm=clip_norm,
-            noise_std=2 * clip_norm * multiplier / b,
-        )
+        if self.neighbors not in ("replace_one", "add_remove"):
+            raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
+        _fix(self, sigma=sigma, n=n, center=_center(self.center, sigma), noise_multiplier=_calibrate(self))
+        if isinstance(self.clip_probability, str):
+            self._choose_clip_norm()
+        else:
+            p = 1 / n if self.clip_probability is None else self.clip_probability
+            p = scalar(probability, clip_probability=p)
+            b = _scaling(self.scaling, sigma, p)
+            _fix(self, clip_probability=p, scaling=b, clip_norm=scaling.clip_norm(b, sigma, p))
+        weight = self._count_weight(self.scaling, self.clip_norm)
+        noise_std = np.sqrt(self._noise_variances(self.scaling, self.clip_norm))
+        _fix(self, count_weight=weight, noise_std=noise_std)
 
-    def error(self):
-        """The ErrorForecast: noise = sum noise_std**2, equation (9)."""
-        return ErrorForecast(noise=float(np.sum(self.noise_std**2)))
+    def _choose_clip_norm(self):
+        """The scaling and the clip norm of least forecast error.
+
+        "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
+        nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within a percent of that
+        of the best of all scalings in every case tried).
+        """
+        if self.clip_probability != "optimal":
+            raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
+        best, p = (np.inf,), 1 / self.n
+        for _ in range(2 if isinstance(self.scaling, str) and self.scaling == "optimal" else 1):
+            b = _scaling(self.scaling, self.sigma, min(max(p, 1e-300), 0.1))
+            clip_norm, total = error.best_clip_norm(
+                lambda norm, b=b: np.sum(self._noise_variances(b, norm)), self.sigma, self.n, b
+            )
+            p = float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
+            best = min(best, (total, b, clip_norm, p), key=lambda found: found[0])
+        _fix(self, scaling=best[1], clip_norm=best[2], clip_probability=best[3])
+
+    def _count_weight(self, b, clip_norm):
+        """What one row adds to the weighted count: the share of least error of the sum, but never less than C / 10.
+
+        With A = sum b**-2 and B = ||center||**2 the noise of the sum has the variance (C**2 + weight**2) (A + B /
+        weight**2) sigma_opt**2, least for weight**2 = C sqrt(B / A). C / 10 costs one percent, and gives a count with
+        noise 10 sigma_opt for a centre of zero.
+        """
+        if self.neighbors == "replace_one":
+            return 0.0
+        best = clip_norm * np.linalg.norm(self.center) / np.linalg.norm(1 / b)
+        return float(max(np.sqrt(best), clip_norm / 10))
+
+    def _noise_variances(self, b, clip_norm):
+        """The variance of the noise in each coordinate of the sum."""
+        weight = self._count_weight(b, clip_norm)
+        if not weight:
+            return (2 * clip_norm * self.noise_multiplier / b) ** 2
+        return (clip_norm**2 + weight**2) * self.noise_multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
+
+    def error(self, *, mean=None, target="sample"):
+        """The ErrorForecast for normal data: exact expectations, known before any data.
+
+        mean: the true mu, a number or (d,), by default the centre. target: "sample", the sum of the rows, or
+        "population", n mu. With a known centre the second is degenerate: the best estimate of n mu is n center, and
+        needs no data. For "add_remove" n is taken for the true number of rows. Raises ValueError otherwise.
+        """
+        if target not in ("sample", "population"):
+            raise ValueError(f'target must be "sample" or "population", got {target!r}')
+        offset = 0.0 if mean is None else _center(mean, self.sigma, "mean") - self.center
+        parts = error.clipping(self.sigma, self.n, self.scaling, self.clip_norm, offset, target)
+        return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
+
+    def confidence_radius(self, level):
+        """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for mu = center.
+
+        level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space; to what
+        clipping loses Markov's inequality applies, and the chance to fail is divided between the two so that r is
+        least. So r is nearly exact where little is clipped, and more than enough where much is. Only for
+        "replace_one". Raises ValueError otherwise.
+        """
+        if self.neighbors != "replace_one":
+            raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
+        fail = 1 - scalar(probability, level=level)
+        std, spread = 2 * self.clip_norm * self.noise_multiplier, self.scaling * self.sigma
+        lost = error.clipping(spread, self.n, np.ones_like(spread), self.clip_norm)[0]
+        shares = np.geomspace(1e-9, 1 - 1e-9, 400)
+        radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
+        return float(np.min(radii))
 
     def release(self, X, *, rng):
         """A private estimate of X.sum(axis=0).
 
         X: real numbers, (n, d), or an iterator over blocks of rows, (rows, d) each; it is read once and never
-        changed. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another shape or number
-        of rows, or for a value that is not finite.
+        changed. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another shape or, where n
+        is public, number of rows, or for a value that is not finite.
         """
         total, rows = np.zeros(self.sigma.size), 0
         for block in _row_blocks(X, self.sigma.size):
             total += self.clip((block - self.center) * self.scaling).sum(axis=0)
             rows += len(block)
+        if self.neighbors == "add_remove":
+            return self._release_with_count(total, rows, rng)
         if rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         return _noisy(total / self.scaling + self.n * self.center, self.noise_std, rng)
+
+    def _release_with_count(self, total, rows, rng):
+        """Sum and weighted count with the same noise, which is the sensitivity of both together times sigma_opt."""
+        std = np.hypot(self.clip_norm, self.count_weight) * self.noise_multiplier
+        joint = np.append(total, self.count_weight * rows)
+        *total, weighted = joint + noise.simulated_gaussian(np.full(joint.shape, std), rng)
+        rows = weighted / self.count_weight
+        estimate = np.array(total) / self.scaling + rows * self.center
+        return Release(estimate, self.noise_std, simulated=True, count=float(rows))
 
     def clip(self, rows):
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
@@ -245,11 +317,11 @@ def _scaling(choice, sigma, clip_probability):
     raise ValueError(f'scaling must be "optimal", "expected_norm", "none" or an array, got {choice!r}')
 
 
-def _center(center, sigma):
-    """The centre as a vector of the shape of sigma."""
-    center = finite(center=center)
+def _center(center, sigma, name="center"):
+    """The centre, or another location, as a vector of the shape of sigma."""
+    center = finite(**{name: center})
     if center.shape not in ((), sigma.shape):
-        raise ValueError(f"center must be a number or have the {sigma.size} entries of sigma, got shape {center.shape}")
+        raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got shape {center.shape}")
     return np.broadcast_to(center, sigma.shape)
 
 

@@ -18,10 +18,12 @@ LAYERS = {
     "bounds": ({"_validate"}, {"numpy"}),
     "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
     "noise": ({"_validate"}, {"numpy"}),
-    "mechanisms": ({"_validate", "calibration", "scaling", "gx2", "noise"}, {"numpy"}),
-    "experiments": (COMPUTE | {"mechanisms"}, {"numpy", "scipy"}),
+    "error": ({"gx2"}, {"numpy", "scipy"}),
+    "mechanisms": ({"_validate", "calibration", "scaling", "gx2", "noise", "error"}, {"numpy", "scipy"}),
+    "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),
-    "__init__": (COMPUTE | {"mechanisms", "experiments"}, set()),
+    "claims": (set(), {"IPython"}),
+    "__init__": (COMPUTE | {"error", "mechanisms", "experiments"}, set()),
 }
 SLOW = {"matplotlib", "sympy", "mpmath", "dask", "pandas"}
 

@@ -144,6 +144,75 @@ def test_clip_norm_is_the_quantile():
     np.testing.assert_array_equal(mechanism.scaling, scaling.optimal(SIGMA, 1e-3))
 
 
+@pytest.mark.parametrize("center", [0.0, MU, 1e6])
+def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
+    mechanism = data_mechanism(center=center, neighbors="add_remove")
+    sensitivity = np.hypot(mechanism.clip_norm, mechanism.count_weight)
+    far = mechanism.clip([[1e9, -3.0, 2.0], [0.1, 0.0, 0.0]])
+    assert np.all(np.linalg.norm(far, axis=1) <= mechanism.clip_norm * (1 + 1e-15))
+    std = sensitivity * mechanism.noise_multiplier
+    assert gaussian_delta(mechanism.epsilon, std / sensitivity) <= mechanism.delta
+    expected = std**2 * (mechanism.scaling**-2 + (mechanism.center / mechanism.count_weight) ** 2)
+    assert mechanism.noise_std**2 == pytest.approx(expected, rel=1e-13)
+
+
+def test_count_has_its_best_share():
+    mechanism = data_mechanism(neighbors="add_remove")
+    a, b, c = np.sum(mechanism.scaling**-2), np.sum(MU**2), mechanism.clip_norm
+    variances = [(c**2 + w**2) * (a + b / w**2) for w in mechanism.count_weight * np.array([1, 0.99, 1.01])]
+    assert min(variances) == variances[0]
+    assert mechanism.error().noise == pytest.approx(variances[0] * mechanism.noise_multiplier**2, rel=1e-13)
+
+
+def test_count_costs_a_percent_where_the_sum_does_not_need_it():
+    with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
+    assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
+
+
+def test_release_with_count_is_right_for_any_number_of_rows():
+    mechanism = data_mechanism(n=500, neighbors="add_remove", clip_probability=1e-9)
+    X = rows(n=321)
+    release = mechanism.release(X, rng=Silent())
+    assert release.count == 321
+    assert release.estimate == pytest.approx(X.sum(axis=0), rel=1e-12)
+
+
+def test_noise_with_count_has_the_declared_spread():
+    mechanism, X = data_mechanism(neighbors="add_remove", clip_probability=1e-9), rows()
+    rng = np.random.default_rng(11)
+    errors = np.array([mechanism.release(X, rng=rng).estimate - X.sum(axis=0) for _ in range(4000)])
+    assert errors.std(axis=0) == pytest.approx(mechanism.noise_std, rel=0.05)
+
+
+@pytest.mark.parametrize("clip_probability", [None, 0.02, "optimal"])
+def test_confidence_region_covers(clip_probability):
+    mechanism = data_mechanism(n=200, clip_probability=clip_probability)
+    radius, rng, inside = mechanism.confidence_radius(0.9), np.random.default_rng(12), 0
+    for _ in range(2000):
+        X = rng.normal(MU, SIGMA, (200, 3))
+        off = mechanism.release(X, rng=rng).estimate - X.sum(axis=0)
+        inside += np.linalg.norm(mechanism.scaling * off) <= radius
+    assert inside / 2000 >= 0.9 - 3 * np.sqrt(0.09 / 2000)
+
+
+def test_confidence_radius_is_that_of_the_noise_where_nothing_is_clipped():
+    mechanism = data_mechanism(clip_probability=1e-30)
+    std = 2 * mechanism.clip_norm * mechanism.noise_multiplier
+    assert mechanism.confidence_radius(0.95) == pytest.approx(std * stats.chi(3).isf(0.05), rel=1e-6)
+
+
+def test_no_confidence_radius_with_a_noisy_count():
+    with pytest.raises(ValueError, match='neighbors must be "replace_one" for a confidence radius'):
+        data_mechanism(neighbors="add_remove").confidence_radius(0.9)
+
+
+def test_forecast_names_a_bad_target_and_a_bad_mean():
+    with pytest.raises(ValueError, match='target must be "sample" or "population", got \'mean\''):
+        data_mechanism().error(target="mean")
+    with pytest.raises(ValueError, match="mean must be a number or have the 3 entries of sigma"):
+        data_mechanism().error(mean=[1.0, 2.0])
+
+
 def test_blocks_views_and_lists_give_the_same_sum():
     mechanism, X = data_mechanism(), rows()
     whole = mechanism.release(X, rng=Silent()).estimate
@@ -228,7 +297,8 @@ def test_delta_of_one_and_more_is_refused(kind, delta):
         ({"center": np.nan}, "center must not be NaN"),
         ({"scaling": "best"}, "scaling must be \"optimal\", .* got 'best'"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
-        ({"neighbors": "add"}, "neighbors must be \"replace_one\", got 'add'"),
+        ({"clip_probability": "best"}, "clip_probability must be \"optimal\" or a number, got 'best'"),
+        ({"neighbors": "add"}, 'neighbors must be "replace_one" or "add_remove", got \'add\''),
     ],
 )
 def test_bad_options_are_named(options, message):
