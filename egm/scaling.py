@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from egm import gx2
-from egm._validate import probability, scalar, vector
+from egm._validate import nonnegative, probability, scalar, vector
 
-__all__ = ["clip_norm", "elliptical", "expected_norm", "noise_factor", "optimal"]
+__all__ = ["clip_norm", "elliptical", "expected_norm", "mean_deviation", "noise_factor", "optimal"]
 
 
 def elliptical(sensitivities):
@@ -36,6 +36,33 @@ def expected_norm(sigma):
     """
     sigma = vector(sigma=sigma)
     return 1 / np.sqrt(sigma * np.sum(sigma))
+
+
+def mean_deviation(sigma, deviations):
+    """The best scaling if C**2 were the mean of ||b x||**2 plus k standard deviations, sum w + k sqrt(2 sum w**2).
+
+    sigma: standard deviations (d,), > 0, in the units of the data. deviations: k >= 0, scalar. Returns b in inverse
+    units, with sum w = sum (b sigma)**2 = 1. In v = k sqrt(2) w / ||w|| the minimum is where v_j**3 + v_j**2 = mu
+    sigma_j**2, with the one mu for which ||v|| = k sqrt(2). So w is proportional to sigma for k = 0 (Lemma 4.1) and
+    to sigma**(2/3) for k without bound. Chebyshev's inequality has k = p**-0.5, Lemma 4.2 has k = 2 sqrt(ln(1/p)).
+    Raises ValueError outside these ranges.
+    """
+    sigma, k = vector(sigma=sigma), scalar(nonnegative, deviations=deviations)
+    log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond either end nothing changes any more
+    log_square = 2 * np.log(sigma / np.max(sigma))
+
+    def solve(log_mu):
+        target = log_mu + log_square
+        log_v = np.minimum(target / 2, target / 3)
+        for _ in range(6):  # Newton: the left side is convex in log v, with a slope from 2 to 3
+            v = np.exp(log_v)
+            log_v = log_v - (2 * log_v + np.log1p(v) - target) / (2 + v / (1 + v))
+        return np.exp(log_v)
+
+    low = 2 * log_norm - np.log(np.sum(np.exp(log_square)))  # v <= sqrt(mu) sigma / max sigma
+    high = 2 * log_norm + np.logaddexp(0, log_norm)  # mu for which the largest v alone has the norm
+    v = solve(brentq(lambda u: np.log(np.linalg.norm(solve(u))) - log_norm, low - 1e-9, high + 1e-9, xtol=1e-14))
+    return np.sqrt(v / np.sum(v)) / sigma
 
 
 def clip_norm(b, sigma, clip_probability):

@@ -104,7 +104,14 @@ def project(tmp_path):
     """A project with one chapter that works."""
     for folder in ("notebooks", "egm", "_build/html"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py", "_build/html/index.html"):
+    for file in (
+        "constraints.txt",
+        "pyproject.toml",
+        "claims.yml",
+        "errata.yml",
+        "egm/__init__.py",
+        "_build/html/index.html",
+    ):
         (tmp_path / file).touch()
     write_chapter(tmp_path, "01-works", "x = 1", "print(x)")
     return tmp_path

@@ -26,6 +26,33 @@ def test_expected_norm_is_lemma_41(sigma):
     assert np.sum(scaling.expected_norm(sigma) ** -2.0) == pytest.approx(np.sum(sigma) ** 2, rel=1e-13)
 
 
+@given(sigmas, st.floats(1e-6, 1e6))
+@example(np.array([1.0, 1e-200]), 30.0)
+def test_mean_deviation_is_the_minimum_of_a_convex_problem(sigma, k):
+    b = scaling.mean_deviation(sigma, k)
+    weights = (b * sigma) ** 2
+    assert np.sum(weights) == pytest.approx(1, rel=1e-12)
+    # Stationary: w^2 (1 + k sqrt(2) w / |w|) proportional to sigma^2. The problem is convex, so nothing else is needed.
+    slope = np.log1p(k * np.sqrt(2) * weights / np.linalg.norm(weights))
+    assert np.ptp(2 * np.log(weights) + slope - 2 * np.log(sigma)) < 1e-10
+
+
+@given(sigmas)
+def test_mean_deviation_between_its_limits(sigma):
+    first, last = sigma / np.sum(sigma), sigma ** (2 / 3) / np.sum(sigma ** (2 / 3))
+    for k, weights in ((0, first), (1e-20, first), (1e30, last), (1e300, last)):
+        np.testing.assert_allclose((scaling.mean_deviation(sigma, k) * sigma) ** 2, weights, rtol=1e-11)
+
+
+@pytest.mark.parametrize("k", [0.3, 20**0.5, 1000.0])
+def test_mean_deviation_of_two_coordinates_by_search(k):
+    # Along w = (u, 1 - u) the product (1 + k sqrt(2) |w|) (sigma_1^2 / w_1 + sigma_2^2 / w_2) is least at the scaling.
+    sigma, u = np.array([3.0, 1.0]), np.linspace(0.5, 0.8, 300_001)
+    norm = np.hypot(u, 1 - u)
+    best = u[np.argmin((1 + k * np.sqrt(2) * norm) * (sigma[0] ** 2 / u + sigma[1] ** 2 / (1 - u)))]
+    assert (scaling.mean_deviation(sigma, k)[0] * sigma[0]) ** 2 == pytest.approx(best, abs=2e-6)
+
+
 def test_clip_norm_is_the_root_of_a_quantile():
     sigma, b = np.array([3.0, 1.0, 0.5]), np.array([0.2, 0.5, 2.0])
     assert scaling.clip_norm(b, sigma, 1e-4) ** 2 == pytest.approx(gx2.isf(1e-4, (b * sigma) ** 2), rel=1e-14)
@@ -85,6 +112,7 @@ def test_optimal_for_equal_sigma_is_equal():
     [
         (lambda bad: scaling.elliptical([1.0, bad]), r"sensitivities\[1\]"),
         (lambda bad: scaling.expected_norm([1.0, bad]), r"sigma\[1\]"),
+        (lambda bad: scaling.mean_deviation([1.0, bad], 2), r"sigma\[1\]"),
         (lambda bad: scaling.optimal([1.0, bad], 0.1), r"sigma\[1\]"),
         (lambda bad: scaling.optimal([1.0], bad), "clip_probability"),
         (lambda bad: scaling.clip_norm([bad], [1.0], 0.1), r"b\[0\]"),
@@ -94,6 +122,12 @@ def test_optimal_for_equal_sigma_is_equal():
 def test_bad_values_are_named(call, name, bad):
     with pytest.raises(ValueError, match=f"^{name} must"):
         call(bad)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf, [1.0, 2.0]])
+def test_bad_deviations_are_named(bad):
+    with pytest.raises(ValueError, match=r"^deviations must"):
+        scaling.mean_deviation([1.0], bad)
 
 
 def test_lengths_must_agree():

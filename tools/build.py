@@ -12,6 +12,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
+
+from tools import ledger, pages
 from tools.execute import ROOT, ChapterError, execute_all, tail
 
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
@@ -28,12 +31,17 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Gather in a fresh folder what the book consists of: pages, executed chapters, and MathJax to read it offline."""
+    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, and MathJax to
+    read it offline."""
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
         copy(root / name, stage / name)
-    for name, notebook in executed.items():
-        copy(notebook, stage / "notebooks" / name)
+    (stage / "notebooks").mkdir()
+    found = ledger.read(executed, root)
+    for name, file in executed.items():
+        notebook = pages.link_findings(nbformat.read(file, as_version=4), found, name)
+        nbformat.write(notebook, stage / "notebooks" / name)
+    pages.write(found, stage / "book" / "generated")
     mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"
     for name in MATHJAX:
         copy(mathjax / name, stage / "book" / "_static" / "mathjax" / name)

@@ -1,10 +1,12 @@
 """Execute chapters with papermill, each in its own process, and remember what has not changed.
 
 An executed chapter is stored as `<chapter>-<key>.ipynb`, where the key is a digest of everything that its output may
-depend on. A chapter that fails is never stored, so whatever is in the store is whole.
+depend on; what its checks recorded stands beside it in a file `.json`. A chapter that fails is never stored, so
+whatever is in the store is whole.
 """
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +17,8 @@ from pathlib import Path
 from threading import Event
 
 import nbformat
+
+from egm.claims import MIME
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT = 600  # seconds for one cell
@@ -71,6 +75,13 @@ def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
+def findings(notebook: nbformat.NotebookNode) -> list[dict]:
+    """What the cells of an executed chapter recorded (`egm.claims.record`), each with the id of its cell."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    outputs = [(cell.id, out.get("data", {})) for cell in code for out in cell.outputs]
+    return [data[MIME] | {"cell": cell} for cell, data in outputs if MIME in data]
+
+
 def papermill(chapter: Path, output: Path, stop: Event) -> None:
     """Run one chapter in a process of its own, and end that process as soon as `stop` is set."""
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
@@ -89,7 +100,7 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """The executed chapter in the store, and the seconds it took: None when it was there already."""
     stored = store / f"{chapter.stem}-{key(chapter)}.ipynb"
-    if stored.exists():
+    if stored.exists() and stored.with_suffix(".json").exists():
         return stored, None
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=store) as scratch:
@@ -97,9 +108,12 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
         papermill(chapter, output, stop)
         if stop.is_set():
             raise ChapterError(f"{chapter.name} was stopped")
-        nbformat.write(strip_traces(nbformat.read(output, as_version=4)), output)
-        for outdated in store.glob(f"{chapter.stem}-*.ipynb"):
+        notebook = strip_traces(nbformat.read(output, as_version=4))
+        nbformat.write(notebook, output)
+        output.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))
+        for outdated in store.glob(f"{chapter.stem}-*"):
             outdated.unlink()
+        os.replace(output.with_suffix(".json"), stored.with_suffix(".json"))
         os.replace(output, stored)
     return stored, time.perf_counter() - start
 

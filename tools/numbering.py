@@ -1,8 +1,9 @@
 """Sphinx extension: numbers that a reader with the report beside them recognises.
 
 Sphinx counts chapters, theorems and equations as they come. Here a chapter has the number of its file
-(`03-gaussian-mechanism` is chapter 3), and whatever belongs to the report has the number that its label states:
-`lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The rest of a chapter is counted without gaps.
+(`03-gaussian-mechanism` is chapter 3, `A-abandoned-routes` appendix A), and whatever belongs to the report has the
+number that its label states: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The rest of a
+chapter is counted without gaps.
 """
 
 import re
@@ -10,7 +11,7 @@ from itertools import count
 
 from sphinx.util.logging import getLogger
 
-CHAPTER = re.compile(r"notebooks/(\d+)-")
+CHAPTER = re.compile(r"notebooks/(\d+|[A-Z])-")
 REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation-report)-(\d+)(?:-(\d+))?$")
 
 
@@ -44,7 +45,7 @@ def renumber(app, env):
     """Replace the numbers that Sphinx has just given."""
     for docname in env.toc_secnumbers.keys() | env.toc_fignumbers.keys():
         file_number = CHAPTER.match(docname)
-        chapter = int(file_number[1]) if file_number else None
+        chapter = file_number and (int(file_number[1]) if file_number[1].isdigit() else file_number[1])
         if chapter and docname in env.toc_secnumbers:
             number_chapter(env, docname, chapter)
         for statements in env.toc_fignumbers.get(docname, {}).values():

@@ -1,0 +1,289 @@
+"""The ledger of claims: every entry against what the chapters found, and the comparison against planted faults."""
+
+import ast
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import nbformat
+import numpy as np
+import pytest
+import yaml
+
+from egm import claims
+from tools import ledger
+from tools.execute import ROOT, chapters, execute_all
+
+NUMBERED = {  # what the report of 20 January numbers
+    "definition": ["2-1", "2-2", "2-3"],
+    "lemma": ["2-1", "2-2", "2-3", "2-4", "4-1", "4-2", "7-1"],
+    "corollary": ["2-1", "7-1"],
+    "theorem": ["1", "2", "3", "4"],
+    "equation": [str(number) for number in range(1, 28)],
+    "algorithm": ["1", "2", "3"],
+    "figure": ["1", "2"],
+}
+IN_THE_NOTES = [
+    *(f"notes-{name}" for name in ("theorem-1-1", "definition-1-2", "fact-1-3", "exercise-1-3", "definition-2-1")),
+    *(f"notes-{name}" for name in ("definition-2-3", "definition-2-4", "definition-2-5", "example-2-5")),
+    *(f"notes-remark-2-2-{item}" for item in (1, 2, 3, 4)),
+    *(f"notes-theorem-2-6-{item}" for item in (1, 2, 3)),
+    *(f"notes-theorem-2-7-{item}" for item in (1, 2)),
+    *(f"notes-exercise-2-6-{item}" for item in "abcde"),
+]
+ENTRIES = [entry for name in ("claims.yml", "errata.yml") for entry in yaml.safe_load((ROOT / name).read_text())]
+EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
+
+
+@pytest.fixture(scope="session")
+def book_ledger():
+    """The ledger beside what the chapters found in their last execution."""
+    return ledger.read(execute_all())
+
+
+def entry(found, key):
+    """The entry of that key."""
+    (it,) = (entry for entry in found.entries if entry.id == key)
+    return it
+
+
+@EACH
+def test_entry_agrees_with_the_chapters(book_ledger, key):
+    """The cell exists, ran, and found what the entry says."""
+    assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
+
+
+@EACH
+def test_entry_was_read_since_its_check_changed(book_ledger, key):
+    """Read the statement and its check against the entry, then `python -m tools.ledger lock`."""
+    it = entry(book_ledger, key)
+    if it.cell:
+        assert ledger.read_lock().get(key) == ledger.seal(book_ledger, it)
+
+
+def test_nothing_is_missing_and_nothing_double(book_ledger):
+    """No finding and no labelled statement without an entry."""
+    assert ledger.strangers(book_ledger) == []
+
+
+@pytest.mark.parametrize(
+    "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
+)
+def test_numbered_statement_has_an_entry(key):
+    """Whatever the sources number is in the ledger."""
+    assert key in {entry["id"] for entry in ENTRIES}
+
+
+def test_lock_has_no_leftovers(book_ledger):
+    """A seal for each entry that has a check, and no other."""
+    assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
+
+
+def test_findings_are_computed():
+    """No cell records a literal True or False."""
+    cells = [cell for chapter in chapters() for cell in nbformat.read(chapter, as_version=4).cells]
+    trees = [ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)) for cell in cells if cell.cell_type == "code"]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    records = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "record"]
+    given = [keyword.value for call in records for keyword in call.keywords]
+    assert len(records) > 100
+    assert not [ast.unparse(value) for value in given if isinstance(value, ast.Constant)]
+
+
+@pytest.fixture(scope="module")
+def sound_project(tmp_path_factory):
+    """A project of one chapter that checks one claim and shows one slip."""
+    tmp_path = tmp_path_factory.mktemp("sound")
+    for folder in ("notebooks", "egm", "tests"):
+        (tmp_path / folder).mkdir()
+    for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py"):
+        (tmp_path / file).touch()
+    statement = nbformat.v4.new_markdown_cell(
+        ":::{prf:lemma}\n:label: lemma-9-9\n\nTwice two is 4.\n:::", id="statement"
+    )
+    parameters = nbformat.v4.new_code_cell("two = 2", id="parameters", metadata={"tags": ["parameters"]})
+    lines = [
+        "from egm import claims",
+        "claims.record('lemma-9-9', printed=2 * two == 4, product=2.0 * two)",
+        "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == 4)",
+    ]
+    check = nbformat.v4.new_code_cell("\n".join(lines), id="check")
+    notebook = nbformat.v4.new_notebook(cells=[parameters, statement, check])
+    nbformat.write(notebook, tmp_path / "notebooks" / "09-nine.ipynb")
+    (tmp_path / "tests" / "test_two.py").write_text("def test_two():\n    assert 2 * 2 == 4\n")
+    claim = {"id": "lemma-9-9", "source": "report", "section": "9", "place": "Lemma 9.9", "claim": "Twice two is four."}
+    claim |= {"kind": "exact", "cell": "09-nine#check", "result": "holds", "figures": {"product": "4.00"}}
+    claim |= {"test": "tests/test_two.py::test_two"}
+    slip = {"id": "slip-five", "versions": ["draft"], "place": "Lemma 9.9", "printed": "five", "correct": "four"}
+    slip |= {"why": "Count.", "downstream": "Nothing.", "kind": "exact", "cell": "09-nine#check"}
+    (tmp_path / "claims.yml").write_text(yaml.safe_dump([claim]))
+    (tmp_path / "errata.yml").write_text(yaml.safe_dump([slip]))
+    ledger.write_lock(ledger.read(execute_all(tmp_path), tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def project(sound_project, tmp_path):
+    """A copy to plant a fault in, executed already."""
+    return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
+
+
+def edit(file, old, new):
+    """Replace a text that is there in a file."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def complaints(project):
+    """All that is wrong with a project's ledger, executed anew where it has to be."""
+    found = ledger.read(execute_all(project), project)
+    wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
+    lock = ledger.read_lock(project)
+    stale = [f"{entry.id} changed" for entry in found.entries if lock.get(entry.id) != ledger.seal(found, entry)]
+    return [*wrong, *ledger.strangers(found), *stale]
+
+
+def test_sound_ledger_has_no_complaint(project):
+    """And what is checked below is due to the planted fault."""
+    assert complaints(project) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("printed=2 * two == 4", "printed=3 * two == 4", "the entry says 'holds', the cell found 'does not hold'"),
+        ("product=2.0 * two", "product=2.01 * two", "the entry says product = 4.00, the cell found 4.02"),
+        ("product=2.0 * two", "produce=2.0 * two", "the entry says product = 4.00, the cell found None"),
+        ("claims.record('lemma-9-9', printed", "dict(printed", "09-nine#check records nothing under this key"),
+        (
+            "'slip-five', printed=2 * two == 5",
+            "'slip-six', printed=2 * two == 5",
+            "slip-six: 09-nine#check records it, no entry",
+        ),
+        ('"id": "check"', '"id": "other"', "there is no cell 09-nine#check"),
+        ('"id": "check"', '"id": "other"', "recorded by 09-nine#other, not by 09-nine#check"),
+        ("lemma-9-9\\n", "lemma-9-8\\n", "lemma-9-8: stated in a chapter, no entry"),
+        ("Twice two is 4", "Twice two is 5", "lemma-9-9 changed"),
+        ('"two = 2"', '"two = 4 / 2"', "lemma-9-9 changed"),
+    ],
+)
+def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
+    """A changed number, a deleted check, a renamed cell, a new statement."""
+    edit(project / "notebooks" / "09-nine.ipynb", old, new)
+    assert complaint in complaints(project)
+
+
+def test_deleted_cell_is_noticed(project):
+    """Both entries lose their check."""
+    file = project / "notebooks" / "09-nine.ipynb"
+    notebook = nbformat.read(file, as_version=4)
+    notebook.cells.pop()
+    nbformat.write(notebook, file)
+    assert complaints(project)[:2] == ["there is no cell 09-nine#check", "09-nine#check records nothing under this key"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "complaint"),
+    [
+        ("claims.yml", "result: holds", "result: does not hold", "result does not hold with the correction ''"),
+        ("claims.yml", "result: holds", "result: perhaps", "kind exact with the result perhaps"),
+        ("claims.yml", "kind: exact", "kind: cited", "kind cited with the cell 09-nine#check"),
+        ("claims.yml", "::test_two", "::test_three", "there is no test tests/test_two.py::test_three"),
+        ("claims.yml", "test_two.py", "test_none.py", "there is no test tests/test_none.py::test_two"),
+        ("claims.yml", "source: report", "source: hearsay", "there is no source hearsay"),
+        ("claims.yml", "result: holds", "result: holds\n  slips: [slip-four]", "there is no slip slip-four"),
+        ("claims.yml", "id: lemma-9-9", "id: slip-five", "slip-five: 2 entries"),
+        ("errata.yml", "- draft", "- 30 February", "there is no version 30 February"),
+    ],
+)
+def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
+    """An entry cannot say what is not so."""
+    edit(project / file, old, new)
+    assert complaint in complaints(project)
+
+
+def test_slip_whose_printed_form_holds_is_refused(project):
+    """It would be no slip; and a correction that fails is a mistake of the chapter."""
+    found = ledger.read(execute_all(project), project)
+    found.findings["slip-five"]["result"] = claims.HOLDS
+    assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
+
+
+def test_claim_recorded_twice_is_refused(project):
+    """Which of the two would count?"""
+    shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
+    with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
+        ledger.read(execute_all(project), project)
+
+
+def test_finding_stands_beside_the_chapter(project):
+    """As JSON, with the cell that recorded it."""
+    (notebook,) = execute_all(project).values()
+    first, _ = json.loads(notebook.with_suffix(".json").read_text())
+    assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
+
+
+@pytest.mark.parametrize(
+    ("computed", "written", "same"),
+    [
+        (1.4872, "1.487", True),
+        (1.4876, "1.487", False),
+        (593.2257, "593.2257", True),
+        (2.04e-16, "2e-16", True),
+        (2.6e-16, "2e-16", False),
+        (1_000_400.0, "1.000e6", True),
+        (1_000_600.0, "1.000e6", False),
+        (float("inf"), "1.0", False),
+    ],
+)
+def test_figures_are_compared_to_the_digits_written(computed, written, same):
+    """No more and no fewer."""
+    assert ledger.agrees(computed, written) == same
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What `record` displays."""
+    findings = []
+    monkeypatch.setattr(claims, "display", findings.append)
+    return findings
+
+
+@pytest.mark.parametrize(
+    ("truth", "result"),
+    [
+        ({"printed": True}, "holds"),
+        ({"printed": np.True_}, "holds"),
+        ({"printed": False, "corrected": np.True_}, "holds with correction"),
+        ({"printed": np.False_}, "does not hold"),
+    ],
+)
+def test_result_follows_from_what_was_computed(shown, truth, result):
+    """The table in the module's docstring."""
+    claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
+    assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
+    assert shown[0]._repr_mimebundle_()["text/plain"] == f"lemma-9-9: {result}, worst = 0.5"
+
+
+@pytest.mark.parametrize("truth", [{"printed": True, "corrected": True}, {"printed": False, "corrected": False}])
+def test_correction_must_be_needed_and_hold(shown, truth):
+    """Otherwise the chapter is wrong, not its source."""
+    with pytest.raises(ValueError, match="lemma-9-9"):
+        claims.record("lemma-9-9", **truth)
+    assert not shown
+
+
+@pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
+def test_truth_value_is_required(shown, value):
+    """A number or an array is often true by accident."""
+    with pytest.raises(TypeError, match="printed must be True or False"):
+        claims.record("lemma-9-9", printed=value)
+    assert not shown
+
+
+def test_entries_of_a_kind_have_the_same_fields(book_ledger):
+    """A misspelt field is refused when the file is read."""
+    with pytest.raises(TypeError):
+        replace(book_ledger.claims[0], reslut="holds")

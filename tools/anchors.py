@@ -1,0 +1,22 @@
+"""Sphinx extension: every code cell that has an anchor in its metadata can be referred to, `{ref}`text <anchor>``."""
+
+from docutils import nodes
+
+
+def anchor(chapter: str, cell: str) -> str:
+    """The anchor of a cell: chapter 06-lagrangian and cell hessian give cell-06-hessian."""
+    return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
+
+
+def name_cells(app, doctree):
+    """Give each cell's container its id, and make it known to cross-references."""
+    for container in doctree.findall(nodes.container):
+        if name := container.get("cell_metadata", {}).get("anchor"):
+            container["ids"].append(name)
+            app.env.get_domain("std").note_hyperlink_target(name, app.env.docname, name, name)
+
+
+def setup(app):
+    """Run when a document has been read."""
+    app.connect("doctree-read", name_cells)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

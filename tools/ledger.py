@@ -1,0 +1,215 @@
+"""The ledger: every statement of the sources and every slip in them, compared with what the chapters found.
+
+`claims.yml` and `errata.yml` say what was found when somebody last looked; each entry names the cell of a chapter that
+checks it. The cell says what it finds when it runs (`egm.claims.record`). Here the two are compared; `tools.pages`
+makes the book's pages of them.
+
+    python -m tools.ledger        execute what has changed, and list every disagreement
+    python -m tools.ledger lock   after reading them: accept the statements and the checks as they stand now
+"""
+
+import ast
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from egm.claims import CORRECTED, FAILS, HOLDS
+from tools.execute import ROOT, chapters, execute_all
+
+CITED = "cited, not checked"
+COMPUTED = ("symbolic", "exact", "simulation")
+UNCOMPUTED = ("cited", "reading")
+SOURCES = ("report", "notes")
+VERSIONS = ("draft", "3 January", "19 January", "20 January", "notes")
+LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
+LOCK = "# Digests of each statement and its check as they were last read; renewed by `python -m tools.ledger lock`.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What a claim and a slip have in common: key, place in the source, kind of check, and the cells that check it."""
+
+    id: str
+    place: str
+    kind: str
+    cell: str | None = None
+    also: list[str] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> list[str]:
+        """The cell that records the finding, then those that carry other parts of the check."""
+        return [self.cell, *self.also] if self.cell else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Entry):
+    """A statement of a source, and whether it holds."""
+
+    source: str
+    section: str
+    claim: str
+    result: str
+    correction: str = ""
+    slips: list[str] = field(default_factory=list)
+    test: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slip(Entry):
+    """Something that is printed wrong, what it should be, and what follows from it."""
+
+    versions: list[str]
+    printed: str
+    correct: str
+    why: str
+    downstream: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Both lists, the source of every cell of every chapter, and what the cells found, by the entry's key."""
+
+    root: Path
+    claims: list[Claim]
+    slips: list[Slip]
+    cells: dict[str, str]
+    findings: dict[str, dict]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Claims, then slips."""
+        return [*self.claims, *self.slips]
+
+
+def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
+    """The ledger of a project whose chapters have been executed."""
+    files = (root / name for name in ("claims.yml", "errata.yml"))
+    claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
+    cells = {f"{file.stem}#{cell.id}": cell.source for file in chapters(root) for cell in nbformat.read(file, 4).cells}
+    found: dict[str, dict] = {}
+    for name, notebook in executed.items():
+        for finding in json.loads(notebook.with_suffix(".json").read_text()):
+            cell = f"{Path(name).stem}#{finding['cell']}"
+            if earlier := found.get(finding["claim"]):
+                raise ValueError(f"{finding['claim']} is recorded twice, in {earlier['cell']} and in {cell}")
+            found[finding["claim"]] = finding | {"cell": cell}
+    return Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found)
+
+
+def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
+    """Everything in which an entry differs from the chapters, from the tests and from the other entries."""
+    wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
+    if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
+        wrong.append(f"kind {entry.kind} with the cell {entry.cell}")
+    if entry.cell:
+        wrong += differences(entry, ledger.findings.get(entry.id))
+    return wrong + (of_claim(ledger, entry) if isinstance(entry, Claim) else of_slip(ledger, entry))
+
+
+def differences(entry: Entry, finding: dict | None) -> list[str]:
+    """Where the last execution contradicts an entry: cell, result, figures."""
+    if finding is None:
+        return [f"{entry.cell} records nothing under this key"]
+    wrong = []
+    if finding["cell"] != entry.cell:
+        wrong.append(f"recorded by {finding['cell']}, not by {entry.cell}")
+    if isinstance(entry, Claim) and finding["result"] != entry.result:
+        wrong.append(f"the entry says {entry.result!r}, the cell found {finding['result']!r}")
+    for name, written in entry.figures.items():
+        computed = finding["figures"].get(name)
+        if computed is None or not agrees(computed, written):
+            wrong.append(f"the entry says {name} = {written}, the cell found {computed!r}")
+    return wrong
+
+
+def agrees(computed: float, written: str) -> bool:
+    """Whether a number is the written one, to as many digits as are written."""
+    unit = Decimal((0, (1,), Decimal(written).as_tuple().exponent))
+    return abs(Decimal(computed) - Decimal(written)) <= unit * Decimal("0.501")
+
+
+def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
+    """What only a claim can get wrong."""
+    wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
+    if claim.source not in SOURCES:
+        wrong.append(f"there is no source {claim.source}")
+    if claim.result not in ((CITED,) if claim.kind == "cited" else (HOLDS, CORRECTED, FAILS)):
+        wrong.append(f"kind {claim.kind} with the result {claim.result}")
+    if bool(claim.correction) != (claim.result in (CORRECTED, FAILS)):
+        wrong.append(f"result {claim.result} with the correction {claim.correction!r}")
+    if claim.test and not test_exists(ledger.root, claim.test):
+        wrong.append(f"there is no test {claim.test}")
+    return wrong
+
+
+def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
+    """What only a slip can get wrong."""
+    wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
+    if ledger.findings.get(slip.id, {}).get("result") == HOLDS:
+        wrong.append("the printed form holds")
+    return wrong
+
+
+def test_exists(root: Path, test: str) -> bool:
+    """Whether the file has a test function of that name."""
+    file, _, name = test.partition("::")
+    tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
+    return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def strangers(ledger: Ledger) -> list[str]:
+    """What the ledger lacks or has twice: entries, findings, statements that carry a number of the report."""
+    known = Counter(entry.id for entry in ledger.entries)
+    labels = {label for source in ledger.cells.values() for label in labels_of(source)}
+    return [
+        *(f"{key}: {times} entries" for key, times in known.items() if times > 1),
+        *(f"{key}: {found['cell']} records it, no entry" for key, found in ledger.findings.items() if key not in known),
+        *(f"{label}: stated in a chapter, no entry" for label in sorted(labels) if label not in known),
+    ]
+
+
+def labels_of(source: str) -> list[str]:
+    """The keys of the statements in a cell that carry a number of the report, such as lemma-4-1 and equation-12."""
+    return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
+
+
+def seal(ledger: Ledger, entry: Entry) -> str:
+    """Digest of what a finding rests on: the cells of its check, their chapters' parameters, and the statement."""
+    names = [*entry.cells, *sorted({cell.partition("#")[0] + "#parameters" for cell in entry.cells})]
+    names += [name for name, source in ledger.cells.items() if entry.id in labels_of(source)]
+    text = "\0".join(ledger.cells.get(name, "") for name in names)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def read_lock(root: Path = ROOT) -> dict[str, str]:
+    """The seals that were accepted, by key."""
+    lines = (root / "claims.lock").read_text().splitlines()
+    return dict(line.split() for line in lines if not line.startswith("#"))
+
+
+def write_lock(ledger: Ledger) -> None:
+    """Accept every entry as it stands."""
+    lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
+    (ledger.root / "claims.lock").write_text(LOCK + "".join(lines))
+
+
+def main() -> None:
+    """List the disagreements, or accept what there is."""
+    ledger = read(execute_all())
+    if sys.argv[1:] == ["lock"]:
+        return write_lock(ledger)
+    wrong = [f"{entry.id}: {each}" for entry in ledger.entries for each in disagreements(ledger, entry)]
+    sys.exit("\n".join(wrong + strangers(ledger)) or 0)
+
+
+if __name__ == "__main__":
+    main()

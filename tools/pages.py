@@ -1,0 +1,182 @@
+"""The ledger as a reader sees it: what two pages of the book list, and under each check a line that leads there.
+
+The words of the pages stand in `book/claims.md` and `book/errata.md`; the lists that they include are made here, of
+what the chapters found when they ran. Every code cell becomes a target (`tools.anchors`), so that an entry can point
+at it.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+import nbformat
+
+from egm.claims import CORRECTED, FAILS, HOLDS, MIME
+from tools.anchors import anchor
+from tools.ledger import CITED, COMPUTED, VERSIONS, Claim, Entry, Ledger, Slip
+
+KINDS = {
+    "symbolic": "By algebra",
+    "exact": "By calculation",
+    "simulation": "By simulation",
+    "cited": "Not checked",
+    "reading": "By reading",
+}
+RESULTS = (HOLDS, CORRECTED, FAILS, CITED)
+SOURCES = {"report": "The report of 20 January 2023", "notes": "The lecture notes of 27 May 2012"}
+PRINTS = {"20 January": "In the last version of the report", "notes": "In the lecture notes"}
+EARLIER = "Only in earlier versions"
+
+
+def write(ledger: Ledger, folder: Path) -> None:
+    """Put the generated parts of both pages into a folder, from where the pages include them."""
+    folder.mkdir(parents=True)
+    (folder / "claims-counted.md").write_text(count_claims(ledger))
+    (folder / "claims-listed.md").write_text(list_claims(ledger))
+    (folder / "errata-counted.md").write_text(count_slips(ledger))
+    (folder / "errata-listed.md").write_text(list_slips(ledger))
+
+
+def count_claims(ledger: Ledger) -> str:
+    """How many claims of each source came out how, and how they were checked."""
+    report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
+    tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
+    tests |= {f"– {KINDS[kind].lower()}": lambda claim, kind=kind: claim.kind == kind for kind in COMPUTED}
+    tests |= {result: lambda claim, result=result: found(ledger, claim) == result for result in RESULTS}
+    rows = [
+        (name, *(sum(map(test, claims)) for claims in (report, notes, ledger.claims))) for name, test in tests.items()
+    ]
+    return counts(("", "Report", "Notes", "Both"), rows)
+
+
+def count_slips(ledger: Ledger) -> str:
+    """How many slips each version has, and how many of them a cell shows."""
+    versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
+    rows = [
+        (name, len(slips), sum(slip.kind in COMPUTED for slip in slips))
+        for name, slips in (versions | {"all, each counted once": ledger.slips}).items()
+    ]
+    return counts(("Version", "Slips", "Shown by computing"), rows)
+
+
+def counts(header: tuple, rows: Iterable[tuple]) -> str:
+    """A Markdown table whose first column has names and whose other columns have numbers."""
+    lines = [header, (":--", *["--:"] * (len(header) - 1)), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def list_claims(ledger: Ledger) -> str:
+    """Every claim under its source and section, in the order of the source."""
+    parts = []
+    for source, name in SOURCES.items():
+        parts.append(f"## {name}\n")
+        claims = [claim for claim in ledger.claims if claim.source == source]
+        for section, members in groupby(claims, key=lambda claim: claim.section):
+            rows = [(statement(ledger, claim), check(ledger, claim)) for claim in members]
+            parts.append(f"### {heading(section)}\n\n" + table(("Statement", "Check"), rows, "67 33"))
+    return "\n".join(parts)
+
+
+def heading(section: str) -> str:
+    """A section of a source by its number, an appendix by its letter."""
+    return ("Section " if section[0].isdigit() else "Appendix ") + section
+
+
+def list_slips(ledger: Ledger) -> str:
+    """Every slip under the last version that prints it."""
+    parts = []
+    for name in (*PRINTS.values(), EARLIER):
+        slips = [slip for slip in ledger.slips if PRINTS.get(slip.versions[-1], EARLIER) == name]
+        if rows := [(where(slip), correction(slip), check(ledger, slip)) for slip in slips]:
+            parts.append(f"## {name}\n\n" + table(("Where", "Slip", "Check"), rows, "20 52 28"))
+    return "\n".join(parts)
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
+    """A list table whose cells may hold several paragraphs."""
+    lines = ["::::{list-table}", ":header-rows: 1", ":class: ledger", f":widths: {widths}", ""]
+    for row in [header, *rows]:
+        for marks, cell in zip(("* - ", *["  - "] * 9), row, strict=False):
+            lines.append(marks + cell.replace("\n", "\n    "))
+    return "\n".join([*lines, "::::", ""])
+
+
+def statement(ledger: Ledger, claim: Claim) -> str:
+    """Target of the entry, the claim, and what must be read instead of it."""
+    paragraphs = [f"({target(claim)})=\n**{claim.place}.** {claim.claim}"]
+    if claim.correction:
+        paragraphs.append(f"*{'Correction' if claim.result == CORRECTED else 'Instead'}:* {claim.correction}")
+    if slips := [slip for slip in ledger.slips if slip.id in claim.slips]:
+        paragraphs.append("*Slips:* " + ", ".join(f"{{ref}}`{slip.place} <{target(slip)}>`" for slip in slips))
+    return "\n\n".join(paragraphs)
+
+
+def where(slip: Slip) -> str:
+    """Target of the entry, the place, and the versions that print the slip."""
+    return f"({target(slip)})=\n**{slip.place}**\n\n{', '.join(slip.versions)}"
+
+
+def correction(slip: Slip) -> str:
+    """What is printed, what it should be, why, and what follows."""
+    return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
+
+
+def check(ledger: Ledger, entry: Entry) -> str:
+    """What came out when the check last ran, how it was checked and where."""
+    lines = [KINDS[entry.kind]]
+    if entry.cell:
+        lines[0] += ": " + "; ".join(links(entry.cells))
+        lines.insert(0, verdict(ledger, entry))
+    if getattr(entry, "test", None):
+        lines.append(f"`{entry.test.removeprefix('tests/')}`")
+    return "\n\n".join(lines)
+
+
+def verdict(ledger: Ledger, entry: Entry) -> str:
+    """The result in words, with the figures that the entry names."""
+    result = found(ledger, entry)
+    if isinstance(entry, Slip):
+        text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
+    else:
+        text = result[0].upper() + result[1:] + "."
+    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in entry.figures.items())
+    return f"[{text}]{{.{result.replace(' ', '-')}}}" + (f"\n\n{figures}" if figures else "")
+
+
+def found(ledger: Ledger, entry: Entry) -> str:
+    """What the cell found; for what is only cited, that."""
+    return ledger.findings[entry.id]["result"] if entry.cell else CITED
+
+
+def target(entry: Entry) -> str:
+    """The label under which the entry stands on its page."""
+    return f"ledger-{entry.id}"
+
+
+def links(cells: list[str]) -> Iterable[str]:
+    """The cells by name, each a link, after the chapter or appendix that they belong to."""
+    for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
+        number = chapter.partition("-")[0]
+        named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
+        yield (f"chapter {int(number)}, " if number.isdigit() else f"appendix {number}, ") + ", ".join(named)
+
+
+def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
+    """Make every code cell a target, and of every finding in its output a line that leads to the ledger."""
+    entries = {entry.id: entry for entry in ledger.entries}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata["anchor"] = anchor(chapter, cell.id)
+            for data in (out["data"] for out in cell.outputs if MIME in out.get("data", {})):
+                finding = data.pop(MIME)
+                data.clear()
+                data["text/markdown"] = line(ledger, entries[finding["claim"]])
+    return notebook
+
+
+def line(ledger: Ledger, entry: Entry) -> str:
+    """One line that says what was found, and leads to the entry."""
+    result = found(ledger, entry)
+    if isinstance(entry, Slip):
+        result = "as printed fails" + (", as corrected holds" if result == CORRECTED else "")
+    return f"```{{div}} finding\nLedger: {{ref}}`{entry.place} <{target(entry)}>` {result}.\n```"
