@@ -26,7 +26,9 @@ __all__ = [
     "classic_noise_multiplier",
     "gaussian_delta",
     "gaussian_epsilon",
+    "zcdp_epsilon",
     "zcdp_noise_multiplier",
+    "zcdp_rho",
 ]
 
 # Beyond |r - a| = REACH the integrand is below exp(-40) of its largest value, under the last digit of a double.
@@ -111,18 +113,56 @@ def zcdp_noise_multiplier(rho):
     return (1 / np.sqrt(2 * positive(rho=rho)))[()]
 
 
+def zcdp_epsilon(rho, delta):
+    """The epsilon for which every rho-zCDP mechanism is (epsilon, delta)-private, by the best known conversion.
+
+    The minimum over alpha > 1 of rho alpha + (log(1/delta) - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1), or
+    0 where that is negative. rho: > 0, any shape. delta: in (0, 1), broadcast with rho. Every alpha gives a valid
+    epsilon, so rounding costs accuracy and never privacy. Raises ValueError outside these ranges. Canonne, Kamath and
+    Steinke (2020), Corollary 13.
+    """
+    rho, delta = np.broadcast_arrays(positive(rho=rho), probability(delta=delta))
+    start = 0.5 * np.log(np.maximum(-np.log(delta), 1e-3) / rho)
+    least = _minimum(lambda u, r, t: r * (1 + np.exp(u)) + _conversion(u, t), start, (rho, np.log(delta)))
+    return np.maximum(least * _STEP, 0.0)[()]
+
+
+def zcdp_rho(epsilon, delta):
+    """The largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy: the inverse of zcdp_epsilon.
+
+    epsilon: > 0, any shape. delta: in (0, 1), broadcast with epsilon. Never above the exact value. Raises ValueError
+    outside these ranges.
+    """
+    epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
+    start = np.log(2 * np.maximum(-np.log(delta), 1e-3) / epsilon)
+    least = _minimum(lambda u, e, t: (_conversion(u, t) - e) / (1 + np.exp(u)), start, (epsilon, np.log(delta)))
+    return (-least / _STEP)[()]
+
+
+def _conversion(u, log_delta):
+    """What delta adds to rho alpha in the conversion from zCDP, for alpha = 1 + exp(u)."""
+    return (-log_delta - u - (1 + np.exp(u)) * np.log1p(np.exp(-u))) * np.exp(-u)
+
+
+def _minimum(function, start, args):
+    """The least value of a function with one minimum, elementwise."""
+    found = elementwise.bracket_minimum(function, start, args=args)
+    return elementwise.find_minimum(function, found.bracket, args=args).f_x
+
+
 def _log_delta(epsilon, z):
     """log of int_0^inf phi(r - a) (1 - exp(-r/z)) dr; for a < 0 the factor exp(-a^2/2) is kept out of the integral."""
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
+    z = np.maximum(z, 1e-300)  # with so little noise delta is 1
     a = 0.5 / z - epsilon * z
-    near = np.maximum(a - _REACH, 0.0)
-    # For a < 0 the far end solves r (r - 2a) = 80, written without the subtraction in which a far tail would lose it.
-    far = np.where(a < 0, 80 / (np.hypot(_REACH, a) - np.minimum(a, 0.0)), a + _REACH)
-    r = near + (far - near) * (1 + _NODES) / 2
-    outside = np.minimum(a, 0.0) ** 2 / 2
-    exponent = np.where(a < 0, -r * (r / 2 - a), -((r - a) ** 2) / 2)
-    integral = np.sum(_WEIGHTS * np.exp(exponent) * -np.expm1(-r / z), axis=-1) * (far - near)[..., 0] / 2
-    return np.log(integral) - 0.5 * np.log(2 * np.pi) - outside[..., 0]
+    beyond, within = np.minimum(a, 0.0), np.maximum(a, 0.0)
+    # In t = r - max(a, 0), so that nothing is lost where a is huge. The far end for a < 0 solves r (r - 2a) = 80,
+    # written without the subtraction in which a far tail would lose it.
+    near, far = -np.minimum(within, _REACH), 80 / (np.hypot(_REACH, beyond) - beyond)
+    t = near + (far - near) * (1 + _NODES) / 2
+    integrand = np.exp(-t * (t / 2 - beyond)) * -np.expm1(-np.minimum(within + t, 100 * z) / z)
+    integral = np.sum(_WEIGHTS * integrand, axis=-1) * (far - near)[..., 0] / 2
+    return np.log(integral) - 0.5 * np.log(2 * np.pi) - beyond[..., 0] ** 2 / 2
 
 
 def _largest_noise_multiplier(epsilon, delta):

@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 
 from egm import gx2
 
-__all__ = ["ErrorForecast", "best_clip_norm", "clipping"]
+__all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
 
 
 @dataclass(frozen=True)
@@ -38,40 +38,50 @@ class ErrorForecast:
         return self.noise + self.clipping + self.center
 
 
-def clipping(sigma, n, scaling, clip_norm, offset=0.0, target="sample"):
+def clipping(sigma, n, scaling, clip_norm, offset=0.0, target="sample", copies=1):
     """(n sum_j Var, n^2 sum_j bias^2) of what the sum of n clipped rows misses.
 
     sigma, scaling: (d,), > 0. offset: mu - center, a number or (d,). target: "sample" for the sum of the rows,
-    "population" for n mu.
+    "population" for n mu. copies: how many coordinates are like this one, a number or (d,).
+    """
+    variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies)
+    return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
+
+
+def loss_of_a_row(sigma, scaling, clip_norm, offset=0.0, target="sample", copies=1):
+    """Variance and squared mean of what one clipped row adds to the error, (d,) each, summed over the copies.
+
+    Arguments as for clipping.
     """
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
-    offset = np.broadcast_to(offset, sigma.shape)
-    nc = (offset / sigma) ** 2
+    offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
+    nc = copies * (offset / sigma) ** 2
     first, square, lost_square = np.zeros((3, sigma.size))
     seen = weights > 0  # a coordinate 1e150 times narrower than the widest cannot be seen in the norm
     radius = (clip_norm / np.max(spread)) ** 2
-    first[seen], square[seen], lost_square[seen] = gx2.clip_moments(radius, weights[seen], nc[seen])
-    bias = offset * first
-    variance = sigma**2 * lost_square - bias**2
+    first[seen], square[seen], lost_square[seen] = gx2.clip_moments(radius, weights[seen], copies[seen], nc[seen])
+    squared_bias = copies * (offset * first) ** 2
+    variance = sigma**2 * lost_square - squared_bias
     if target == "population":
-        variance += sigma**2 * (1 - 2 * (square - nc * first))
-    return float(n * np.sum(variance)), float(n**2 * np.sum(bias**2))
+        variance += sigma**2 * (copies - 2 * (square - nc * first))
+    return variance, squared_bias
 
 
-def best_clip_norm(noise, sigma, n, scaling):
-    """(C, total): the clip norm of least forecast error, mu = center, and that error.
+def best_clip_norm(noise, sigma, n, scaling, offset=0.0, copies=1, tolerance=1e-7):
+    """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
 
     noise: a function of C, the total variance of the noise; it must grow at least like C. sigma, scaling: (d,), > 0.
-    Between 1e-6 of a row's typical norm, where all is clipped, and the radius that a row exceeds with probability
-    1e-3 / n.
+    offset: mu - center, and copies, as for clipping. Between 1e-3 of a row's typical norm, where all is lost, and the
+    radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the offset.
     """
     weights = (scaling * sigma) ** 2
-    typical, largest = np.sqrt(gx2.mean(weights)), np.sqrt(gx2.isf(1e-3 / n, weights))
+    typical, largest = np.sqrt(np.sum(copies * weights)), np.sqrt(gx2.isf(1e-3 / n, weights, copies))
+    largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
 
     def total(log_norm):
-        return noise(np.exp(log_norm)) + clipping(sigma, n, scaling, np.exp(log_norm))[0]
+        return noise(np.exp(log_norm)) + sum(clipping(sigma, n, scaling, np.exp(log_norm), offset, copies=copies))
 
-    ends = np.log(1e-6 * typical), np.log(largest)
-    found = minimize_scalar(total, bounds=ends, method="bounded", options={"xatol": 1e-7})
+    ends = np.log(1e-3 * typical), np.log(largest)
+    found = minimize_scalar(total, bounds=ends, method="bounded", options={"xatol": tolerance})
     return float(np.exp(found.x)), float(found.fun)

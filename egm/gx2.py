@@ -192,27 +192,28 @@ def conditional_means(x, weights, dof=1, nc=0):
     return (dof * once + nc * twice) / np.sum(mass).imag
 
 
-def clip_moments(x, weights, nc=0):
-    """What a row loses when it is clipped to squared norm x: means over Q = sum_j weights_j Y_j^2, Y_j ~ N(m_j, 1).
+def clip_moments(x, weights, dof=1, nc=0):
+    """What a row loses when it is clipped to squared norm x, its squared norm being Q = sum_j weights_j Y_j.
 
-    With the lost share L = max(0, 1 - sqrt(x / Q)) and m_j^2 = nc_j, returns the three vectors (d,)
+    Y_j ~ chi2(dof_j, nc_j) is the squared length of a normal vector V_j of dof_j coordinates with variance 1, whose
+    mean m_j has the squared length nc_j. With the lost share L = max(0, 1 - sqrt(x / Q)) returns three vectors (d,),
 
-        E[L Y_j] / m_j,    E[L Y_j^2],    E[L^2 Y_j^2].
+        l_j with E[L V_j] = l_j m_j,    E[L Y_j],    E[L^2 Y_j].
 
-    x: one number > 0. weights, nc as for sf. Relative error about 1e-11. For a function g of Q, Stein's identity gives
-    E[g(Q) Y_j] = m_j E[g(Q')] with two more degrees of freedom at weight j, so all three are integrals over the contour
-    of the upper tail, of exp(K(s) - s x) times 1 / (1 - 2 w_j s) or its square times the transform of L or L^2. Raises
-    ValueError outside these ranges.
+    x: one number > 0. weights, dof, nc as for sf. Relative error about 1e-12. For a function g of Q, Stein's identity
+    gives E[g(Q) V_j] = m_j E[g(Q')], where Q' has two more degrees of freedom at weight j. So all three are integrals
+    over the contour of the upper tail, of exp(K(s) - s x) times 1 / (1 - 2 w_j s) or its square times the transform of
+    L or L^2. Raises ValueError outside these ranges.
     """
     x = scalar(positive, x=x)
-    weights, dof, nc = _parameters(weights, 1, nc)
+    weights, dof, nc = _parameters(weights, dof, nc)
     form = _form(weights, dof, nc)
     x = np.longdouble(x) / form.unit
     try:
         once, twice, once_squared, twice_squared = _lost_in_tail(form, x, weights)
     except AccuracyError:
         once, twice, once_squared, twice_squared = _lost_by_density(form, x, weights)
-    return once, once + nc * twice, once_squared + nc * twice_squared
+    return once, dof * once + nc * twice, dof * once_squared + nc * twice_squared
 
 
 def _lost_in_tail(form, x, weights):

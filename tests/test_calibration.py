@@ -15,7 +15,9 @@ from egm.calibration import (
     classic_noise_multiplier,
     gaussian_delta,
     gaussian_epsilon,
+    zcdp_epsilon,
     zcdp_noise_multiplier,
+    zcdp_rho,
 )
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "calibration.json").read_text())
@@ -119,3 +121,30 @@ def test_bad_values_are_named(call, name, bad):
 def test_bad_types_are_named(bad):
     with pytest.raises(TypeError, match="epsilon must be a real number"):
         analytic_noise_multiplier(bad, 1e-6)
+
+
+@pytest.mark.parametrize("z", [5e-324, 1e-150, 1e-18, 1e-10, 1e-5, 0.02])
+def test_hardly_any_noise_is_hardly_private(z):
+    """Where the privacy loss is certain to exceed epsilon."""
+    with mp.workdps(60):
+        exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
+    assert gaussian_delta(1.0, z) == pytest.approx(exact, rel=1e-14)
+
+
+# --- zCDP -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
+def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
+    """Above the exact epsilon of a Gaussian mechanism with this rho, and the least over a fine grid of alpha."""
+    epsilon = zcdp_epsilon(rho, delta)
+    assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
+    u = np.linspace(-15, 25, 40_001)
+    alpha = 1 + np.exp(u)
+    by_alpha = rho * alpha + (-np.log(delta) - u + alpha * np.log1p(-1 / alpha)) / (alpha - 1)
+    assert epsilon == pytest.approx(max(by_alpha.min(), 0), rel=1e-5, abs=1e-12)
+
+
+@given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
+def test_conversions_are_inverse(epsilon, delta):
+    assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-9)

@@ -41,7 +41,7 @@ def test_moments_agree_with_the_density(fraction, nc):
     x = fraction * gx2.mean(weights, nc=nc)
     form = gx2._form(*gx2._parameters(weights, 1, nc))
     once, twice, once_squared, twice_squared = gx2._lost_by_density(form, x / form.unit, weights)
-    found = gx2.clip_moments(x, weights, nc)
+    found = gx2.clip_moments(x, weights, nc=nc)
     for moment, other in zip(found, (once, once + nc * twice, once_squared + nc * twice_squared), strict=True):
         assert moment == pytest.approx(other, rel=1e-11)
 
@@ -61,8 +61,8 @@ def test_moments_of_clustered_weights():
 def test_moments_scale_and_permute(factor, order, x):
     """Units and the order of the coordinates do not matter."""
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
-    once = np.array(gx2.clip_moments(x, weights, nc))
-    again = np.array(gx2.clip_moments(factor * x, factor * weights[order], nc[order]))
+    once = np.array(gx2.clip_moments(x, weights, nc=nc))
+    again = np.array(gx2.clip_moments(factor * x, factor * weights[order], nc=nc[order]))
     assert again == pytest.approx(once[:, order], rel=1e-10)
 
 
