@@ -1,0 +1,287 @@
+"""The sum of normal rows whose centre and spread nobody knows: both are found out privately, a little at a time.
+
+Everything below is a release in zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which
+one row is replaced, and what the releases cost adds up. Later releases are chosen by the results of earlier ones; the
+total is fixed beforehand, which is all that is needed (Feldman and Zrnic 2021).
+
+1. Locate. The rows are clipped to a ball around the last centre, with the private median of their distances for its
+   radius, and their noisy mean is the next centre. Each round divides the distance by a constant, until the radius is
+   that of the data themselves.
+2. Spread. Three private quantiles of the squared distances give their effective dimension, (sum s^2)^2 / sum s^4. A
+   scaling can gain at most d over that (Hoelder's inequality), so where it is nearly d all coordinates get the same
+   standard deviation; otherwise each its own, a private median of |x_j - center_j|.
+3. Refine. Rows are scaled, clipped and averaged as in Algorithm 3, with the clip norm of least forecast error, and the
+   noisy mean is the next centre. The last round has most of the budget, and is the release. Clipping pulls it towards
+   the last centre, so what the rounds before have learnt is not lost: it counts as much as its accuracy deserves.
+
+How much each round gets is what makes the forecast of the last one least.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from egm import error, gx2, noise, quantiles, scaling
+from egm._validate import count, matrix, positive, scalar
+from egm.calibration import zcdp_epsilon
+
+__all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
+
+_PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
+_ROUNDS = 60
+_SHRUNK = 0.85  # a radius that shrinks by less has reached the data
+_ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
+_DEEP = 45.0  # epsilon n for a median that must not go wrong in one coordinate of thousands
+_SURE = 160.0  # epsilon n for a quantile of the distances
+_SHARES = (0.01, 0.03, 0.1, 0.2)  # of the budget, tried for the rounds before the last
+_NORMAL_MEDIAN = 0.6744897501960817  # of |Z|
+_NORMAL_80 = 0.8416212335729143  # upper 0.2-quantile of Z
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveRelease:
+    """What may be published: the sum, and everything that was found out privately on the way to it.
+
+    estimate: of the sum of the rows, (d,). noise_std: of the last noise in it, (d,). center, sigma: the last centre
+    before it and the standard deviations, (d,). forecast: the ErrorForecast of the estimate, from released numbers
+    only. spent: the zCDP budget of each step. simulated: whether the noise came from a numpy Generator.
+    """
+
+    estimate: np.ndarray
+    noise_std: np.ndarray
+    center: np.ndarray
+    sigma: np.ndarray
+    forecast: error.ErrorForecast
+    spent: dict[str, float]
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class AdaptiveDataMechanism:
+    """The sum of n rows close to N(mu, diag(sigma**2)) with mu and sigma unknown but for their ranges: rho-zCDP.
+
+    n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0; `calibration.zcdp_rho` gives it for
+    an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
+    outside these ranges, or not normal at all, cost accuracy and never privacy. Raises ValueError otherwise.
+    """
+
+    n: int
+    rho: float
+    radius: float = field(kw_only=True)
+    sigma_range: tuple[float, float] = field(kw_only=True)
+
+    def __post_init__(self):
+        n, rho = count(n=self.n), scalar(positive, rho=self.rho)
+        if n < 2:
+            raise ValueError(f"n must be at least 2, got {n}")
+        least, greatest = (float(s) for s in positive(sigma_range=self.sigma_range))
+        if least > greatest:
+            raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
+        values = {"n": n, "rho": rho, "radius": scalar(positive, radius=self.radius)}
+        for name, value in {**values, "sigma_range": (least, greatest)}.items():
+            object.__setattr__(self, name, value)
+
+    def epsilon(self, delta):
+        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
+        return zcdp_epsilon(self.rho, delta)
+
+    def release(self, X, *, rng):
+        """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
+
+        rng: a numpy Generator, which makes this a simulation. Raises ValueError for another number of rows or for a
+        value that is not finite.
+        """
+        X = matrix(np.shape(X)[-1], X=X)
+        if len(X) != self.n:
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {len(X)}")
+        return _Search(self, X, rng).run()
+
+
+class _Search:
+    """One run: what is known so far, all of it released, and what is left of the budget.
+
+    center (d,), known up to center_std (d,) in each coordinate; sigma (d,).
+    """
+
+    def __init__(self, mechanism, X, rng):
+        self.X, self.rng, self.rho = X, rng, mechanism.rho
+        self.n, self.d = X.shape
+        self.spent = {}
+        least, greatest = mechanism.sigma_range
+        root = np.sqrt(self.d)
+        self.smallest, self.largest = 0.1 * root * least, 2 * root * (mechanism.radius + 3 * greatest)
+        self.sigma_range = mechanism.sigma_range
+        self.center, self.center_std = np.zeros(self.d), np.full(self.d, mechanism.radius)
+        self.once = min(_SURE**2 / (8 * self.n**2), 0.005 * self.rho)  # what a quantile of the distances costs
+
+    def run(self):
+        """Locate, spread, refine."""
+        alike = self.locate()
+        *before, last = self.plan()
+        for step, rho in enumerate(before, start=1):
+            self.refine(f"center {step}", rho)
+        if not alike:
+            self.remeasure_sigma(0.01 * self.rho)
+        return self.release(min(last, self.left - self.once))
+
+    @property
+    def left(self):
+        """What is left of the budget."""
+        return self.rho - sum(self.spent.values())
+
+    def spend(self, step, rho):
+        """Charge a step before it looks at the data."""
+        if not 0 < rho <= self.left * (1 + 1e-12):
+            raise ValueError(f"rho = {self.rho} is too small: {step} needs {rho:.3g}, and {self.left:.3g} is left")
+        self.spent[step] = self.spent.get(step, 0.0) + rho
+
+    def norms(self, b=1.0):
+        """Distances of the scaled rows from the centre."""
+        return np.linalg.norm((self.X - self.center) * b, axis=1)
+
+    def distance(self, q, low, high, b=1.0):
+        """A private q-quantile of the distances, searched on a logarithmic scale."""
+        self.spend("radii", self.once)
+        logs = np.log(np.maximum(self.norms(b), low))
+        return np.exp(quantiles.quantile(logs, q, np.log(low), np.log(high), np.sqrt(8 * self.once), self.rng))
+
+    def noisy_mean(self, b, clip_norm, rho):
+        """The private mean of the scaled rows around the centre, each clipped, and the standard deviation of its
+        noise."""
+        rows = (self.X - self.center) * b
+        norms = np.linalg.norm(rows, axis=1)
+        mean = np.mean(rows * (clip_norm / np.maximum(norms, clip_norm))[:, None], axis=0)
+        std = 2 * clip_norm / (self.n * np.sqrt(2 * rho))
+        return mean + noise.simulated_gaussian(np.full(self.d, std), self.rng), std
+
+    # Locate -----------------------------------------------------------------------------------------------------------
+
+    def locate(self):
+        """Centre and standard deviations to begin with; whether the latter are all the same."""
+        cost = min(2 * self.d / (self.n * _PACE) ** 2, 0.02 * self.rho)
+        radius = self.distance(0.5, self.smallest, self.largest)
+        for _ in range(_ROUNDS):
+            self.step_to(1.1 * radius, cost)
+            before, radius = radius, self.distance(0.5, self.smallest, self.largest)
+            if radius > _SHRUNK * before or self.left < 0.8 * self.rho:
+                break
+        self.step_to(self.distance(0.8, radius / 3, 10 * radius), 0.01 * self.rho)
+        low, middle, high = (self.distance(q, radius / 10, 10 * radius) ** 2 for q in (0.2, 0.5, 0.8))
+        effective = 2 * (middle * 2 * _NORMAL_80 / max(high - low, 1e-9 * middle)) ** 2
+        alike = effective > self.d / _ALIKE
+        self.measure_sigma(np.sqrt(middle), alike)
+        return alike
+
+    def step_to(self, radius, rho):
+        """Move the centre to the noisy mean of the rows clipped to a ball."""
+        self.spend("locate", rho)
+        mean, std = self.noisy_mean(1.0, radius, rho)
+        self.center = self.center + mean
+        self.center_std = np.hypot(std, 0.1 * np.minimum(self.center_std, radius))
+
+    # Spread -----------------------------------------------------------------------------------------------------------
+
+    def measure_sigma(self, radius, alike):
+        """All standard deviations from the typical distance, or each from its own median."""
+        typical = radius / np.sqrt(self.d)
+        if alike:
+            self.set_sigma(np.full(self.d, typical))
+            return
+        cost = max(self.d * (_DEEP / self.n) ** 2 / 8, 0.01 * self.rho)
+        cost = min(cost, 0.3 * self.rho)
+        self.spend("spread", cost)
+        low, high = max(self.sigma_range[0] / 2, typical / 100), 1.5 * radius
+        logs = np.log(np.maximum(np.abs(self.X - self.center), low))
+        epsilon = np.sqrt(8 * cost / self.d)
+        median = np.exp(quantiles.quantile(logs, 0.5, np.log(low), np.log(high), epsilon, self.rng))
+        self.set_sigma(median / _NORMAL_MEDIAN)
+
+    def remeasure_sigma(self, rho):
+        """Second moments of the rows divided by their standard deviations: nearly 1 each, and all at once.
+
+        Vectors of squares have no negative entry, so two of norm at most V differ by at most sqrt(2) V.
+        """
+        self.spend("spread", rho)
+        spread = self.spread()
+        squares = np.minimum(((self.X - self.center) / spread) ** 2, 12.0)
+        norms, largest = np.linalg.norm(squares, axis=1), 1.3 * np.sqrt(3 * self.d)
+        mean = np.mean(squares * (largest / np.maximum(norms, largest))[:, None], axis=0)
+        std = np.sqrt(2) * largest / (self.n * np.sqrt(2 * rho))
+        mean = mean + noise.simulated_gaussian(np.full(self.d, std), self.rng)
+        self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
+
+    def spread(self):
+        """Standard deviations of the rows about the centre, whose own error is in them."""
+        return np.hypot(self.sigma, self.center_std)
+
+    def set_sigma(self, spread):
+        """What is left of the spread without the error of the centre."""
+        sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
+        self.sigma = np.clip(sigma, *self.sigma_range)
+
+    # Refine -----------------------------------------------------------------------------------------------------------
+
+    def plan(self):
+        """Budgets of the rounds, the last one included: those that make the forecast of the last round least."""
+        left = self.left - 3 * self.once - 0.01 * self.rho
+        alike = self.groups()
+        after = {(): alike[:2]}  # sigma and the centre's standard deviation, by the shares spent
+        for share in _SHARES:
+            after[share,] = self.foresee(*after[()], share * left, alike[2])
+        for first, second in itertools.combinations(_SHARES, 2):
+            after[first, second] = self.foresee(*after[first,], second * left, alike[2])
+        last = {shares: self.foresee(*state, (1 - sum(shares)) * left, alike[2]) for shares, state in after.items()}
+        best = min(last, key=lambda shares: np.sum(alike[2] * last[shares][1] ** 2))
+        return [share * left for share in (*best, 1 - sum(best))]
+
+    def groups(self):
+        """At most 64 groups of coordinates of nearly the same spread: their sigma, center_std and sizes."""
+        order = np.argsort(self.spread())
+        groups = np.array_split(order, min(self.d, 64))
+        squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
+        return *np.sqrt(squares), np.array([group.size for group in groups])
+
+    def foresee(self, sigma, center_std, rho, copies):
+        """The state after a round of this budget."""
+        b = scaling.expected_norm(np.hypot(sigma, center_std))
+        return sigma, self.outcome(b, rho, sigma, center_std, copies, tolerance=1e-2)[1]
+
+    def outcome(self, b, rho, sigma, center_std, copies=1, tolerance=1e-4):
+        """The best clip norm for one round, and the centre's standard deviations after it."""
+        std = 2 / (self.n * np.sqrt(2 * rho))
+        clip_norm, _ = error.best_clip_norm(
+            lambda c: np.sum(copies * (self.n * std * c / b) ** 2), sigma, self.n, b, center_std, copies, tolerance
+        )
+        variance, squared_bias = error.loss_of_a_row(sigma, b, clip_norm, center_std, copies=copies)
+        lost = (variance / self.n + squared_bias) / copies
+        return clip_norm, np.sqrt((std * clip_norm / b) ** 2 + lost)
+
+    def calibrated(self):
+        """The scaling, with sigma corrected by one factor so that the median distance is what it says.
+
+        One number costs next to nothing, and it is what the clip norm hangs on.
+        """
+        b = scaling.optimal(self.spread(), 0.05)
+        median = self.distance(0.5, 1e-2, 1e2, b)
+        factor = median / np.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
+        self.sigma, self.center_std = self.sigma * factor, self.center_std * factor
+        return b
+
+    def refine(self, step, rho):
+        """One round of Algorithm 3; returns what the release wants to know of it."""
+        b = self.calibrated()
+        clip_norm, center_std = self.outcome(b, rho, self.sigma, self.center_std)
+        self.spend(step, rho)
+        mean, std = self.noisy_mean(b, clip_norm, rho)
+        parts = error.clipping(self.sigma, self.n, b, clip_norm, self.center_std)
+        self.center, self.center_std = self.center + mean / b, center_std
+        return self.n * std / b, parts
+
+    def release(self, rho):
+        """The last round."""
+        center = self.center
+        noise_std, parts = self.refine("sum", rho)
+        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), *parts)
+        estimate = self.n * self.center
+        return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, dict(self.spent), simulated=True)

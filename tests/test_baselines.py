@@ -1,0 +1,386 @@
+"""The rivals: what each spends, that no neighbour moves it by more than it pays for, and their published errors."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.linalg import hadamard
+
+from egm import baselines
+from egm.baselines import anisotropic, coinpress, coordinate_median, gaussian, huang_liang_yi, plan
+
+D, N = 5, 1500
+SIGMA = np.array([3.0, 1.0, 1.0, 0.5, 0.1])
+METHODS = {
+    "gaussian": gaussian,
+    "gaussian, known centre": partial(gaussian, center=2.0, clip_norm=4.0),
+    "coordinate_median": coordinate_median,
+    "plan": plan,
+    "plan, known sigma": partial(plan, sigma=SIGMA),
+    "huang_liang_yi": huang_liang_yi,
+    "coinpress": partial(coinpress, sigma=3.0),
+    "coinpress, known sigma": partial(coinpress, sigma=SIGMA),
+    "coinpress, covariance": partial(coinpress, sigma=3.0, covariance_steps=3),
+    "anisotropic": partial(anisotropic, sigma=SIGMA),
+    "anisotropic, known centre": partial(anisotropic, sigma=SIGMA, center=2.0),
+}
+every = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
+    return np.random.default_rng(seed).normal(mean, sigma, (n, len(sigma)))
+
+
+def squared_error(method, X, rho, seed, **options):
+    """Squared distance to the sample mean."""
+    return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
+
+
+class Recorder:
+    """Stands for the two mechanisms that all methods consist of, and writes down what each call would reveal.
+
+    With `answers`, those of another run, it gives them again: then two runs on neighbours differ only in what they
+    would have added noise to, as in the composition of adaptive mechanisms.
+    """
+
+    def __init__(self, monkeypatch, answers=None):
+        self.costs, self.values, self.answers, self.given = [], [], [], answers
+        self.gaussian, self.quantile = baselines._gaussian, baselines.quantile
+        monkeypatch.setattr(baselines, "_gaussian", self.record_gaussian)
+        monkeypatch.setattr(baselines, "quantile", self.record_quantile)
+
+    def record_gaussian(self, value, sensitivity, rho, rng):
+        return self.record(rho, (value, sensitivity), lambda: self.gaussian(value, sensitivity, rho, rng))
+
+    def record_quantile(self, values, q, low, high, epsilon, rng):
+        cost = epsilon**2 / 8 * (values.shape[1] if values.ndim == 2 else 1)
+        return self.record(cost, (values, None), lambda: self.quantile(values, q, low, high, epsilon, rng))
+
+    def record(self, cost, value, draw):
+        self.costs.append(cost)
+        self.values.append(value)
+        # Drawn in any case, so that later draws of the generator, signs and permutations, are the same in both runs.
+        self.answers.append(draw())
+        if self.given is None:
+            return self.answers[-1]
+        given = self.given[len(self.answers) - 1]
+        if np.size(given) == N:  # numbers of friends: that of row 0 is seen by nobody, and is the run's own
+            return np.append(self.answers[-1][0], given[1:])
+        return given
+
+
+# --- Privacy ----------------------------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("rho", [0.2, 1.0])
+def test_the_costs_add_up_to_rho(method, rho, monkeypatch):
+    recorder = Recorder(monkeypatch)
+    method(rows(4000), rho, radius=50.0, rng=np.random.default_rng(2))
+    assert min(recorder.costs) > 0
+    assert sum(recorder.costs) == pytest.approx(rho, rel=1e-12)
+
+
+def test_the_gaussian_mechanism_adds_what_it_should():
+    noise = baselines._gaussian(np.full(30_000, 7.0), 3.0, 0.5, np.random.default_rng(1)) - 7
+    assert stats.kstest(noise, stats.norm(scale=3.0 / np.sqrt(2 * 0.5)).cdf).pvalue > 1e-3
+
+
+FAR = np.array([1e9, -1e9, 3.0, 0.0, 1e5])
+
+
+def moves(method, one, other, monkeypatch):
+    """(change, sensitivity) of each step, given what has been released before, as adaptive composition asks."""
+    with monkeypatch.context() as context:
+        before = Recorder(context)
+        method(one, 1.0, radius=50.0, rng=np.random.default_rng(2))
+    with monkeypatch.context() as context:
+        after = Recorder(context, before.answers)
+        method(other, 1.0, radius=50.0, rng=np.random.default_rng(2))
+    assert after.costs == pytest.approx(before.costs, rel=1e-12)  # public: the same for both
+    for (value, sensitivity), (changed, same) in zip(before.values, after.values, strict=True):
+        if sensitivity is None:
+            yield np.max(np.count_nonzero(value != changed, axis=0)), 1
+        else:
+            assert same == sensitivity
+            change = np.asarray(value, dtype=float) - changed
+            yield np.linalg.norm(change[1:] if len(change) == N else change), sensitivity
+
+
+@every
+@pytest.mark.parametrize("row", [FAR, -FAR, np.full(D, 2.0), np.full(D, 20.0), SIGMA], ids=str)
+@pytest.mark.parametrize("first", ["ordinary", "far"])
+def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, row, monkeypatch):
+    """The values whose quantile is taken change in at most one place of a column, sums by the sensitivity at most."""
+    X = rows(N)
+    one = X if first == "ordinary" else far_row_first(X, FAR)
+    for change, sensitivity in moves(method, one, far_row_first(X, row), monkeypatch):
+        assert change <= sensitivity * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "plan", "huang_liang_yi", "coinpress"])
+def test_two_opposite_rows_reach_the_sensitivity(name, monkeypatch):
+    X = rows(N)
+    *_, (change, sensitivity) = moves(METHODS[name], far_row_first(X, FAR), far_row_first(X, -FAR), monkeypatch)
+    assert change == pytest.approx(sensitivity, rel=1e-6)
+
+
+def far_row_first(X, row):
+    X = X.copy()
+    X[0] = row
+    return X
+
+
+def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
+    """Rows kept, the replaced one among them or not: the mean moves by no more than the sensitivity it pays for."""
+    X = rows(2_000)
+    outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
+    steps = []
+    for one in (X, outlier):
+        with monkeypatch.context() as context:
+            recorder = Recorder(context)
+            context.setattr(baselines.noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+            anisotropic(one, 1.0, radius=50.0, sigma=SIGMA, rng=np.random.default_rng(2))
+        steps.append(recorder.values)
+    (friends, _), (size, _), (mean, sensitivity) = steps[0]
+    (other_friends, _), (other_size, _), (other_mean, _) = steps[1]
+    assert np.max(np.abs(friends - other_friends)[1:]) <= 1
+    assert other_friends[0] < 10  # it has no friends
+    assert size - other_size == 1
+    assert np.linalg.norm(mean - other_mean) <= sensitivity
+
+
+def test_the_filter_leaves_out_a_cluster_of_outliers():
+    X = rows(2_000)
+    X[:100] += 1000
+    estimate = anisotropic(X, 1.0, radius=50.0, sigma=SIGMA, rng=np.random.default_rng(2))
+    assert np.linalg.norm(estimate - X[100:].mean(axis=0)) < 0.2
+
+
+def test_the_filter_gives_up_where_rows_are_few():
+    assert np.all(anisotropic(rows(20), 0.1, radius=50.0, sigma=SIGMA, rng=np.random.default_rng(2)) == 0)
+
+
+# --- What they release ------------------------------------------------------------------------------------------------
+
+
+@every
+def test_near_the_mean_without_changing_the_data(method):
+    X = rows(5000)
+    X.flags.writeable = False
+    estimate = method(X, 100.0, radius=50.0, rng=np.random.default_rng(2))
+    assert estimate.shape == (D,)
+    assert np.max(np.abs(estimate - X.mean(axis=0)) / SIGMA) < 0.2
+
+
+@every
+def test_same_generator_same_estimate(method):
+    one, two = (method(rows(), 1.0, radius=np.full(D, 50.0), rng=np.random.default_rng(2)) for _ in range(2))
+    assert np.all(one == two)
+
+
+@every
+@pytest.mark.parametrize("X", [np.zeros((6, D)), np.full((2, D), 1e200), rows(7) * 1e200], ids=["0", "far", "wide"])
+def test_finite_for_degenerate_rows(method, X):
+    assert np.all(np.isfinite(method(X, 0.01, radius=50.0, rng=np.random.default_rng(2))))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_any_number_of_columns(d):
+    sigma = np.ones(d)
+    X = rows(5000, sigma=sigma)
+    named = {"sigma": sigma}
+    options = {gaussian: {}, coordinate_median: {}, plan: {}, huang_liang_yi: {}, coinpress: named, anisotropic: named}
+    for method, option in options.items():
+        assert squared_error(method, X, 100.0, 1, radius=5.0, **option) < 0.01 * d
+
+
+def test_hadamard_is_scipys():
+    Z = np.random.default_rng(1).normal(size=(3, 16))
+    assert baselines._hadamard(Z) == pytest.approx(Z @ hadamard(16) / 4, rel=1e-13)
+    assert baselines._hadamard(baselines._hadamard(Z)) == pytest.approx(Z, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": np.ones(5)}, r"X must have shape \(n, d\)"),
+        ({"X": np.ones((1, 5))}, "with n >= 2 and d >= 1"),
+        ({"X": [[1.0, np.inf], [1.0, 1.0]]}, r"X\[0, 1\] must be finite"),
+        ({"rho": 0.0}, "rho must be finite and > 0"),
+        ({"radius": -1.0}, "radius must be finite and > 0"),
+        ({"radius": [1.0, 2.0]}, "radius must be a number or have the 5 entries of a row"),
+    ],
+)
+@every
+def test_wrong_arguments(method, change, message):
+    arguments = {"X": rows(), "rho": 1.0, "radius": 50.0, "rng": np.random.default_rng(0), **change}
+    with pytest.raises(ValueError, match=message):
+        method(**arguments)
+
+
+@every
+def test_wrong_rng(method):
+    with pytest.raises(TypeError, match="rng must be"):
+        method(rows(), 1.0, radius=50.0, rng=7)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (plan, {"search_share": 1.0}, "search_share must lie strictly"),
+        (plan, {"sigma": np.ones(3)}, "sigma must be a number or have the 5 entries"),
+        (huang_liang_yi, {"steps": 0}, "steps must be a whole number"),
+        (huang_liang_yi, {"slack": -1}, "slack must be finite and > 0"),
+        (coinpress, {"sigma": 0.0}, "sigma must be finite and > 0"),
+        (coinpress, {"sigma": 1.0, "covariance_steps": -1}, "covariance_steps must be a whole number"),
+        (anisotropic, {"sigma": 1.0, "delta": 0.0}, "delta must lie strictly"),
+        (gaussian, {"clip_norm": 0.0}, "clip_norm must be finite and > 0"),
+    ],
+)
+def test_wrong_options(method, options, message):
+    with pytest.raises(ValueError, match=message):
+        method(rows(), 1.0, radius=50.0, rng=np.random.default_rng(0), **options)
+
+
+# --- Errors: published figures and laws -------------------------------------------------------------------------------
+
+
+def mean_and_error(errors):
+    return np.mean(errors), np.std(errors, ddof=1) / np.sqrt(len(errors))
+
+
+def normal_rows(n, sigma, seed, mean=0.0):
+    return mean + np.random.default_rng([seed, 7]).standard_normal((n, len(sigma))) * sigma
+
+
+@pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
+def test_plan_has_its_published_error(rho, published, error):
+    """Mean squared distance to mu = 0 and its standard error, of the 50 runs on N(0, I), n = 4000, d = 128, stored in
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++"."""
+    runs = [
+        plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
+        for seed, rng in enumerate(np.random.default_rng(8).spawn(25))
+    ]
+    mean, own = mean_and_error([np.sum(estimate**2) for estimate in runs])
+    assert abs(mean - published) < 4 * np.hypot(error, own)
+
+
+@pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.05906, 0.0010), (1.0, 0.03486, 0.0006)])
+def test_huang_liang_yi_has_its_published_error(rho, published, error):
+    """As above, "Instance optimal": a copy with other constants, and with range 25 after the rotation."""
+    bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
+    options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
+    runs = [
+        huang_liang_yi(normal_rows(4000, np.ones(128), seed), rho, rng=rng, **options)
+        for seed, rng in enumerate(np.random.default_rng(8).spawn(25))
+    ]
+    mean, own = mean_and_error([np.sum(estimate**2) for estimate in runs])
+    assert abs(mean - published) < 4 * np.hypot(error, own)
+
+
+@pytest.mark.parametrize(("n", "published"), [(1000, 0.28059), (10_000, 0.07324)])
+def test_coinpress_has_its_published_error(n, published):
+    """10 % trimmed mean of ||estimate|| in 100 runs on N(0, I), d = 50, ball of radius 10 sqrt(50), rho = 0.5, 2 steps:
+    github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
+    options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
+    runs = [
+        coinpress(normal_rows(n, np.ones(50), seed), 0.5, rng=rng, **options)
+        for seed, rng in enumerate(np.random.default_rng(8).spawn(40))
+    ]
+    lengths = np.linalg.norm(runs, axis=1)
+    error = np.std(lengths) * np.sqrt(1 / 40 + 1 / 100)
+    assert abs(stats.trim_mean(lengths, 0.1) - published) < 4 * error
+
+
+def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
+    """Its balls are promised to hold mu all together with probability 1 - beta, in fact with more."""
+    d, n, recorder = 20, 2000, Recorder(monkeypatch)
+    for seed in range(20):
+        X = normal_rows(n, np.ones(d), seed, mean=30.0)
+        coinpress(X, 0.1, radius=100.0, sigma=1.0, steps=4, beta=0.2, rng=np.random.default_rng(seed))
+    balls = baselines._balls(n, d, 100 * np.sqrt(d), 0.1, 4, 0.2, None)
+    g = baselines._tail(d, 0.2 / 12)
+    for step in range(3):
+        clip_norm, budget = balls[step]
+        r = g * np.sqrt(1 / n + (2 * clip_norm / n) ** 2 / (2 * budget))
+        assert r < (100 * np.sqrt(d) if step == 0 else balls[step - 1][0])
+    assert balls[3][0] < 1.5 * np.sqrt(d) + 10
+    centers = np.sum(np.reshape(recorder.answers, (20, 4, d)), axis=1)
+    assert np.max(np.linalg.norm(centers - 30, axis=1)) < g * np.sqrt(1 / n + (2 * balls[3][0] / n) ** 2 / 0.15)
+
+
+def test_coinpress_finds_a_covariance():
+    """An upper bound, and nearly the identity, for a covariance whose axes are not the coordinates'."""
+    turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
+    root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
+    X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
+    A = baselines._whitening(X, 2.0, 5, 0.01, np.random.default_rng(3))
+    values = np.linalg.eigvalsh(A @ root @ root @ A.T)
+    assert values.max() <= 1
+    assert values.min() > 0.8
+
+
+def test_gaussian_noise_is_exact():
+    X, C = normal_rows(100, np.ones(20_000), 1), 1e5
+    difference = gaussian(X, 0.3, radius=1.0, clip_norm=C, rng=np.random.default_rng(1)) - X.mean(axis=0)
+    assert stats.kstest(difference, stats.norm(scale=2 * C / 100 / np.sqrt(0.6)).cdf).pvalue > 1e-3
+
+
+def test_gaussian_clips_to_the_ball():
+    X = np.array([[3.0, 4.0], [0.3, 0.4], [3.0, 4.0], [-1e4, 0.0]])
+    estimate = gaussian(X, 1e20, radius=9.0, clip_norm=1.0, rng=np.random.default_rng(1))
+    assert estimate == pytest.approx([(0.6 + 0.3 + 0.6 - 1) / 4, (0.8 + 0.4 + 0.8) / 4], abs=1e-8)
+    moved = gaussian(X + 5, 1e20, radius=9.0, center=5.0, clip_norm=1.0, rng=np.random.default_rng(1))
+    assert moved == pytest.approx(estimate + 5, abs=1e-8)
+
+
+def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
+    """The oracle's error is (2 C / n)**2 / (2 rho) sum sigma, and coordinates that hardly vary add hardly to it."""
+    n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
+    flat = np.append(sigma, np.full(1000, 1e-6))
+    ball = np.sqrt(sigma.sum() + 2 * np.linalg.norm(sigma) * np.sqrt(np.log(n / 0.1)) + 2 * np.log(n / 0.1))
+    expected = (2 * ball / n) ** 2 / (2 * rho) * sigma.sum()
+    for s in (sigma, flat):
+        X = normal_rows(n, s, 5)
+        errors = [squared_error(anisotropic, X, rho, seed, radius=9.0, sigma=s, center=0.0) for seed in range(60)]
+        mean, own = mean_and_error(errors)
+        assert abs(mean - expected) < 4 * own + 0.01 * expected
+
+
+def test_the_filter_pays_twice_the_variance_of_a_known_centre():
+    """Distances between rows are longer by sqrt(2) than to the centre; the rest of the budget is what remains."""
+    X, s = normal_rows(5000, SIGMA, 3), {"sigma": SIGMA, "radius": 9.0}
+    found = np.mean([squared_error(anisotropic, X, 2.0, seed, **s) for seed in range(25)])
+    known = np.mean([squared_error(anisotropic, X, 2.0, seed, center=0.0, **s) for seed in range(100)])
+    assert 1.3 < found / known < 3.5  # expected 2.2, the error of the ratio 0.4
+
+
+def test_plan_profits_from_a_spread_that_differs():
+    """Its error is proportional to |sigma|_1, that of a rotated ball to sqrt(d) |sigma|_2 (PLAN, Table 1)."""
+    sigma = 256.0 / np.arange(1, 257)
+    X = normal_rows(4000, sigma, 1, mean=10.0)
+    ratio = np.mean([squared_error(huang_liang_yi, X, 1.0, seed, radius=400.0) for seed in range(4)]) / np.mean(
+        [squared_error(plan, X, 1.0, seed, radius=400.0) for seed in range(4)]
+    )
+    assert ratio > 256 * np.sum(sigma**2) / np.sum(sigma) ** 2 / 2
+
+
+def test_plan_finds_the_spread():
+    X = rows(20_000)
+    found = baselines._spread(X, np.full(D, 50.0), 0.5, np.random.default_rng(1))
+    assert found == pytest.approx(SIGMA, rel=0.05)
+
+
+def test_median_has_the_variance_of_a_median():
+    X = normal_rows(2000, np.ones(2000), 4)
+    median = coordinate_median(X, 2000 * 1e3, radius=9.0, rng=np.random.default_rng(1))
+    assert np.mean(median**2) * 2000 == pytest.approx(np.pi / 2, rel=0.15)
+
+
+def test_median_wins_at_low_budget_in_high_dimension():
+    """numerics.md, section 7: N(0, I), n = 4000, d = 2048, rho = 1/8."""
+    X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
+    median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))
+    assert 2 * median < min(others)

@@ -1,0 +1,117 @@
+"""Private quantiles: what is drawn has the density that is promised, and that density is private."""
+
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from egm.quantiles import quantile, zcdp_epsilon
+
+VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values beyond the range [-2, 5] of the tests
+
+
+def density(values, q, low, high, epsilon, edges):
+    """The promised density on each interval between the edges, which contain all values that are in the range."""
+    middle = (edges[1:] + edges[:-1]) / 2
+    ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
+    weights = np.exp(-epsilon / 2 * np.abs(ranks - q * len(values)))
+    return weights / np.sum(weights * np.diff(edges))
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_what_is_drawn_has_the_promised_density(q, epsilon):
+    edges = np.unique(np.clip(np.append(VALUES, [-2.0, 5.0]), -2.0, 5.0))
+    mass = np.append(0.0, np.cumsum(density(VALUES, q, -2, 5, epsilon, edges) * np.diff(edges)))
+    columns = np.tile(VALUES[:, None], 40_000)
+    drawn = quantile(columns, q, -2.0, 5.0, epsilon, np.random.default_rng(5))
+    assert stats.kstest(drawn, lambda x: np.interp(x, edges, mass)).pvalue > 1e-3
+    counts, _ = np.histogram(drawn, edges)
+    assert stats.chisquare(counts, 40_000 * np.diff(mass)).pvalue > 1e-3
+
+
+def neighbours(n, grid):
+    """All pairs of sorted lists of n numbers of the grid that differ in one number."""
+    for rest in combinations_with_replacement(grid, n - 1):
+        for old, new in product(grid, grid):
+            if old < new:
+                yield np.array([*rest, old]), np.array([*rest, new])
+
+
+@pytest.mark.parametrize("q", [0.5, 0.75])
+def test_the_density_is_private(q):
+    """For every pair of neighbours: epsilon, the length of the interval of the loss, and zCDP at many orders."""
+    epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
+    orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
+    largest, longest, renyi = 0.0, 0.0, np.zeros_like(orders)
+    for one, other in neighbours(4, grid):
+        densities = [density(values, q, 0.0, 1.0, epsilon, grid) for values in (one, other)]
+        for p, r in (densities, densities[::-1]):
+            loss = np.log(p / r)
+            largest, longest = max(largest, loss.max()), max(longest, np.ptp(loss))
+            moments = np.sum(p * np.exp(np.multiply.outer(orders - 1, loss)) * np.diff(grid), axis=1)
+            renyi = np.maximum(renyi, np.log(moments) / (orders - 1))
+    assert largest <= epsilon * (1 + 1e-12)
+    assert longest == pytest.approx(epsilon, rel=1e-12)  # reached: no smaller epsilon would do
+    assert np.all(renyi <= orders * epsilon**2 / 8)
+    assert renyi[0] > 0.5 * epsilon**2 / 8
+
+
+def test_zcdp_epsilon_is_the_inverse_of_the_cost():
+    rho = np.array([0.0, 1 / 16, 2.0])
+    assert zcdp_epsilon(rho) ** 2 / 8 == pytest.approx(rho, rel=1e-15)
+    with pytest.raises(ValueError, match="rho must be"):
+        zcdp_epsilon(-1.0)
+
+
+def test_follows_shift_and_scale_and_ignores_the_order():
+    X = np.random.default_rng(1).normal(size=(101, 7))
+    drawn = quantile(X, 0.3, -9, 9, 0.2, np.random.default_rng(2))
+    moved = quantile(5 * X[::-1] - 8, 0.3, -53, 37, 0.2, np.random.default_rng(2))
+    assert moved == pytest.approx(5 * drawn - 8, rel=1e-12)
+
+
+def test_a_column_is_a_vector_and_the_values_stay():
+    x = np.random.default_rng(1).normal(size=51)
+    x.flags.writeable = False
+    alone = quantile(x, 0.5, -9, 9, 1.0, np.random.default_rng(2))
+    assert isinstance(alone, float)
+    assert quantile(x[:, None], 0.5, [-9], [9], 1.0, np.random.default_rng(2)) == [alone]
+
+
+def test_a_wide_range_costs_only_its_logarithm():
+    X = np.random.default_rng(1).normal(size=(5_000, 300))
+    drawn = quantile(X, 0.9, -1e12, 1e12, 0.2, np.random.default_rng(2))
+    ranks = np.sum(drawn >= X, axis=0)
+    # The largest error of 300, with probability 0.99, by the bound of the docstring with s = 5, g >= 1e-3.
+    assert np.max(np.abs(ranks - 4_500)) <= 5 + 2 / 0.2 * np.log(2e12 / 1e-3 * 300 / 0.01)
+
+
+def test_many_columns_in_blocks():
+    X = np.tile(np.arange(1001.0), (3000, 1)).T + np.arange(3000.0)
+    drawn = quantile(X, 0.5, 0.0, 5000.0, 50.0, np.random.default_rng(3))
+    assert drawn == pytest.approx(500 + np.arange(3000.0), abs=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": np.ones((2, 2, 2))}, "values must have shape"),
+        ({"values": []}, "values must have shape"),
+        ({"values": [1.0, np.nan]}, "must not be NaN"),
+        ({"q": 1.0}, "q must lie strictly between 0 and 1"),
+        ({"epsilon": 0.0}, "epsilon must be finite and > 0"),
+        ({"low": 5.0}, "low must be below high, got 5.0 and 5.0"),
+        ({"high": [5.0, 6.0]}, "high must be a number or have an entry for each of 1 columns"),
+    ],
+)
+def test_wrong_arguments(change, message):
+    arguments = {"values": VALUES, "q": 0.5, "low": -2.0, "high": 5.0, "epsilon": 1.0, "rng": np.random.default_rng(0)}
+    with pytest.raises(ValueError, match=message):
+        quantile(**{**arguments, **change})
+
+
+def test_wrong_rng():
+    with pytest.raises(TypeError, match="rng must be"):
+        quantile(VALUES, 0.5, -2.0, 5.0, 1.0, 3)
