@@ -599,17 +599,20 @@ def _trapezoid(crossing, x, bend, density):
 
 def _outwards(evaluate):
     """The integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
-    parts = []
+    parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
         with np.errstate(over="ignore", invalid="ignore"):  # it may grow beyond any number
             shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
-        parts.append((shift, mass))
-        size = np.abs(mass) / abs(parts[0][1][0])
-        if not size.max() <= 10:
-            break  # it grows
-        if (ended := size < _NEGLIGIBLE).any():
-            length = start + int(ended.argmax())
-            return tuple(np.concatenate(part)[:length] for part in zip(*parts, strict=True))
+            parts.append((shift, mass))
+            size = np.abs(mass) / abs(parts[0][1][0])
+        ended = size < _NEGLIGIBLE
+        length = int(ended.argmax()) if ended.any() else size.size
+        so_far = np.minimum.accumulate(np.append(smallest, size[:length]))
+        if not np.all(size[:length] <= 10 * so_far[:-1]):
+            break  # it grows again, near a point of the cut where many weights meet
+        smallest = so_far[-1]
+        if ended.any():
+            return tuple(np.concatenate(part)[: start + length] for part in zip(*parts, strict=True))
     raise AccuracyError("the integrand does not die away along the contour", estimate=np.nan)
 
 

@@ -358,3 +358,13 @@ def test_bad_probabilities_are_named(p):
 def test_bad_types_are_named(bad):
     with pytest.raises(TypeError, match=r"^x must be a real number"):
         gx2.sf(bad, WEIGHTS)
+
+
+@pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
+def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
+    """A few heavy weights shape the saddle point, and a hundred equal ones make the integrand grow again beyond it."""
+    weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
+    x = factor * weights.sum()
+    tail = gx2.logsf(x, weights)
+    monkeypatch.setattr(gx2, "_BENDS", (0.25,))
+    assert gx2.logsf(x, weights) == pytest.approx(tail, rel=0, abs=1e-12)
