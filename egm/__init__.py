@@ -5,6 +5,7 @@ distribution behind their clipping radius in `egm.gx2`.
 """
 
 from egm import bounds, calibration, experiments, gx2, mechanisms, noise, scaling
+from egm.adaptive import AdaptiveDataMechanism
 from egm.mechanisms import (
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
@@ -15,6 +16,7 @@ from egm.mechanisms import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveDataMechanism",
     "EllipticalGaussianMechanism",
     "GaussianDataMechanism",
     "GaussianMechanism",

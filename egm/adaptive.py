@@ -75,11 +75,11 @@ class AdaptiveDataMechanism:
         n, rho = count(n=self.n), scalar(positive, rho=self.rho)
         if n < 2:
             raise ValueError(f"n must be at least 2, got {n}")
-        least, greatest = (float(s) for s in positive(sigma_range=self.sigma_range))
-        if least > greatest:
+        bounds = positive(sigma_range=self.sigma_range)
+        if bounds.shape != (2,) or bounds[0] > bounds[1]:
             raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
         values = {"n": n, "rho": rho, "radius": scalar(positive, radius=self.radius)}
-        for name, value in {**values, "sigma_range": (least, greatest)}.items():
+        for name, value in {**values, "sigma_range": tuple(bounds.tolist())}.items():
             object.__setattr__(self, name, value)
 
     def epsilon(self, delta):
@@ -245,7 +245,7 @@ class _Search:
     def foresee(self, sigma, center_std, rho, copies):
         """The state after a round of this budget."""
         b = scaling.expected_norm(np.hypot(sigma, center_std))
-        return sigma, self.outcome(b, rho, sigma, center_std, copies, tolerance=1e-2)[1]
+        return sigma, self.outcome(b, rho, sigma, center_std, copies, tolerance=0.05)[1]
 
     def outcome(self, b, rho, sigma, center_std, copies=1, tolerance=1e-4):
         """The best clip norm for one round, and the centre's standard deviations after it."""

@@ -26,7 +26,7 @@ LAYERS = {
     "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),
     "claims": (set(), {"IPython"}),
-    "__init__": (COMPUTE | {"error", "mechanisms", "experiments"}, set()),
+    "__init__": (COMPUTE | {"adaptive", "error", "mechanisms", "experiments"}, set()),
 }
 SLOW = {"matplotlib", "sympy", "mpmath", "dask", "pandas"}
 

@@ -1,0 +1,169 @@
+"""The mechanism for unknown centre and spread: its accounts, its forecast, and what it makes of strange data."""
+
+import numpy as np
+import pytest
+
+from egm import AdaptiveDataMechanism, adaptive, noise, quantiles
+from egm.calibration import zcdp_epsilon
+from egm.experiments import zipf_sigma
+
+
+def rows(n, sigma, mu, seed):
+    return np.random.default_rng([seed, n]).normal(mu, sigma, (n, sigma.size))
+
+
+def mechanism(n=4000, rho=0.5, **options):
+    return AdaptiveDataMechanism(n, rho, **{"radius": 100.0, "sigma_range": (1e-4, 100.0), **options})
+
+
+def errors_and_forecasts(sigma, mu, repetitions, **options):
+    """Squared error of the released sum and its forecast, over independent data and noise: two arrays."""
+    n, found = options.get("n", 4000), []
+    for seed in range(repetitions):
+        X = rows(n, sigma, mu, seed)
+        release = mechanism(**options).release(X, rng=np.random.default_rng(seed))
+        found.append((np.sum((release.estimate - X.sum(axis=0)) ** 2), release.forecast.total))
+    return np.transpose(found)
+
+
+# --- Accounts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def charges(monkeypatch):
+    """The zCDP cost of everything that looks at the data, from the noise that it really adds."""
+    costs = []
+    quantile, mean = quantiles.quantile, adaptive._Search.noisy_mean
+
+    def spied_quantile(values, q, low, high, epsilon, rng):
+        costs.append(epsilon**2 / 8 * (values.shape[1] if values.ndim == 2 else 1))
+        return quantile(values, q, low, high, epsilon, rng)
+
+    def spied_mean(search, b, clip_norm, rho):
+        value, std = mean(search, b, clip_norm, rho)
+        costs.append((2 * clip_norm / search.n) ** 2 / (2 * std**2))
+        return value, std
+
+    monkeypatch.setattr(quantiles, "quantile", spied_quantile)
+    monkeypatch.setattr(adaptive._Search, "noisy_mean", spied_mean)
+    return costs
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.5])
+def test_everything_that_looks_at_the_data_is_charged(charges, alpha):
+    sigma = zipf_sigma(40, alpha, total=40.0)
+    release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=np.random.default_rng(1))
+    moments = 0.01 * 0.5 if release.spent.get("spread") else 0.0  # second moments, whose noise is checked below
+    assert sum(charges) + moments == pytest.approx(sum(release.spent.values()), rel=1e-9)
+    assert 0.9 * 0.5 < sum(release.spent.values()) <= 0.5 * (1 + 1e-12)
+
+
+def test_second_moments_have_the_noise_of_their_sensitivity(monkeypatch):
+    """Squares of norm at most V: the farthest two are orthogonal, sqrt(2) V apart."""
+    stds = []
+    search = adaptive._Search(mechanism(), rows(4000, np.ones(7), 0.0, 2), np.random.default_rng(2))
+    search.center_std, search.sigma = np.full(7, 0.01), np.ones(7)
+    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: stds.append(std[0]) or np.zeros_like(std))
+    search.remeasure_sigma(0.005)
+    largest = 1.3 * np.sqrt(3 * 7)
+    assert (np.sqrt(2) * largest / 4000) ** 2 / (2 * stds[0] ** 2) == pytest.approx(0.005, rel=1e-12)
+    assert search.sigma == pytest.approx(1, rel=0.1)
+
+
+def test_replacing_a_row_moves_a_mean_by_at_most_the_sensitivity(monkeypatch):
+    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+    X = rows(50, np.ones(5), 0.0, 3)
+    Y = X.copy()
+    X[7], Y[7] = 1e9, -1e9
+    means = [adaptive._Search(mechanism(50), data, None).noisy_mean(np.arange(1, 6.0), 2.5, 0.1)[0] for data in (X, Y)]
+    assert np.linalg.norm(means[0] - means[1]) == pytest.approx(2 * 2.5 / 50, rel=1e-12)
+
+
+def test_epsilon_is_that_of_the_whole_budget():
+    assert mechanism(rho=0.3).epsilon(1e-6) == zcdp_epsilon(0.3, 1e-6)
+
+
+# --- Accuracy ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alpha", "mu"), [(0.0, 0.0), (0.0, -70.0), (1.0, 5.0)])
+def test_forecast_agrees_with_simulation(alpha, mu):
+    """Within four standard errors of the difference, and a tenth for what is estimated from released numbers."""
+    errors, forecasts = errors_and_forecasts(zipf_sigma(64, alpha, total=64.0), mu, 24, rho=0.1)
+    standard_error = np.std(errors - forecasts) / np.sqrt(24)
+    assert abs(errors.mean() - forecasts.mean()) <= 4 * standard_error + 0.1 * forecasts.mean()
+
+
+def test_unknown_centre_and_spread_cost_little():
+    """Less than twice the error of somebody who knows both, for the same budget."""
+    sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
+    errors, _ = errors_and_forecasts(sigma, 5.0, 12, rho=rho)
+    b = adaptive.scaling.optimal(sigma, 0.05)
+    std = 2 / np.sqrt(2 * rho)
+    _, oracle = adaptive.error.best_clip_norm(lambda c: np.sum((std * c / b) ** 2), sigma, n, b)
+    assert oracle / 2 < errors.mean() < 2 * oracle
+
+
+def test_centre_and_sigma_are_found():
+    sigma = zipf_sigma(20, 1.5, total=20.0)
+    release = mechanism(20_000, 1.0).release(rows(20_000, sigma, 30.0, 4), rng=np.random.default_rng(4))
+    assert release.center == pytest.approx(np.full(20, 30.0), abs=0.3)
+    assert np.max(np.abs(np.log(release.sigma / sigma))) < np.log(1.5)
+
+
+# --- Strange data -----------------------------------------------------------------------------------------------------
+
+STRANGE = {
+    "heavy tails": lambda rng: rng.standard_cauchy((500, 6)),
+    "all alike": lambda rng: np.full((500, 6), 2.5),
+    "zeros": lambda rng: np.zeros((500, 6)),
+    "huge": lambda rng: rng.normal(size=(500, 6)) * 1e150,
+    "tiny": lambda rng: rng.normal(size=(500, 6)) * 1e-200,
+    "one column": lambda rng: rng.normal(size=(500, 1)),
+    "two points": lambda rng: np.where(rng.random((500, 6)) < 0.5, -80.0, 80.0),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_data_cost_accuracy_and_nothing_else(name):
+    X = STRANGE[name](np.random.default_rng(5))
+    before = X.copy()
+    release = mechanism(500).release(X, rng=np.random.default_rng(6))
+    assert np.all(np.isfinite(release.estimate))
+    assert sum(release.spent.values()) <= 0.5 * (1 + 1e-12)
+    assert np.array_equal(X, before)
+
+
+def test_a_release_is_reproducible():
+    X = rows(500, np.ones(4), 1.0, 7)
+    once, again = (mechanism(500).release(X, rng=np.random.default_rng(8)).estimate for _ in range(2))
+    assert np.array_equal(once, again)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 1}, "n must be at least 2, got 1"),
+        ({"rho": 0.0}, "rho must be finite and > 0, got 0.0"),
+        ({"radius": -1.0}, "radius must be finite and > 0, got -1.0"),
+        ({"sigma_range": (2.0, 1.0)}, r"sigma_range must be \(least, greatest\), got \(2.0, 1.0\)"),
+        ({"sigma_range": (0.0, 1.0)}, r"sigma_range\[0\] must be finite and > 0, got 0.0"),
+        ({"sigma_range": (1.0, 2.0, 3.0)}, "sigma_range must be"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism(**options)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.ones((4, 3)), "X must have the declared n = 5 rows, got 4"),
+        (np.ones(5), "X must have shape"),
+        (np.full((5, 3), np.nan), r"X\[0, 0\] must be finite|X\[0, 0\] must not be NaN"),
+    ],
+)
+def test_bad_data_are_named(X, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism(5).release(X, rng=np.random.default_rng(0))
