@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from egm import error, gx2, noise, quantiles, scaling
+from egm import _rows, error, gx2, noise, quantiles, scaling
 from egm._validate import count, matrix, positive, scalar
 from egm.calibration import zcdp_epsilon
 
@@ -138,7 +138,7 @@ class _Search:
 
     def norms(self, b=1.0):
         """Distances of the scaled rows from the centre."""
-        return np.linalg.norm((self.X - self.center) * b, axis=1)
+        return _rows.norms((self.X - self.center) * b)
 
     def distance(self, q, low, high, b=1.0):
         """A private q-quantile of the distances, searched on a logarithmic scale."""
@@ -149,9 +149,7 @@ class _Search:
     def noisy_mean(self, b, clip_norm, rho):
         """The private mean of the scaled rows around the centre, each clipped, and the standard deviation of its
         noise."""
-        rows = (self.X - self.center) * b
-        norms = np.linalg.norm(rows, axis=1)
-        mean = np.mean(rows * (clip_norm / np.maximum(norms, clip_norm))[:, None], axis=0)
+        mean = np.mean(_rows.clip((self.X - self.center) * b, clip_norm), axis=0)
         std = 2 * clip_norm / (self.n * np.sqrt(2 * rho))
         return mean + noise.simulated_gaussian(np.full(self.d, std), self.rng), std
 
@@ -205,8 +203,8 @@ class _Search:
         self.spend("spread", rho)
         spread = self.spread()
         squares = np.minimum(((self.X - self.center) / spread) ** 2, 12.0)
-        norms, largest = np.linalg.norm(squares, axis=1), 1.3 * np.sqrt(3 * self.d)
-        mean = np.mean(squares * (largest / np.maximum(norms, largest))[:, None], axis=0)
+        largest = 1.3 * np.sqrt(3 * self.d)
+        mean = np.mean(_rows.clip(squares, largest), axis=0)
         std = np.sqrt(2) * largest / (self.n * np.sqrt(2 * rho))
         mean = mean + noise.simulated_gaussian(np.full(self.d, std), self.rng)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import chdtri
 
-from egm import error, gx2, noise, scaling
+from egm import _rows, error, gx2, noise, scaling
 from egm._validate import count, finite, matrix, positive, probability, scalar, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
@@ -276,7 +276,7 @@ class GaussianDataMechanism:
     def clip(self, rows):
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
         rows = matrix(self.sigma.size, rows=rows)
-        return rows * (self.clip_norm / np.maximum(_norms(rows), self.clip_norm))[:, None]
+        return _rows.clip(rows, self.clip_norm)
 
 
 def _fix(mechanism, **values):
@@ -337,10 +337,3 @@ def _row_blocks(X, d):
     step = max(1, _BLOCK // d)
     for start in range(0, X.shape[0], step):
         yield matrix(d, X=X[start : start + step])
-
-
-def _norms(rows):
-    """Euclidean norms of rows, also of rows so long that their squares overflow."""
-    longest = np.max(np.abs(rows), axis=1)
-    unit = np.where(longest > 0, longest, 1.0)
-    return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))

@@ -10,18 +10,19 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "egm"
 
 # module: (modules of egm, other packages) that it may import, besides the standard library.
-COMPUTE = {"_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
+COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
 LAYERS = {
     "_validate": (set(), {"numpy"}),
+    "_rows": (set(), {"numpy"}),
     "calibration": ({"_validate"}, {"numpy", "scipy"}),
     "gx2": ({"_validate"}, {"numpy", "scipy"}),
     "bounds": ({"_validate"}, {"numpy"}),
     "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
     "noise": ({"_validate"}, {"numpy"}),
     "quantiles": ({"_validate"}, {"numpy"}),
-    "baselines": ({"_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
+    "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
-    "mechanisms": ({"_validate", "calibration", "scaling", "gx2", "noise", "error"}, {"numpy", "scipy"}),
+    "mechanisms": ({"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error"}, {"numpy", "scipy"}),
     "adaptive": (COMPUTE | {"error", "quantiles"}, {"numpy"}),
     "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),

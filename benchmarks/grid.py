@@ -1,0 +1,543 @@
+"""`python -m benchmarks.grid`: every method on every cell of the grids of PLAN's experiments, at the same budget.
+
+    A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of a coordinate +-25 sqrt(d)
+    B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
+    C   the same with alpha = 2,                n = 10_000,  d = 16 ... 2048,   the same
+
+each with rho = 1/16 ... 1 in zCDP, where a neighbour replaces one row. One cell is one (grid, d, alpha, rho). What a
+method did in a cell, for all seeds, is one file in `_build/grid`, which is whole or not there: it is written beside its
+place, forced to disk, and renamed. It carries a checksum and a digest of the code that it came from, so that a file
+that is damaged or older than the code of its method is computed again, and no other. Every random number is derived
+from grid, d, alpha, rho, seed and the method's name alone. So the table is the same, byte for byte, in whatever order
+and in however many runs it came about. It goes to `egm/data/rivals.csv` when nothing is missing.
+
+The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
+"""
+
+import argparse
+import ast
+import fcntl
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")  # the processes share the cores, and sums keep their order
+
+import numpy as np
+
+from egm import adaptive, baselines, error, mechanisms
+from egm.calibration import gaussian_epsilon, zcdp_noise_multiplier
+
+ROOT = Path(__file__).resolve().parent.parent
+STORE = ROOT / "_build" / "grid"
+TABLE = ROOT / "egm" / "data" / "rivals.csv"
+COLUMNS = "grid,d,alpha,n,rho,method,knows,sample,sample_se,population,population_se,failures,seeds"
+RHO = (1 / 16, 1 / 4, 1.0, 1 / 8, 1 / 2)  # the order in which they are run
+DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+class Cell(NamedTuple):
+    """One setting: rows N(mu, diag(sigma**2)) and a budget."""
+
+    grid: str
+    d: int
+    alpha: float
+    rho: float
+
+    @property
+    def n(self):
+        """The number of rows."""
+        return {"A": 4000, "B": 10_000, "C": 10_000}.get(self.grid, 300)  # any other is a test
+
+    @property
+    def mu(self):
+        """The population mean."""
+        return np.full(self.d, 0.0 if self.grid == "A" else 10.0)
+
+    @property
+    def sigma(self):
+        """The standard deviations."""
+        return (self.d / np.arange(1, self.d + 1)) ** (self.alpha / 2)
+
+    @property
+    def radius(self):
+        """The range of every coordinate, which all methods are given."""
+        return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
+
+    @property
+    def name(self):
+        """Its part of a file name."""
+        return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
+
+
+CELLS = {
+    "A": [Cell("A", d, 0.0, rho) for rho in RHO for d in DIMENSIONS],
+    "B": [Cell("B", 512, alpha, rho) for rho in RHO for alpha in (0.0, 0.5, 1.0, 1.5, 2.0)],
+    "C": [Cell("C", d, 2.0, rho) for rho in RHO for d in DIMENSIONS],
+}
+
+# --- Methods: each a function of (X, cell, rng) that returns an estimate of the mean ----------------------------------
+
+
+def ours(X, cell, rng):
+    """Centre and spread unknown: only their ranges, the spread's eight decades wide."""
+    sigma_range = (1e-8 * cell.radius, cell.radius)
+    mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
+    return mechanism.release(X, rng=rng).estimate / len(X)
+
+
+@lru_cache(maxsize=1)
+def _known(cell):
+    """Algorithm 3 with the scaling and the clip norm of least forecast error, for the noise multiplier of rho."""
+    delta = 1e-9  # any: only the noise multiplier counts
+    epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
+    options = {"center": cell.mu, "clip_probability": "optimal"}
+    return mechanisms.GaussianDataMechanism(cell.sigma, cell.n, epsilon, delta, **options)
+
+
+def ours_oracle(X, cell, rng):
+    """Algorithm 3 with known centre and spread."""
+    return _known(cell).release(X, rng=rng).estimate / len(X)
+
+
+def plan(X, cell, rng):
+    """PLAN, at its own shares of the budget."""
+    return baselines.plan(X, cell.rho, radius=cell.radius, rng=rng)
+
+
+def plan_published(X, cell, rng):
+    """PLAN with what its public code spends: 3.75 rho, not rho."""
+    return baselines.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
+
+
+def plan_sigma(X, cell, rng):
+    """PLAN with known spread."""
+    return baselines.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
+
+
+def huang_liang_yi(X, cell, rng):
+    """The shifted clipped mean, with the constants of its own code and the norm of the box for its range."""
+    return baselines.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
+
+
+def huang_liang_yi_narrow(X, cell, rng):
+    """With the constants and the range radius / sqrt(d) after the rotation of its copy in PLAN's experiments."""
+    padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
+    bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
+    options = {"norm_bound": bound, "clip_share": 0.01, "slack": 2.0, "beta": beta}
+    return baselines.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng, **options)
+
+
+def coordinate_median(X, cell, rng):
+    """A private median in each coordinate."""
+    return baselines.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
+
+
+def coinpress(X, cell, rng):
+    """CoinPress, told the largest standard deviation."""
+    return baselines.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
+
+
+def coinpress_public(X, cell, rng):
+    """The same with the clip probability 0.01 of its public code."""
+    options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
+    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+
+
+def coinpress_covariance(X, cell, rng):
+    """The same, with half of rho for the covariance."""
+    options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
+    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+
+
+def coinpress_sigma(X, cell, rng):
+    """CoinPress with known spread."""
+    options = {"sigma": cell.sigma, "clip_probability": 0.01}
+    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+
+
+def anisotropic(X, cell, rng):
+    """The mean of the rows that a private filter keeps, with known spread."""
+    return baselines.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
+
+
+def anisotropic_oracle(X, cell, rng):
+    """The same with known centre, which needs no filter."""
+    return baselines.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
+
+
+def gaussian(X, cell, rng):
+    """The mean of rows clipped to the ball around the box."""
+    return baselines.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
+
+
+@lru_cache(maxsize=1)
+def _ball(cell):
+    """The radius of the ball of least forecast error around mu, for rows that are not scaled."""
+    factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
+    return error.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
+
+
+def gaussian_oracle(X, cell, rng):
+    """The mean of rows clipped to the best ball around mu."""
+    return baselines.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
+
+
+class Method(NamedTuple):
+    """A function (X, cell, rng) -> (d,), and what it knows of the data besides the range."""
+
+    estimate: object
+    knows: str = ""
+    slow: bool = False  # run when everything else is there
+    largest_d: float = math.inf
+
+
+METHODS = {
+    "ours": Method(ours),
+    "ours, oracle": Method(ours_oracle, "mu and sigma"),
+    "plan": Method(plan),
+    "plan, 3.75 rho": Method(plan_published, "more budget"),
+    "plan, oracle": Method(plan_sigma, "sigma"),
+    "huang_liang_yi": Method(huang_liang_yi),
+    "huang_liang_yi, narrow": Method(huang_liang_yi_narrow, "norm of mu"),
+    "coordinate_median": Method(coordinate_median),
+    "coinpress": Method(coinpress, "largest sigma"),
+    "coinpress, public": Method(coinpress_public, "largest sigma"),
+    "coinpress, covariance": Method(coinpress_covariance, "largest sigma", slow=True, largest_d=512),
+    "coinpress, oracle": Method(coinpress_sigma, "sigma"),
+    "anisotropic": Method(anisotropic, "sigma", slow=True),
+    "anisotropic, oracle": Method(anisotropic_oracle, "mu and sigma"),
+    "gaussian": Method(gaussian),
+    "gaussian, oracle": Method(gaussian_oracle, "mu and sigma"),
+}
+
+# --- One cell ---------------------------------------------------------------------------------------------------------
+
+
+def generator(*key):
+    """The random numbers that belong to a key of names and numbers, and to no other."""
+    return np.random.default_rng(np.random.SeedSequence(int(hashlib.sha256(repr(key).encode()).hexdigest(), 16)))
+
+
+def draw(cell, seed):
+    """The rows of one seed."""
+    X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
+    X *= cell.sigma
+    X += cell.mu
+    return X
+
+
+def run_cell(cell, names, seeds, store):
+    """Run these methods on one cell, all on the same rows, and write what came out; returns the seconds it took."""
+    start, runs = time.perf_counter(), defaultdict(list)
+    for seed in range(seeds):
+        X = draw(cell, seed)
+        X.flags.writeable = False
+        mean = X.mean(axis=0)
+        for name in names:
+            runs[name].append(squared_errors(METHODS[name], X, mean, cell, generator(name, *cell, seed)))
+    for name in names:
+        save(store, cell, name, runs[name])
+    return time.perf_counter() - start
+
+
+def squared_errors(method, X, mean, cell, rng):
+    """[distance to the sample mean, to the population mean], both squared, or the message of what went wrong."""
+    try:
+        estimate = method.estimate(X, cell, rng)
+        errors = [float(np.sum((estimate - truth) ** 2)) for truth in (mean, cell.mu)]
+        return errors if np.all(np.isfinite(errors)) else f"no finite estimate: {errors}"
+    except Exception as problem:
+        return f"{type(problem).__name__}: {problem}"
+
+
+# --- The store --------------------------------------------------------------------------------------------------------
+
+
+def path(store, cell, name):
+    """The file of a method in a cell."""
+    return store / f"{cell.name}-{name.replace(', ', '-').replace(' ', '-')}.json"
+
+
+def save(store, cell, name, runs):
+    """Write what a method did in a cell."""
+    body = {"cell": list(cell), "method": name, "code": digest(name), "runs": runs}
+    write(path(store, cell, name), json.dumps({"sum": checksum(body), **body}) + "\n")
+
+
+def load(store, cell, name, seeds):
+    """The runs of a method in a cell for these seeds, or None if there is no whole file from the present code."""
+    try:
+        body = json.loads(path(store, cell, name).read_bytes())
+        found = body.pop("sum")
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+    expected = {"cell": list(cell), "method": name, "code": digest(name)}
+    whole = found == checksum(body) and expected.items() <= body.items() and len(body["runs"]) >= seeds
+    return body["runs"][:seeds] if whole else None
+
+
+def checksum(body):
+    """Digest of what a file says."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def write(file, text):
+    """Put a file in its place, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as sink:
+            sink.write(text)
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# --- The digest of a method's code ------------------------------------------------------------------------------------
+
+TRACKED = {
+    "benchmarks.grid": Path(__file__),
+    **{f"egm.{name}": ROOT / "egm" / f"{name}.py" for name in ("adaptive", "baselines", "quantiles")},
+}
+
+
+def digest(name):
+    """Digest of the code that a method's estimates come from, as far as it is in the modules above.
+
+    Followed from name to name, so that another method's code, a comment or a docstring changes nothing. What the
+    oracles of egm.mechanisms and egm.error do is exact, and is not followed.
+    """
+    return _digest(METHODS[name].estimate.__name__)
+
+
+@cache
+def _digest(function):
+    text = "".join(reachable(_trees(), *(("benchmarks.grid", root) for root in ("Cell", "draw", "generator", function))))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def _trees():
+    return {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in TRACKED.items()}
+
+
+def reachable(trees, *roots):
+    """The definitions, without docstrings, of these (module, name) and of all that they mention, sorted."""
+    own = {module: definitions(tree) for module, tree in trees.items()}
+    imported = {module: imports(tree) for module, tree in trees.items()}
+    seen, todo = {}, list(roots)
+    while todo:
+        module, name = todo.pop()
+        if (module, name) in seen or name not in own[module]:
+            continue
+        node = own[module][name]
+        seen[module, name] = f"{module}.{name}: {ast.dump(node)}\n"
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+                todo.append((imported[module].get(inner.value.id, ""), inner.attr))
+            elif isinstance(inner, ast.Name):
+                source, _, symbol = imported[module].get(inner.id, "").rpartition(".")
+                todo += [(module, inner.id), (source, symbol)]
+        todo = [(module, name) for module, name in todo if module in trees]
+    return [seen[key] for key in sorted(seen)]
+
+
+def definitions(tree):
+    """{name: node} of what a module defines at its top, docstrings left out."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            found |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+            for inner in ast.walk(node):
+                if isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(inner) is not None:
+                    inner.body = inner.body[1:] or [ast.Pass()]
+    return found
+
+
+def imports(tree):
+    """{name in this module: full name} of what it imports from others."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level)
+    return {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+
+
+# --- The whole --------------------------------------------------------------------------------------------------------
+
+
+def missing(cells, seeds, store, methods=None):
+    """[(cell, names of the methods to run)], the slow ones apart and last; the first budgets of every grid first."""
+    tasks = []
+    for cell in cells:
+        names = [name for name in methods or METHODS if cell.d <= METHODS[name].largest_d]
+        names = [name for name in names if load(store, cell, name, seeds) is None]
+        for slow in (False, True):
+            part = [name for name in names if METHODS[name].slow == slow]
+            tasks += [(cell, part)] if part else []
+    return sorted(tasks, key=_turn)
+
+
+def _turn(task):
+    cell, names = task
+    return METHODS[names[0]].slow, cell.rho not in RHO[:3], cell.n * cell.d, cell
+
+
+def effort(task):
+    """About how long a task takes, in some unit."""
+    cell, names = task
+    return sum(cell.n * cell.d * (1 + cell.n / 300 * METHODS[name].slow) for name in names)
+
+
+def run(cells, *, seeds=20, processes=2, store=STORE, methods=None, say=print):
+    """Run what is missing of these cells. Returns the number of tasks that were done."""
+    store = Path(store)
+    store.mkdir(parents=True, exist_ok=True)
+    with alone(store):
+        for leftover in store.glob("*.tmp"):
+            leftover.unlink()
+        tasks = missing(cells, seeds, store, methods)
+        progress = Progress(tasks, say)
+        if processes <= 1:
+            for task in tasks:
+                progress.done(task, run_cell(*task, seeds, store))
+            return len(tasks)
+        # Spawned, so that the setting of threads above is there before NumPy.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, context, initializer=_follow_the_parent) as pool:
+            running = {pool.submit(run_cell, *task, seeds, store): task for task in tasks}
+            try:
+                for future in as_completed(running):
+                    progress.done(running[future], future.result())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
+        return len(tasks)
+
+
+def _follow_the_parent():
+    """Leave Ctrl-C to the parent, and end when it does, however that happens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+@contextmanager
+def alone(store):
+    """One run at a time. The lock goes with the process, even with one that is killed."""
+    with (store / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SystemExit(f"another run is at work in {store}") from None
+        yield
+
+
+class Progress:
+    """A line for each task: which, how long it took, and how long the others may take."""
+
+    def __init__(self, tasks, say):
+        self.say, self.total, self.count = say, len(tasks), 0
+        self.start, self.left, self.spent = time.perf_counter(), sum(map(effort, tasks)), 0.0
+        say(f"{len(tasks)} tasks to do")
+
+    def done(self, task, seconds):
+        """Say so."""
+        cell, names = task
+        self.count, self.spent, self.left = self.count + 1, self.spent + effort(task), self.left - effort(task)
+        minutes = (time.perf_counter() - self.start) * self.left / self.spent / 60
+        what = names[0] if len(names) == 1 else f"{len(names)} methods"
+        self.say(f"[{self.count}/{self.total}] {cell.name}: {what}, {seconds:.1f} s; about {minutes:.0f} min left")
+
+
+def table(cells, seeds, store=STORE):
+    """(text, missing): the table of these cells as far as they are in the store, and (cell, method) that are not."""
+    lines, absent = [COLUMNS], []
+    for cell in sorted(cells):
+        for name, method in METHODS.items():
+            if cell.d > method.largest_d:
+                continue
+            runs = load(Path(store), cell, name, seeds)
+            if runs is None:
+                absent.append((cell, name))
+            else:
+                lines.append(_line(cell, name, method, runs))
+    return "\n".join(lines) + "\n", absent
+
+
+def _line(cell, name, method, runs):
+    errors = np.array([run for run in runs if not isinstance(run, str)]).reshape(-1, 2)
+    mean = errors.mean(axis=0) if len(errors) else np.full(2, np.nan)
+    se = errors.std(axis=0, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else np.full(2, np.nan)
+    figures = [f"{value:.6g}" for pair in zip(mean, se, strict=True) for value in pair]
+    place = [cell.grid, f"{cell.d}", f"{cell.alpha:g}", f"{cell.n}", f"{cell.rho:g}", f'"{name}"', method.knows]
+    return ",".join([*place, *figures, str(len(runs) - len(errors)), str(len(runs))])
+
+
+def failures(cells, seeds, store=STORE):
+    """Lines that say which method failed where, how often, and why at first."""
+    for cell in sorted(cells):
+        for name in METHODS:
+            told = [run for run in load(Path(store), cell, name, seeds) or [] if isinstance(run, str)]
+            if told:
+                yield f"{cell.name}: {name} failed {len(told)} times of {seeds}, {told[0]}"
+
+
+def main(arguments=None):
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
+    parser.add_argument("--grid", choices=[*CELLS], help="only this one")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--store", type=Path, default=STORE, help="folder of the results")
+    parser.add_argument("--table", type=Path, help=f"by default {TABLE.relative_to(ROOT)}, if nothing is missing")
+    parser.add_argument("--only-table", action="store_true", help="run nothing, and write what is there")
+    options = parser.parse_args(arguments)
+    every = [cell for cells in CELLS.values() for cell in cells]
+    try:
+        if not options.only_table:
+            run(
+                CELLS.get(options.grid, every),
+                seeds=options.seeds,
+                processes=options.processes,
+                store=options.store,
+                say=lambda line: print(line, flush=True),
+            )
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    for line in failures(every, options.seeds, options.store):
+        print(line)
+    text, absent = table(every, options.seeds, options.store)
+    for cell, name in absent[:20]:
+        print(f"missing: {cell.name}: {name}")
+    if len(absent) > 20:
+        print(f"... and {len(absent) - 20} more")
+    target = options.table or (options.store / "rivals.csv" if absent else TABLE)
+    write(target, text)
+    print(f"{text.count(chr(10)) - 1} rows in {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

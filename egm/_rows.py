@@ -1,0 +1,17 @@
+"""Rows of a matrix as vectors: their norms, and shortening them to a norm."""
+
+import numpy as np
+
+__all__ = ["clip", "norms"]
+
+
+def norms(rows):
+    """Euclidean norms of the rows (n, d), also of rows so long that their squares overflow: shape (n,)."""
+    longest = np.max(np.abs(rows), axis=1)
+    unit = np.where(longest > 0, longest, 1.0)
+    return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
+
+
+def clip(rows, clip_norm):
+    """The rows (n, d), those longer than clip_norm shortened to it: a new array."""
+    return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]
