@@ -93,7 +93,9 @@ def huang_liang_yi(
     what remains, rho_3, to the noise. Both are found by binary search with noisy counts in `steps` steps: with R =
     norm_bound, a bound on the norm of mu (by default that of `radius`), in |x| <= R sqrt(2 ln(2 d / beta) / d) and in
     norms <= 2 R. The clip norm has rank n - slack (sqrt(2 d / rho_3) + sqrt(steps / (2 rho_clip))): noise and clipping
-    then cost about the same. A row beyond the bounds is shortened to the clip norm.
+    then cost about the same. That is no more than two or three standard deviations of a noisy count, so that now and
+    then a step above all the data goes wrong and the clip norm is many times too large; the published results show it
+    as well. A row beyond the bounds is shortened to the clip norm.
 
     Huang, Liang and Yi (2021), Section 3, with the shares and the rank of their public code. The copy of it in PLAN's
     experiments has clip_share = 0.01 and slack = 2, which for normal data is better, and a range of R / sqrt(d).

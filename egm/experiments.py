@@ -4,6 +4,8 @@ A table is a numpy structured array, one row a combination of parameters: `table
 """
 
 import ast
+import csv
+from importlib import resources
 from itertools import product
 from time import perf_counter
 
@@ -14,7 +16,16 @@ from scipy.special import ndtr
 from egm import scaling as scalings
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
 
-__all__ = ["check_parameters", "improvement", "lugannani_rice", "race", "sweep", "zipf_sigma"]
+__all__ = [
+    "check_parameters",
+    "duels",
+    "improvement",
+    "lugannani_rice",
+    "race",
+    "rivals",
+    "sweep",
+    "zipf_sigma",
+]
 
 
 def zipf_sigma(d, alpha, total=1.0):
@@ -91,6 +102,50 @@ def race(functions, repetitions=5, patience=1.0):
                 seconds[name].append(perf_counter() - start)
     rows = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
     return np.rec.fromrecords(rows, names="name,value,best,median")
+
+
+def rivals():
+    """Errors of our mechanism and of the published ones on the grids of PLAN's experiments: a table.
+
+    A row for each cell and method. `grid`, `d`, `alpha`, `n`, `rho` name the cell: "A" has rows from N(0, I), "B" and
+    "C" variances (d/i)**alpha and means 10. `method`; `knows` is what it is told besides the range of the mean, "" for
+    nothing. `sample`, `population`: mean squared l2 distance of the estimated mean to those, over the runs that gave
+    an estimate; `sample_se`, `population_se`: standard errors. `failures` of `seeds` runs gave none. Measured by
+    `python -m benchmarks.grid`, which says what each method is and is given.
+    """
+    lines = resources.files("egm").joinpath("data", "rivals.csv").read_text(encoding="utf-8").splitlines()
+    names, *rows = csv.reader(lines)
+    kinds = [_RIVALS.get(name, float) for name in names]
+    values = [tuple(kind(value) for kind, value in zip(kinds, row, strict=True)) for row in rows]
+    return np.array(values, dtype=[(n, "U30" if k is str else k) for n, k in zip(names, kinds, strict=True)])
+
+
+def duels(table, error="sample", method="ours", told=("", "largest sigma", "norm of mu")):
+    """In each cell of a table such as `rivals()` the method against the best of those that know no more: a table.
+
+    error: "sample" or "population". told: what a rival may know besides the range to be compared; it must have given
+    an estimate in every run. Columns: those of the cell; `ours` and `ours_se`, the method's error and its standard
+    error; `rival`, the one of least error; `theirs` and `theirs_se`; `ratio`, ours over theirs, and `ratio_se`, to
+    first order and as if the two were independent. The least of several means is below the mean of the best, so that
+    the ratio flatters the rivals. Cells without the method or without a rival are left out.
+    """
+    cell = ["grid", "d", "alpha", "n", "rho"]
+    fair = table[np.isin(table["knows"], told) & (table["failures"] == 0)]
+    rows = []
+    for own in table[table["method"] == method]:
+        others = fair[(fair[cell] == own[cell]) & (fair["method"] != method)]
+        if len(others):
+            best = others[np.argmin(others[error])]
+            pair = [row[column] for row in (own, best) for column in (error, f"{error}_se")]
+            ratio = pair[0] / pair[2]
+            se = ratio * np.hypot(pair[1] / pair[0], pair[3] / pair[2])
+            rows.append((*own[cell], *pair[:2], best["method"], *pair[2:], ratio, se))
+    columns = ["ours", "ours_se", "rival", "theirs", "theirs_se", "ratio", "ratio_se"]
+    kinds = [(name, table.dtype[name]) for name in cell] + [(n, "U30" if n == "rival" else float) for n in columns]
+    return np.array(rows, dtype=kinds)
+
+
+_RIVALS = {"grid": str, "method": str, "knows": str, "d": int, "n": int, "failures": int, "seeds": int}
 
 
 def check_parameters(namespace, **ranges):

@@ -8,9 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-__all__ = ["COLORS", "bars", "curves", "direct_label", "figure", "log_axis"]
+__all__ = ["COLORS", "bars", "curves", "direct_label", "figure", "intervals", "log_axis"]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osvD^xP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))
 
 _STYLE = {
@@ -84,6 +85,17 @@ def bars(table, ax, x, y="value", by=None, label="{}"):
     ax.set_xticks(range(len(names)), [str(name) for name in names])
     if by is not None:
         ax.legend()
+    return ax
+
+
+def intervals(table, ax, x, y="value", se="se", by=None, label="{}"):
+    """Points of column y with two standard errors, column se, to either side, over column x and joined by lines.
+
+    A line for each value of column `by`, with label.format(value) for the legend, which is left to the caller.
+    """
+    for i, (group, rows) in enumerate(_groups(table, by)):
+        style = {"color": COLORS[i % 7], "dashes": _DASHES[i % 7], "marker": _MARKERS[i % 7], "markersize": 4}
+        ax.errorbar(rows[x], rows[y], 2 * rows[se], linewidth=1.3, label=label.format(group), **style)
     return ax
 
 

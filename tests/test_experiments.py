@@ -136,3 +136,53 @@ def test_parameters_within_their_ranges_pass():
 def test_bad_parameters_are_named(globals_, message):
     with pytest.raises(ValueError, match=message):
         experiments.check_parameters(globals_, d=(1, 10), alphas=(0.0, 100.0))
+
+
+def test_rivals_has_a_row_for_each_cell_and_method():
+    table = experiments.rivals()
+    assert table.dtype.names[:7] == ("grid", "d", "alpha", "n", "rho", "method", "knows")
+    assert set(table["grid"]) <= {"A", "B", "C"}
+    keys = table[["grid", "d", "alpha", "rho", "method"]]
+    assert len(set(keys.tolist())) == len(table) > 0
+    ours = table[table["method"] == "ours"]
+    assert np.all(ours["failures"] == 0)
+    assert np.all(ours["seeds"] >= 20)
+    for error in ("sample", "population"):
+        assert np.all(ours[error] > 0)
+        assert np.all(ours[f"{error}_se"] < ours[error])
+
+
+def made_up(rows):
+    """A table like rivals(), of (d, method, knows, error, standard error, failures)."""
+    kinds = experiments.rivals().dtype
+    return np.array(
+        [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows], kinds
+    )
+
+
+def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
+    rows = [(2, "ours", "", 3.0, 0.3, 0), (2, "a", "", 5.0, 0.1, 0), (2, "b", "largest sigma", 4.0, 0.4, 0)]
+    rows += [(2, "c", "sigma", 1.0, 0.1, 0), (2, "d", "", 1.0, 0.1, 1), (3, "ours", "", 1.0, 0.1, 0)]
+    rows += [(4, "ours", "", 2.0, 0.0, 0), (4, "a", "", 1.0, 0.0, 0), (5, "a", "", 1.0, 0.1, 0)]
+    duels = experiments.duels(made_up(rows))
+    assert duels["d"].tolist() == [2, 4]
+    assert duels["rival"].tolist() == ["b", "a"]
+    assert duels["ratio"] == pytest.approx([0.75, 2.0])
+    assert duels["ratio_se"] == pytest.approx([0.75 * np.hypot(0.1, 0.1), 0.0])
+    assert duels[["ours", "ours_se", "theirs", "theirs_se"]][0].tolist() == (3.0, 0.3, 4.0, 0.4)
+    assert experiments.duels(made_up(rows), told=("",))["rival"].tolist() == ["a", "a"]
+    assert experiments.duels(made_up(rows), error="population")["theirs"].tolist() == [8.0, 2.0]
+    assert experiments.duels(made_up(rows), method="b")["rival"].tolist() == ["ours"]
+
+
+def test_ratio_has_its_standard_error():
+    rng = np.random.default_rng(1)
+    rows = [
+        (i, name, "", *rng.normal([m, 0], [s, 0]), 0)
+        for i in range(2, 2002)
+        for name, m, s in (("ours", 2, 0.1), ("a", 4, 0.1))
+    ]
+    table = made_up(rows)
+    table["sample_se"] = 0.1
+    duels = experiments.duels(table)
+    assert np.std(duels["ratio"]) == pytest.approx(np.mean(duels["ratio_se"]), rel=0.1)

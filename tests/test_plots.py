@@ -50,3 +50,14 @@ def test_log_axis_has_minor_ticks_without_labels(ax):
 
 def test_colours_are_distinct():
     assert len(set(plots.COLORS)) == len(plots.COLORS)
+
+
+def test_intervals_are_two_standard_errors_to_either_side(ax):
+    rows = [(1, 10.0, 1.0, "a"), (2, 20.0, 3.0, "a"), (1, 5.0, 0.5, "b")]
+    table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
+    assert plots.intervals(table, ax, "x", by="name", label="method {}") is ax
+    first, second = ax.containers
+    assert [bars.get_label() for bars in (first, second)] == ["method a", "method b"]
+    assert first.lines[0].get_xydata().tolist() == [[1, 10], [2, 20]]
+    assert [path.vertices[:, 1].tolist() for path in first.lines[2][0].get_paths()] == [[8, 12], [14, 26]]
+    assert second.lines[0].get_color() == plots.COLORS[1]
