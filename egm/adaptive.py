@@ -63,7 +63,8 @@ class AdaptiveDataMechanism:
 
     n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0; `calibration.zcdp_rho` gives it for
     an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
-    outside these ranges, or not normal at all, cost accuracy and never privacy. Raises ValueError otherwise.
+    outside these ranges, or not normal at all, cost accuracy and never privacy; the forecast then promises too much,
+    by far where large rows lie to one side of the mean. Raises ValueError otherwise.
     """
 
     n: int

@@ -143,6 +143,8 @@ class GaussianDataMechanism:
     sigma: standard deviations of the data, (d,), > 0. n: the number of rows, a whole number >= 1. epsilon: > 0.
     delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by default 1/n: C
     is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least `error().total`.
+    That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre is off by a
+    part of sigma, or if large rows lie to one side, what is clipped adds up, and the default is safer.
     scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
     "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and count_weight
     times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the
