@@ -13,6 +13,9 @@ total is fixed beforehand, which is all that is needed (Feldman and Zrnic 2021).
 3. Refine. Rows are scaled, clipped and averaged as in Algorithm 3, with the clip norm of least forecast error, and the
    noisy mean is the next centre. The last round has most of the budget, and is the release. Clipping pulls it towards
    the last centre, so what the rounds before have learnt is not lost: it counts as much as its accuracy deserves.
+4. Doubt. Before the last round a high private quantile of the norms is held against the model. Where it is beyond it,
+   clipped parts need not cancel: they may all point one way. Then the clip norm is that of least error in this case,
+   for the exponential tail through two or three private quantiles.
 
 How much each round gets is what makes the forecast of the last one least.
 """
@@ -21,6 +24,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, noise, quantiles, scaling
 from egm._validate import count, matrix, positive, scalar
@@ -34,6 +38,9 @@ _SHRUNK = 0.85  # a radius that shrinks by less has reached the data
 _ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
 _DEEP = 45.0  # epsilon n for a median that must not go wrong in one coordinate of thousands
 _SURE = 160.0  # epsilon n for a quantile of the distances
+_TAIL = 0.1  # share of the rows beyond the quantile that is held against the model
+_TAIL_SURE = 400.0  # epsilon n for it
+_FAR = 32.0  # epsilon n p for a quantile that a share p of the rows exceeds
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # of the budget, tried for the rounds before the last
 _NORMAL_MEDIAN = 0.6744897501960817  # of |Z|
 _NORMAL_80 = 0.8416212335729143  # upper 0.2-quantile of Z
@@ -45,7 +52,9 @@ class AdaptiveRelease:
 
     estimate: of the sum of the rows, (d,). noise_std: of the last noise in it, (d,). center, sigma: the last centre
     before it and the standard deviations, (d,). forecast: the ErrorForecast of the estimate, from released numbers
-    only. spent: the zCDP budget of each step. simulated: whether the noise came from a numpy Generator.
+    only. model_holds: whether the norms of the rows looked like those of normal rows; if not, the clip norm comes from
+    their own tail, and forecast.center from all clipped parts pointing one way. spent: the zCDP budget of each step.
+    simulated: whether the noise came from a numpy Generator.
     """
 
     estimate: np.ndarray
@@ -53,6 +62,7 @@ class AdaptiveRelease:
     center: np.ndarray
     sigma: np.ndarray
     forecast: error.ErrorForecast
+    model_holds: bool
     spent: dict[str, float]
     simulated: bool
 
@@ -63,8 +73,8 @@ class AdaptiveDataMechanism:
 
     n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0; `calibration.zcdp_rho` gives it for
     an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
-    outside these ranges, or not normal at all, cost accuracy and never privacy; the forecast then promises too much,
-    by far where large rows lie to one side of the mean. Raises ValueError otherwise.
+    outside these ranges, or not normal at all, cost accuracy and never privacy. Rows longer than normal ones are
+    noticed, and the clip norm is then chosen for the worst that they can do. Raises ValueError otherwise.
     """
 
     n: int
@@ -124,7 +134,7 @@ class _Search:
             self.refine(f"center {step}", rho)
         if not alike:
             self.remeasure_sigma(0.01 * self.rho)
-        return self.release(min(last, self.left - self.once))
+        return self.release(min(last, self.left - self.once - self.doubt))
 
     @property
     def left(self):
@@ -223,7 +233,7 @@ class _Search:
 
     def plan(self):
         """Budgets of the rounds, the last one included: those that make the forecast of the last round least."""
-        left = self.left - 3 * self.once - 0.01 * self.rho
+        left = self.left - 3 * self.once - self.doubt - 0.01 * self.rho
         alike = self.groups()
         after = {(): alike[:2]}  # sigma and the centre's standard deviation, by the shares spent
         for share in _SHARES:
@@ -268,19 +278,80 @@ class _Search:
         return b
 
     def refine(self, step, rho):
-        """One round of Algorithm 3; returns what the release wants to know of it."""
+        """One round of Algorithm 3."""
         b = self.calibrated()
         clip_norm, center_std = self.outcome(b, rho, self.sigma, self.center_std)
+        self.average(step, rho, b, clip_norm)
+        self.center_std = center_std
+
+    def average(self, step, rho, b, clip_norm):
+        """Move the centre to the noisy mean of the scaled and clipped rows; returns the noise_std of their sum."""
         self.spend(step, rho)
         mean, std = self.noisy_mean(b, clip_norm, rho)
-        parts = error.clipping(self.sigma, self.n, b, clip_norm, self.center_std)
-        self.center, self.center_std = self.center + mean / b, center_std
-        return self.n * std / b, parts
+        self.center = self.center + mean / b
+        return self.n * std / b
+
+    # Doubt ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def doubt(self):
+        """What one look at the tail of the norms costs."""
+        return min(_TAIL_SURE**2 / (8 * self.n**2), 0.03 * self.rho)
+
+    def quantile_beyond(self, p, low, high, b, cost):
+        """The norm that a share p of the scaled rows exceeds, by a private quantile of this cost."""
+        self.spend("tail", cost)
+        logs = np.log(np.maximum(self.norms(b), low))
+        return np.exp(quantiles.quantile(logs, 1 - p, np.log(low), np.log(high), np.sqrt(8 * cost), self.rng))
+
+    def tail(self, b):
+        """The _Tail of the norms, or None where they are not longer than those of normal rows."""
+        weights = (b * self.spread()) ** 2
+        median = np.sqrt(gx2.isf(0.5, weights))  # the released one, by the calibration
+        found = self.quantile_beyond(_TAIL, median / 3, 10 * median, b, self.doubt)
+        chance = 6 / (np.sqrt(8 * self.doubt) * self.n) + 2 * np.sqrt(_TAIL / self.n)
+        if found <= np.sqrt(gx2.isf(max(_TAIL - chance, _TAIL / 5), weights)):
+            return None
+        cost = 0.02 * self.rho
+        far = max(_FAR / (np.sqrt(8 * cost) * self.n), _TAIL / 10)
+        if far > 0.6 * _TAIL:
+            return _Tail(found, (found - median) / np.log(0.5 / _TAIL), _TAIL * self.n)
+        scale = (self.quantile_beyond(far, found, 5 * found, b, cost) - found) / np.log(_TAIL / far)
+        return _Tail(found, max(scale, 0.05 * found), _TAIL * self.n)
 
     def release(self, rho):
         """The last round."""
-        center = self.center
-        noise_std, parts = self.refine("sum", rho)
-        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), *parts)
-        estimate = self.n * self.center
-        return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, dict(self.spent), simulated=True)
+        b = self.calibrated()
+        tail = self.tail(b)
+        rho, center = min(rho, self.left), self.center
+        clip_norm, _ = self.outcome(b, rho, self.sigma, self.center_std)
+        one_sided = 0.0
+        if tail is not None:
+            back = np.sum(self.spread() ** 2) / np.sum((b * self.spread()) ** 2)  # from scaled squares, on average
+            noise_of_one = np.sum((2 / (b * np.sqrt(2 * rho))) ** 2)
+            clip_norm = max(clip_norm, tail.clip_norm(noise_of_one / back))
+            one_sided = back * tail.excess(clip_norm) ** 2
+        clipping, off_center = error.clipping(self.sigma, self.n, b, clip_norm, self.center_std)
+        noise_std = self.average("sum", rho, b, clip_norm)
+        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), clipping, off_center + float(one_sided))
+        estimate, spent = self.n * self.center, dict(self.spent)
+        holds = tail is None
+        return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, holds, spent, simulated=True)
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """rows exp(-(t - start) / scale) rows are longer than t."""
+
+    start: float
+    scale: float
+    rows: float
+
+    def excess(self, clip_norm):
+        """The sum of what the rows have beyond the clip norm: the most that clipping can take from their sum."""
+        return self.rows * self.scale * np.exp(-(clip_norm - self.start) / self.scale)
+
+    def clip_norm(self, noise):
+        """The C that makes noise C**2 + excess(C)**2 least: where (2C / scale) exp(2C / scale) is what follows."""
+        log = np.log(2 * self.rows**2 / noise) + 2 * self.start / self.scale
+        return float(self.scale / 2 * wrightomega(log))

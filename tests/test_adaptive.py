@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from egm import AdaptiveDataMechanism, adaptive, noise, quantiles
 from egm.calibration import zcdp_epsilon
@@ -109,6 +110,50 @@ def test_centre_and_sigma_are_found():
     release = mechanism(20_000, 1.0).release(rows(20_000, sigma, 30.0, 4), rng=np.random.default_rng(4))
     assert release.center == pytest.approx(np.full(20, 30.0), abs=0.3)
     assert np.max(np.abs(np.log(release.sigma / sigma))) < np.log(1.5)
+
+
+# --- Doubt ------------------------------------------------------------------------------------------------------------
+
+
+def one_sided(n, d, seed):
+    """Rows with a common factor: the large ones all lie on one side of the mean."""
+    rng = np.random.default_rng([seed, n])
+    return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
+
+
+def test_normal_rows_are_believed():
+    releases = [mechanism().release(rows(4000, np.ones(30), 3.0, k), rng=np.random.default_rng(k)) for k in range(20)]
+    assert sum(release.model_holds for release in releases) >= 18
+
+
+def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
+    """Somebody who believes the model errs more than ten times as much, and forecasts less than a tenth of it."""
+    errors = {}
+    for doubt in (True, False):
+        if not doubt:
+            monkeypatch.setattr(adaptive._Search, "tail", lambda search, b: None)
+        for seed in range(6):
+            X = one_sided(4000, 30, seed)
+            release = mechanism().release(X, rng=np.random.default_rng(seed))
+            assert release.model_holds is not doubt
+            errors.setdefault(doubt, []).append(np.sum((release.estimate - X.sum(axis=0)) ** 2))
+            if doubt:
+                assert release.forecast.total / 4 < errors[True][-1] < 4 * release.forecast.total
+    assert np.min(errors[False]) > 10 * np.max(errors[True])
+
+
+@pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 1e9])
+@pytest.mark.parametrize(("start", "scale", "length"), [(1.3, 0.1, 400.0), (2.0, 3.0, 5.0), (7.0, 0.02, 1e6)])
+def test_clip_norm_of_a_tail_is_the_best(start, scale, length, noise_of_one):
+    """The derivative of noise C^2 + excess(C)^2 is zero there, and it is convex."""
+    tail = adaptive._Tail(start, scale, length)
+    C = tail.clip_norm(noise_of_one)
+    assert noise_of_one * C == pytest.approx(tail.excess(C) ** 2 / scale, rel=1e-9)
+
+
+def test_excess_is_what_an_exponential_tail_has_beyond_the_clip_norm():
+    tail = adaptive._Tail(2.0, 0.7, 1000.0)
+    assert tail.excess(2.0) == pytest.approx(quad(lambda t: 1000 * np.exp(-(t - 2) / 0.7), 2, np.inf)[0], rel=1e-7)
 
 
 # --- Strange data -----------------------------------------------------------------------------------------------------

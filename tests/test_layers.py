@@ -23,7 +23,7 @@ LAYERS = {
     "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
     "mechanisms": ({"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error"}, {"numpy", "scipy"}),
-    "adaptive": (COMPUTE | {"error", "quantiles"}, {"numpy"}),
+    "adaptive": (COMPUTE | {"error", "quantiles"}, {"numpy", "scipy"}),
     "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),
     "claims": (set(), {"IPython"}),
