@@ -7,7 +7,19 @@ number.
 
 import numpy as np
 
-__all__ = ["count", "finite", "matrix", "nonnegative", "positive", "probability", "real", "scalar", "vector"]
+__all__ = [
+    "between",
+    "count",
+    "finite",
+    "matrix",
+    "nonnegative",
+    "positive",
+    "probability",
+    "real",
+    "rectangle",
+    "scalar",
+    "vector",
+]
 
 
 def real(**named):
@@ -45,6 +57,13 @@ def probability(**named):
     return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
 
 
+def between(low, high, **named):
+    """From low to high, both included."""
+    ((name, _),) = named.items()
+    array = real(**named)
+    return _require((array >= low) & (array <= high), f"must lie between {low!r} and {high!r}", name, array)
+
+
 def scalar(check, **named):
     """A single number that passes `check`, as a Python float."""
     ((name, _),) = named.items()
@@ -70,6 +89,15 @@ def vector(**named):
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
     return array
+
+
+def rectangle(**named):
+    """An array of whatever it is, or a ValueError for rows of different lengths."""
+    ((name, value),) = named.items()
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must have rows of the same length: {error}") from None
 
 
 def matrix(columns, **named):

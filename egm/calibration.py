@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import ndtri, roots_legendre
 
-from egm._validate import nonnegative, positive, probability
+from egm._validate import between, nonnegative, positive, probability
 
 __all__ = [
     "analytic_noise_multiplier",
@@ -59,11 +59,12 @@ def classic_noise_multiplier(epsilon, delta):
 def analytic_noise_multiplier(epsilon, delta):
     """The smallest noise multiplier z that makes the Gaussian mechanism (epsilon, delta)-private: sigma_opt.
 
-    epsilon: > 0, any shape. delta: in (0, 1), broadcast with epsilon. Within 1e-13 of the exact root, relative, and
-    never below it: gaussian_delta(epsilon, z) <= delta. Raises ValueError outside these ranges. Balle and Wang
-    (2018), Theorem 8.
+    epsilon: from 1e-100 to 1e100, any shape. delta: from 1e-300 and below 1, broadcast with epsilon. Within 1e-13 of
+    the exact root, relative, and never below it: gaussian_delta(epsilon, z) <= delta. Raises ValueError outside these
+    ranges. Balle and Wang (2018), Theorem 8.
     """
-    epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
+    epsilon, delta = between(1e-100, 1e100, epsilon=epsilon), probability(delta=delta)
+    epsilon, delta = np.broadcast_arrays(epsilon, between(1e-300, 1.0, delta=delta))
     largest = np.log(_largest_noise_multiplier(epsilon, delta))
     args = (epsilon, np.log(delta))
     log_z = _decreasing_root(lambda u, e, target: _log_delta(e, np.exp(u)) - target, largest - 1, largest, args)

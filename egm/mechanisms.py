@@ -9,14 +9,15 @@ which is public. Or, where a mechanism offers "add_remove", if one has a row mor
 not public.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, error, gx2, noise, scaling
-from egm._validate import count, finite, matrix, positive, probability, scalar, vector
+from egm import _rows, error, gx2, lattice, noise, scaling
+from egm._validate import between, count, finite, matrix, positive, probability, rectangle, scalar, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
@@ -29,6 +30,7 @@ __all__ = [
     "Release",
 ]
 
+_RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
 _BLOCK = 1 << 18  # numbers of X handled at a time
 
 
@@ -61,7 +63,9 @@ class LaplaceMechanism:
     def __post_init__(self):
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
         epsilon = scalar(positive, epsilon=self.epsilon)
-        _fix(self, sensitivity=sensitivity, epsilon=epsilon, noise_scale=sensitivity / epsilon)
+        with np.errstate(over="ignore"):
+            scale = _ordinary(np.float64(sensitivity) / epsilon, sensitivity=sensitivity, epsilon=epsilon)
+        _fix(self, sensitivity=sensitivity, epsilon=epsilon, noise_scale=float(scale))
 
     def usefulness(self, delta, d=1):
         """lambda = noise_scale ln(d / delta): with probability 1 - delta no coordinate of d is off by more.
@@ -70,11 +74,17 @@ class LaplaceMechanism:
         """
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
-    def release(self, value, *, rng):
-        """The value, a number or an array, plus noise. rng: a numpy Generator, which makes this a simulation."""
+    def release(self, value, *, rng=None):
+        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
         scale = np.full(value.shape, self.noise_scale)
-        return Release(value + noise.simulated_laplace(scale, rng), np.sqrt(2) * scale, simulated=True)
+        if rng is not None:
+            return Release(value + noise.simulated_laplace(scale, rng), np.sqrt(2) * scale, simulated=True)
+        unit = _unit(self.sensitivity)
+        on_lattice = self.sensitivity / unit + value.size  # rounding can move each entry by one more
+        spread = math.nextafter(on_lattice / self.epsilon, math.inf)
+        estimate = _from_lattice(value, unit, noise.secure_laplace(spread, value.size))
+        return Release(estimate, np.full(value.shape, np.sqrt(2) * spread * unit), simulated=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +104,16 @@ class GaussianMechanism:
     def __post_init__(self):
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
         multiplier = _calibrate(self)
-        _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=sensitivity * multiplier)
+        noise_std = _ordinary(sensitivity * multiplier, sensitivity=sensitivity, epsilon=self.epsilon)
+        _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
-    def release(self, value, *, rng):
-        """The value, a number or an array, plus noise. rng: a numpy Generator, which makes this a simulation."""
+    def release(self, value, *, rng=None):
+        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
-        return _noisy(value, np.full(value.shape, self.noise_std), rng)
+        if rng is not None:
+            return _noisy(value, np.full(value.shape, self.noise_std), rng)
+        unit = _unit(self.sensitivity)
+        return _secure(value, np.full(value.shape, unit), self.sensitivity / unit, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +135,19 @@ class EllipticalGaussianMechanism:
     def __post_init__(self):
         sensitivities = vector(sensitivities=self.sensitivities)
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
-        noise_std = multiplier * sensitivities / b
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, scaling=b, noise_std=noise_std)
 
-    def release(self, value, *, rng):
-        """The value, an array (d,), plus noise. rng: a numpy Generator, which makes this a simulation."""
+    def release(self, value, *, rng=None):
+        """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
-        return _noisy(value, self.noise_std, rng)
+        if rng is not None:
+            return _noisy(value, self.noise_std, rng)
+        unit = 2.0**-40
+        return _secure(value, unit * self.sensitivities / self.scaling, 1 / unit, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +158,7 @@ class GaussianDataMechanism:
     sigma_opt; both are divided by b, and n * center is added back. Privacy holds for any data whatever; the model
     only says how often a row is clipped.
 
-    sigma: standard deviations of the data, (d,), > 0. n: the number of rows, a whole number >= 1. epsilon: > 0.
+    sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1. epsilon: > 0.
     delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by default 1/n: C
     is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least `error().total`.
     That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre is off by a
@@ -167,7 +185,8 @@ class GaussianDataMechanism:
 
     def __post_init__(self):
         sigma, n = vector(sigma=self.sigma), count(n=self.n)
-        if self.neighbors not in ("replace_one", "add_remove"):
+        between(*_RANGE, sigma=sigma)
+        if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         _fix(self, sigma=sigma, n=n, center=_center(self.center, sigma), noise_multiplier=_calibrate(self))
         if isinstance(self.clip_probability, str):
@@ -178,7 +197,9 @@ class GaussianDataMechanism:
             b = _scaling(self.scaling, sigma, p)
             _fix(self, clip_probability=p, scaling=b, clip_norm=scaling.clip_norm(b, sigma, p))
         weight = self._count_weight(self.scaling, self.clip_norm)
-        noise_std = np.sqrt(self._noise_variances(self.scaling, self.clip_norm))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            noise_std = np.sqrt(self._noise_variances(self.scaling, self.clip_norm))
+        _ordinary(noise_std, sigma=sigma, scaling=self.scaling, epsilon=self.epsilon)
         _fix(self, count_weight=weight, noise_std=noise_std)
 
     def _choose_clip_norm(self):
@@ -249,13 +270,16 @@ class GaussianDataMechanism:
         radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
         return float(np.min(radii))
 
-    def release(self, X, *, rng):
+    def release(self, X, *, rng=None):
         """A private estimate of X.sum(axis=0).
 
         X: real numbers, (n, d), or an iterator over blocks of rows, (rows, d) each; it is read once and never
-        changed. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another shape or, where n
-        is public, number of rows, or for a value that is not finite.
+        changed. Without rng the rows are summed as integers and the noise is secure (`egm.lattice`): the same rows in
+        any order and in any blocks give the same sum. rng: a numpy Generator, which makes this a simulation. Raises
+        ValueError for another shape or, where n is public, number of rows, or for a value that is not finite.
         """
+        if rng is None:
+            return self._secure_release(X)
         total, rows = np.zeros(self.sigma.size), 0
         for block in _row_blocks(X, self.sigma.size):
             total += self.clip((block - self.center) * self.scaling).sum(axis=0)
@@ -265,6 +289,28 @@ class GaussianDataMechanism:
         if rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         return _noisy(total / self.scaling + self.n * self.center, self.noise_std, rng)
+
+    def _secure_release(self, X):
+        """The release by integers: sum of the rows on the lattice, weighted count, discrete Gaussian noise."""
+        grid = lattice.Lattice(self.clip_norm, self.sigma.size, 2 * self.noise_multiplier)
+        total, rows = np.zeros(self.sigma.size, dtype=object), 0
+        for block in _row_blocks(X, self.sigma.size):
+            total += grid.rows((block - self.center) * self.scaling).sum(axis=0)
+            rows += len(block)
+        if self.neighbors == "replace_one":
+            if rows != self.n:
+                raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+            weight, sensitivity = 0, 2 * grid.radius
+        else:
+            weight = round(self.count_weight / grid.unit)
+            sensitivity = math.nextafter(math.hypot(grid.radius, weight), math.inf)
+        joint = [*total, weight * rows] if weight else list(total)
+        std = lattice.gaussian_std(sensitivity, len(joint), self.epsilon, self.delta)
+        noisy = [t + z for t, z in zip(joint, noise.secure_gaussian(std, len(joint)), strict=True)]
+        counted = noisy.pop() / weight if weight else None
+        estimate = np.array(noisy, dtype=float) * grid.unit / self.scaling
+        estimate += (self.n if counted is None else counted) * self.center
+        return Release(estimate, self.noise_std, simulated=False, count=counted)
 
     def _release_with_count(self, total, rows, rng):
         """Sum and weighted count with the same noise, which is the sensitivity of both together times sigma_opt."""
@@ -290,6 +336,14 @@ def _fix(mechanism, **values):
         object.__setattr__(mechanism, name, value)
 
 
+def _ordinary(noise, **parameters):
+    """The noise, or a ValueError with the parameters where it is so small or large that doubles lose digits of it."""
+    if np.all((noise > 1e-300) & (noise < 1e300)):
+        return noise
+    given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
+    raise ValueError(f"noise must lie between 1e-300 and 1e300, got {noise} for {given}")
+
+
 def _calibrate(mechanism):
     """The noise multiplier for the mechanism's (epsilon, delta), which are checked and stored as numbers."""
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
@@ -303,10 +357,29 @@ def _noisy(value, std, rng):
     return Release(value + noise.simulated_gaussian(std, rng), std, simulated=True)
 
 
+def _unit(sensitivity):
+    """A power of two near 2**-40 of the sensitivity."""
+    return 2.0 ** (math.floor(math.log2(sensitivity)) - 40)
+
+
+def _from_lattice(value, unit, integers):
+    """The value rounded to units, plus so many units of noise."""
+    units = np.broadcast_to(unit, value.shape)
+    steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
+    return (np.array([float(step) for step in steps]).reshape(value.shape) * units)[()]
+
+
+def _secure(value, unit, sensitivity, epsilon, delta):
+    """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
+    std = lattice.gaussian_std(sensitivity + math.sqrt(value.size), value.size, epsilon, delta)
+    estimate = _from_lattice(value, unit, noise.secure_gaussian(std, value.size))
+    return Release(estimate, std * unit, simulated=False)
+
+
 def _scaling(choice, sigma, clip_probability):
     """The scaling vector b that the argument `scaling` asks for."""
     if not isinstance(choice, str):
-        b = vector(scaling=choice)
+        b = between(*_RANGE, scaling=vector(scaling=choice))
         if b.shape != sigma.shape:
             raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
         return b
@@ -321,7 +394,7 @@ def _scaling(choice, sigma, clip_probability):
 
 def _center(center, sigma, name="center"):
     """The centre, or another location, as a vector of the shape of sigma."""
-    center = finite(**{name: center})
+    center = between(-_RANGE[1], _RANGE[1], **{name: center})
     if center.shape not in ((), sigma.shape):
         raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got shape {center.shape}")
     return np.broadcast_to(center, sigma.shape)
@@ -333,7 +406,8 @@ def _row_blocks(X, d):
         for block in X:
             yield from _row_blocks(np.asarray(block), d)
         return
-    X = X if hasattr(X, "shape") else np.asarray(X)
+    if not hasattr(X, "shape"):
+        X = rectangle(X=X)
     if len(X.shape) != 2 or X.shape[1] != d:
         raise ValueError(f"X must have shape (rows, {d}), got {tuple(X.shape)}")
     step = max(1, _BLOCK // d)
