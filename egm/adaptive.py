@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import wrightomega
 
-from egm import _rows, error, gx2, noise, quantiles, scaling
+from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
 from egm._validate import count, matrix, positive, scalar
 from egm.calibration import zcdp_epsilon
 
@@ -34,12 +34,14 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
+_STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
 _SHRUNK = 0.85  # a radius that shrinks by less has reached the data
 _ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
 _DEEP = 45.0  # epsilon n for a median that must not go wrong in one coordinate of thousands
 _SURE = 160.0  # epsilon n for a quantile of the distances
 _TAIL = 0.1  # share of the rows beyond the quantile that is held against the model
 _TAIL_SURE = 400.0  # epsilon n for it
+_SLACK = 1.04  # what wrong standard deviations may do to it
 _FAR = 32.0  # epsilon n p for a quantile that a share p of the rows exceeds
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # of the budget, tried for the rounds before the last
 _NORMAL_MEDIAN = 0.6744897501960817  # of |Z|
@@ -97,11 +99,13 @@ class AdaptiveDataMechanism:
         """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
         return zcdp_epsilon(self.rho, delta)
 
-    def release(self, X, *, rng):
+    def release(self, X, *, rng=None):
         """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
 
-        rng: a numpy Generator, which makes this a simulation. Raises ValueError for another number of rows or for a
-        value that is not finite.
+        Without rng all randomness is secure: means are those of integers (`egm.lattice`) with discrete Gaussian noise,
+        whose cost in zCDP is that of the continuous one (Canonne, Kamath and Steinke 2020, Theorem 14), and quantiles
+        come from a lattice, too. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another
+        number of rows or for a value that is not finite.
         """
         X = matrix(np.shape(X)[-1], X=X)
         if len(X) != self.n:
@@ -154,15 +158,35 @@ class _Search:
     def distance(self, q, low, high, b=1.0):
         """A private q-quantile of the distances, searched on a logarithmic scale."""
         self.spend("radii", self.once)
-        logs = np.log(np.maximum(self.norms(b), low))
-        return np.exp(quantiles.quantile(logs, q, np.log(low), np.log(high), np.sqrt(8 * self.once), self.rng))
+        return self.log_quantile(self.norms(b), q, low, high, self.once)
+
+    def log_quantile(self, values, q, low, high, rho):
+        """A private q-quantile of positive values, (n,) or (n, k), on a logarithmic scale; of this cost a column."""
+        logs, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
+        epsilon = np.sqrt(8 * rho)
+        if self.rng is not None:
+            return np.exp(quantiles.quantile(logs, q, low, high, epsilon, self.rng))
+        step = _STEP if values.ndim == 1 else _COARSE_STEP
+        return np.exp(quantiles.secure_quantile(logs, q, low, high, epsilon, step))
 
     def noisy_mean(self, b, clip_norm, rho):
         """The private mean of the scaled rows around the centre, each clipped, and the standard deviation of its
         noise."""
-        mean = np.mean(_rows.clip((self.X - self.center) * b, clip_norm), axis=0)
-        std = 2 * clip_norm / (self.n * np.sqrt(2 * rho))
-        return mean + noise.simulated_gaussian(np.full(self.d, std), self.rng), std
+        return self.mean_of_clipped((self.X - self.center) * b, clip_norm, 2, rho)
+
+    def mean_of_clipped(self, rows, clip_norm, diameter, rho):
+        """The private mean of rows clipped to a norm, and the standard deviation of its noise.
+
+        diameter: how far two clipped rows can be apart, in clip norms.
+        """
+        std = diameter / np.sqrt(2 * rho)
+        if self.rng is not None:
+            mean, std = np.mean(_rows.clip(rows, clip_norm), axis=0), std * clip_norm / self.n
+            return mean + noise.simulated_gaussian(np.full(self.d, std), self.rng), std
+        grid = lattice.Lattice(clip_norm, self.d, std)
+        std = np.nextafter(std * grid.radius, np.inf)
+        total = grid.sum(rows) + noise.secure_gaussian(std, self.d)
+        return total.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     # Locate -----------------------------------------------------------------------------------------------------------
 
@@ -201,9 +225,7 @@ class _Search:
         cost = min(cost, 0.3 * self.rho)
         self.spend("spread", cost)
         low, high = max(self.sigma_range[0] / 2, typical / 100), 1.5 * radius
-        logs = np.log(np.maximum(np.abs(self.X - self.center), low))
-        epsilon = np.sqrt(8 * cost / self.d)
-        median = np.exp(quantiles.quantile(logs, 0.5, np.log(low), np.log(high), epsilon, self.rng))
+        median = self.log_quantile(np.abs(self.X - self.center), 0.5, low, high, cost / self.d)
         self.set_sigma(median / _NORMAL_MEDIAN)
 
     def remeasure_sigma(self, rho):
@@ -215,9 +237,7 @@ class _Search:
         spread = self.spread()
         squares = np.minimum(((self.X - self.center) / spread) ** 2, 12.0)
         largest = 1.3 * np.sqrt(3 * self.d)
-        mean = np.mean(_rows.clip(squares, largest), axis=0)
-        std = np.sqrt(2) * largest / (self.n * np.sqrt(2 * rho))
-        mean = mean + noise.simulated_gaussian(np.full(self.d, std), self.rng)
+        mean, std = self.mean_of_clipped(squares, largest, np.sqrt(2), rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self):
@@ -301,8 +321,7 @@ class _Search:
     def quantile_beyond(self, p, low, high, b, cost):
         """The norm that a share p of the scaled rows exceeds, by a private quantile of this cost."""
         self.spend("tail", cost)
-        logs = np.log(np.maximum(self.norms(b), low))
-        return np.exp(quantiles.quantile(logs, 1 - p, np.log(low), np.log(high), np.sqrt(8 * cost), self.rng))
+        return self.log_quantile(self.norms(b), 1 - p, low, high, cost)
 
     def tail(self, b):
         """The _Tail of the norms, or None where they are not longer than those of normal rows."""
@@ -310,7 +329,7 @@ class _Search:
         median = np.sqrt(gx2.isf(0.5, weights))  # the released one, by the calibration
         found = self.quantile_beyond(_TAIL, median / 3, 10 * median, b, self.doubt)
         chance = 6 / (np.sqrt(8 * self.doubt) * self.n) + 2 * np.sqrt(_TAIL / self.n)
-        if found <= np.sqrt(gx2.isf(max(_TAIL - chance, _TAIL / 5), weights)):
+        if found <= _SLACK * np.sqrt(gx2.isf(max(_TAIL - chance, _TAIL / 5), weights)):
             return None
         cost = 0.02 * self.rho
         far = max(_FAR / (np.sqrt(8 * cost) * self.n), _TAIL / 10)
@@ -334,9 +353,8 @@ class _Search:
         clipping, off_center = error.clipping(self.sigma, self.n, b, clip_norm, self.center_std)
         noise_std = self.average("sum", rho, b, clip_norm)
         forecast = error.ErrorForecast(float(np.sum(noise_std**2)), clipping, off_center + float(one_sided))
-        estimate, spent = self.n * self.center, dict(self.spent)
-        holds = tail is None
-        return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, holds, spent, simulated=True)
+        estimate, spent, simulated = self.n * self.center, dict(self.spent), self.rng is not None
+        return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, tail is None, spent, simulated)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ Gaussian. With phi(k) = exp(-k^2 / (2 s^2)) and t uniform on [-1/2, 1/2],
 
     r(k) / phi(k) ~ E[exp(-t^2 / (2 s^2)) cosh(k t / s^2)],     between exp(-1 / (8 s^2)) and exp(k^2 / (8 s^4)),
 
-so their total variation distance is at most 1 / (4 s^2) for s >= 2, and d / (4 s^2) for d entries. Integers plus r are a
-Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon and delta. Integers plus p are therefore
+so their total variation distance is at most 1 / (4 s^2) for s >= 2, and d / (4 s^2) for d entries. Integers plus r are
+a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon and delta. Integers plus p are therefore
 private for that epsilon and delta + (1 + exp(epsilon)) d / (4 s^2).
 """
 
@@ -55,6 +55,12 @@ class Lattice:
         scaled = np.clip(scaled, -1e300, 1e300)
         factor = self.radius * self.shrink / np.maximum(_rows.norms(scaled), self.clip_norm)
         return np.trunc(scaled * factor[:, None]).astype(np.int64)
+
+    def sum(self, scaled):
+        """The sum of the integer vectors of the rows (m, d), exactly: Python integers, (d,)."""
+        step = 1 << (62 - self.radius.bit_length())  # rows whose sum fits into 64 bits
+        parts = (self.rows(scaled[start : start + step]).sum(axis=0) for start in range(0, len(scaled), step))
+        return sum((part.astype(object) for part in parts), np.zeros(scaled.shape[1], dtype=object))
 
 
 def rounded(value, unit):

@@ -158,9 +158,10 @@ class GaussianDataMechanism:
     sigma_opt; both are divided by b, and n * center is added back. Privacy holds for any data whatever; the model
     only says how often a row is clipped.
 
-    sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1. epsilon: > 0.
-    delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by default 1/n: C
-    is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least `error().total`.
+    sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1.
+    epsilon: > 0. delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by
+    default 1/n: C is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least
+    `error().total`.
     That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre is off by a
     part of sigma, or if large rows lie to one side, what is clipped adds up, and the default is safer.
     scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
@@ -295,7 +296,7 @@ class GaussianDataMechanism:
         grid = lattice.Lattice(self.clip_norm, self.sigma.size, 2 * self.noise_multiplier)
         total, rows = np.zeros(self.sigma.size, dtype=object), 0
         for block in _row_blocks(X, self.sigma.size):
-            total += grid.rows((block - self.center) * self.scaling).sum(axis=0)
+            total += grid.sum((block - self.center) * self.scaling)
             rows += len(block)
         if self.neighbors == "replace_one":
             if rows != self.n:

@@ -14,7 +14,14 @@ import numpy as np
 
 from egm._validate import count, positive, scalar
 
-__all__ = ["SimulationWarning", "secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"]
+__all__ = [
+    "SimulationWarning",
+    "secure_gaussian",
+    "secure_index",
+    "secure_laplace",
+    "simulated_gaussian",
+    "simulated_laplace",
+]
 
 
 class SimulationWarning(UserWarning):
@@ -27,7 +34,7 @@ def secure_gaussian(std, size):
     P[k] is proportional to exp(-k**2 / (2 std**2)), exactly. std: > 0, a number. size: a whole number >= 1. Takes some
     30 microseconds a draw. Raises ValueError outside these ranges. Canonne, Kamath and Steinke (2020).
     """
-    return _measurement("make_gaussian", "l2_distance", scalar(positive, std=std))([0] * count(size=size))
+    return _vector_noise("make_gaussian", "l2_distance", scalar(positive, std=std))([0] * count(size=size))
 
 
 def secure_laplace(scale, size):
@@ -35,7 +42,16 @@ def secure_laplace(scale, size):
 
     P[k] is proportional to exp(-|k| / scale), exactly. Otherwise as secure_gaussian.
     """
-    return _measurement("make_laplace", "l1_distance", scalar(positive, scale=scale))([0] * count(size=size))
+    return _vector_noise("make_laplace", "l1_distance", scalar(positive, scale=scale))([0] * count(size=size))
+
+
+def secure_index(scores, epsilon):
+    """An index drawn with probability proportional to exp(epsilon / 2 scores[index]), exactly: an integer.
+
+    The exponential mechanism for scores that change by at most 1. scores: a list of integers. epsilon: > 0. Takes a
+    microsecond a score. Raises ValueError outside these ranges. McSherry and Talwar (2007).
+    """
+    return _choice(2 / scalar(positive, epsilon=epsilon))(scores)
 
 
 def simulated_gaussian(std, rng):
@@ -50,14 +66,29 @@ def simulated_laplace(scale, rng):
 
 
 @functools.lru_cache(maxsize=8)
-def _measurement(maker, metric, scale):
-    """OpenDP's sampler for integer vectors; it is imported here because that takes half a second."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
+def _vector_noise(maker, metric, scale):
+    """OpenDP's sampler for integer vectors."""
+    dp = _opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
     return getattr(dp.m, maker)(domain, distance, scale=scale)
+
+
+@functools.lru_cache(maxsize=8)
+def _choice(scale):
+    """OpenDP's sampler of the place of the largest score."""
+    dp = _opendp()
+    domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_max(domain, distance, dp.zero_concentrated_divergence(), scale=scale)
+
+
+@functools.cache
+def _opendp():
+    """OpenDP, imported where it is needed because that takes half a second."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    return dp
 
 
 def _generator(rng):

@@ -1,4 +1,4 @@
-"""Every parameter of every mechanism, and data, with everything that can be wrong: a clear error or a stated meaning."""
+"""Every parameter of every mechanism, and data, with all that can be wrong: a clear error or a stated meaning."""
 
 import numpy as np
 import pytest

@@ -18,18 +18,22 @@ LAYERS = {
     "gx2": ({"_validate"}, {"numpy", "scipy"}),
     "bounds": ({"_validate"}, {"numpy"}),
     "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
-    "noise": ({"_validate"}, {"numpy"}),
-    "quantiles": ({"_validate"}, {"numpy"}),
+    "noise": ({"_validate"}, {"numpy", "opendp"}),
+    "lattice": ({"_rows", "calibration"}, {"numpy"}),
+    "quantiles": ({"_validate", "noise"}, {"numpy"}),
     "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
-    "mechanisms": ({"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error"}, {"numpy", "scipy"}),
-    "adaptive": (COMPUTE | {"error", "quantiles"}, {"numpy", "scipy"}),
+    "mechanisms": (
+        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice"},
+        {"numpy", "scipy"},
+    ),
+    "adaptive": (COMPUTE | {"error", "lattice", "quantiles"}, {"numpy", "scipy"}),
     "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy"}),
     "claims": (set(), {"IPython"}),
     "__init__": (COMPUTE | {"adaptive", "error", "mechanisms", "experiments"}, set()),
 }
-SLOW = {"matplotlib", "sympy", "mpmath", "dask", "pandas"}
+SLOW = {"opendp", "numba", "matplotlib", "sympy", "mpmath", "dask", "pandas"}
 
 
 def imports(source):

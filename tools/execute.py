@@ -22,6 +22,7 @@ from egm.claims import MIME
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT = 600  # seconds for one cell
+SIMULATION = "noise from a numpy Generator is simulation"  # how the warning of egm.noise begins
 ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
 
 
@@ -44,7 +45,13 @@ def key(chapter: Path) -> str:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly."""
+    """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly.
+
+    The chapters simulate and say so, so the book leaves out the warning that egm gives for it.
+    """
+    startup = scratch / "profile_default" / "startup"
+    startup.mkdir(parents=True, exist_ok=True)
+    (startup / "simulation.py").write_text(f"import warnings\nwarnings.filterwarnings('ignore', {SIMULATION!r})\n")
     threads = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
     fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0", "IPYTHONDIR": str(scratch)}
     return {**os.environ, **threads, **fixed}
