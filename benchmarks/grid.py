@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ import numpy as np
 
 from egm import adaptive, baselines, error, mechanisms
 from egm.calibration import gaussian_epsilon, zcdp_noise_multiplier
+from egm.noise import SimulationWarning
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "_build" / "grid"
@@ -433,6 +435,7 @@ def run(cells, *, seeds=20, processes=2, store=STORE, methods=None, say=print):
 def _start():
     """Leave Ctrl-C to the parent, and end when it does, however that happens. Look at the code as it is now."""
     _trees()
+    warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

@@ -34,50 +34,88 @@ def errors_and_forecasts(sigma, mu, repetitions, **options):
 def charges(monkeypatch):
     """The zCDP cost of everything that looks at the data, from the noise that it really adds."""
     costs = []
-    quantile, mean = quantiles.quantile, adaptive._Search.noisy_mean
 
-    def spied_quantile(values, q, low, high, epsilon, rng):
-        costs.append(epsilon**2 / 8 * (values.shape[1] if values.ndim == 2 else 1))
-        return quantile(values, q, low, high, epsilon, rng)
+    def spy_on(name):
+        original = getattr(quantiles, name)
 
-    def spied_mean(search, b, clip_norm, rho):
-        value, std = mean(search, b, clip_norm, rho)
-        costs.append((2 * clip_norm / search.n) ** 2 / (2 * std**2))
+        def spied(values, q, low, high, epsilon, last):
+            costs.append(epsilon**2 / 8 * (values.shape[1] if values.ndim == 2 else 1))
+            return original(values, q, low, high, epsilon, last)
+
+        monkeypatch.setattr(quantiles, name, spied)
+
+    original = adaptive._Search.mean_of_clipped
+
+    def spied_mean(search, rows, clip_norm, diameter, rho):
+        value, std = original(search, rows, clip_norm, diameter, rho)
+        costs.append((diameter * clip_norm / search.n) ** 2 / (2 * std**2))
         return value, std
 
-    monkeypatch.setattr(quantiles, "quantile", spied_quantile)
-    monkeypatch.setattr(adaptive._Search, "noisy_mean", spied_mean)
+    spy_on("quantile")
+    spy_on("secure_quantile")
+    monkeypatch.setattr(adaptive._Search, "mean_of_clipped", spied_mean)
     return costs
 
 
+@pytest.mark.parametrize("rng", [None, 1], ids=["secure", "simulated"])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
-def test_everything_that_looks_at_the_data_is_charged(charges, alpha):
+def test_everything_that_looks_at_the_data_is_charged(charges, alpha, rng):
     sigma = zipf_sigma(40, alpha, total=40.0)
-    release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=np.random.default_rng(1))
-    moments = 0.01 * 0.5 if release.spent.get("spread") else 0.0  # second moments, whose noise is checked below
-    assert sum(charges) + moments == pytest.approx(sum(release.spent.values()), rel=1e-9)
+    release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
+    assert release.simulated is (rng is not None)
+    assert sum(charges) == pytest.approx(sum(release.spent.values()), rel=1e-6)
     assert 0.9 * 0.5 < sum(release.spent.values()) <= 0.5 * (1 + 1e-12)
 
 
-def test_second_moments_have_the_noise_of_their_sensitivity(monkeypatch):
-    """Squares of norm at most V: the farthest two are orthogonal, sqrt(2) V apart."""
-    stds = []
+def test_squares_are_within_the_distance_that_is_charged(monkeypatch):
+    """Vectors of squares of norm at most V: the farthest two are orthogonal, sqrt(2) V apart."""
+    seen = []
     search = adaptive._Search(mechanism(), rows(4000, np.ones(7), 0.0, 2), np.random.default_rng(2))
     search.center_std, search.sigma = np.full(7, 0.01), np.ones(7)
-    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: stds.append(std[0]) or np.zeros_like(std))
+    original = search.mean_of_clipped
+    monkeypatch.setattr(search, "mean_of_clipped", lambda *each: seen.append(each) or original(*each), raising=False)
     search.remeasure_sigma(0.005)
-    largest = 1.3 * np.sqrt(3 * 7)
-    assert (np.sqrt(2) * largest / 4000) ** 2 / (2 * stds[0] ** 2) == pytest.approx(0.005, rel=1e-12)
+    ((squares, _, diameter, rho),) = seen
+    assert np.min(squares) >= 0
+    assert (diameter, rho) == (np.sqrt(2), 0.005)
     assert search.sigma == pytest.approx(1, rel=0.1)
 
 
 def test_replacing_a_row_moves_a_mean_by_at_most_the_sensitivity(monkeypatch):
     monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
     X = rows(50, np.ones(5), 0.0, 3)
     Y = X.copy()
     X[7], Y[7] = 1e9, -1e9
-    means = [adaptive._Search(mechanism(50), data, None).noisy_mean(np.arange(1, 6.0), 2.5, 0.1)[0] for data in (X, Y)]
-    assert np.linalg.norm(means[0] - means[1]) == pytest.approx(2 * 2.5 / 50, rel=1e-12)
+    for rng in (None, np.random.default_rng(0)):
+        searches = [adaptive._Search(mechanism(50), data, rng) for data in (X, Y)]
+        means = [search.noisy_mean(np.arange(1, 6.0), 2.5, 0.1)[0] for search in searches]
+        assert np.linalg.norm(means[0] - means[1]) == pytest.approx(2 * 2.5 / 50, rel=1e-9)
+
+
+def test_secure_and_simulated_means_agree(monkeypatch):
+    """Where both are given no noise: up to the rounding of the lattice. The noise has the same standard deviation."""
+    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+    X = rows(500, np.ones(5), 0.0, 9)
+    (secure, std), (simulated, same) = (
+        adaptive._Search(mechanism(500), X, rng).noisy_mean(np.arange(1, 6.0), 2.5, 0.1)
+        for rng in (None, np.random.default_rng(0))
+    )
+    assert secure == pytest.approx(simulated, abs=1e-9)
+    assert std == pytest.approx(same, rel=1e-9)
+
+
+def test_a_secure_release_is_as_good_as_a_simulated_one():
+    """Forecasts agree with the errors, and with those of simulation."""
+    sigma, found = zipf_sigma(30, 1.0, total=30.0), []
+    for seed in range(10):
+        X = rows(4000, sigma, 3.0, seed)
+        secure, simulated = (mechanism().release(X, rng=rng) for rng in (None, np.random.default_rng(seed)))
+        found.append((np.sum((secure.estimate - X.sum(axis=0)) ** 2), secure.forecast.total, simulated.forecast.total))
+    errors, forecasts, others = np.transpose(found)
+    assert abs(errors.mean() - forecasts.mean()) < 5 * np.std(errors - forecasts) / np.sqrt(10) + 0.1 * forecasts.mean()
+    assert forecasts.mean() == pytest.approx(others.mean(), rel=0.2)
 
 
 def test_epsilon_is_that_of_the_whole_budget():

@@ -329,7 +329,7 @@ def test_bad_data_are_named(X, error, message):
         data_mechanism().release(X, rng=Silent())
 
 
-@pytest.mark.parametrize("rng", [None, 7, np.random.RandomState(0)])
+@pytest.mark.parametrize("rng", [7, np.random.RandomState(0)])
 def test_noise_needs_a_generator(rng):
     for mechanism, value in [
         (LaplaceMechanism(1.0, 1.0), 1.0),
@@ -341,6 +341,7 @@ def test_noise_needs_a_generator(rng):
             mechanism.release(value, rng=rng)
 
 
-def test_there_is_no_default_generator():
-    with pytest.raises(TypeError, match="rng"):
-        GaussianMechanism(1.0, 1.0, 1e-6).release(0.0)
+def test_noise_is_secure_unless_a_generator_is_given():
+    for mechanism in (LaplaceMechanism(1.0, 1.0), GaussianMechanism(1.0, 1.0, 1e-6)):
+        assert not mechanism.release(0.0).simulated
+        assert mechanism.release(0.0, rng=np.random.default_rng(0)).simulated

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from egm.quantiles import quantile, zcdp_epsilon
+from egm import noise
+from egm.quantiles import quantile, secure_quantile, zcdp_epsilon
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values beyond the range [-2, 5] of the tests
 
@@ -56,6 +57,33 @@ def test_the_density_is_private(q):
     assert longest == pytest.approx(epsilon, rel=1e-12)  # reached: no smaller epsilon would do
     assert np.all(renyi <= orders * epsilon**2 / 8)
     assert renyi[0] > 0.5 * epsilon**2 / 8
+
+
+def test_secure_quantiles_have_the_promised_law():
+    """Points of a lattice, with probability proportional to exp(-epsilon / 2 times the distance of the ranks)."""
+    points, draws = np.arange(-2.0, 5.0, 0.25), 4000
+    ranks = np.sum(points[:, None] >= VALUES, axis=1)
+    p = np.exp(-1.5 / 2 * np.abs(ranks - round(0.5 * len(VALUES))))
+    drawn = secure_quantile(np.tile(VALUES[:, None], draws), 0.5, -2.0, 5.0, 1.5, 0.25)
+    counts = [np.sum(drawn == point) for point in points]
+    assert stats.chisquare(counts, draws * p / p.sum()).pvalue > 1e-4
+
+
+def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
+    """For every pair of neighbours: the exponential mechanism then is private for its epsilon."""
+    scores = []
+    monkeypatch.setattr(noise, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
+    for pair in neighbours(4, np.linspace(0.0, 1.0, 6)):
+        scores.clear()
+        for values in pair:
+            secure_quantile(values, 0.75, 0.0, 1.2, 1.0, 0.1)
+        assert np.max(np.abs(scores[0] - scores[1])) <= 1
+
+
+def test_wrong_arguments_of_secure_quantiles():
+    for values, low, high in ((np.empty(0), 0.0, 1.0), (np.ones(3), 1.0, 1.0), (np.ones((2, 2, 2)), 0.0, 1.0)):
+        with pytest.raises(ValueError, match="n >= 1, and low < high"):
+            secure_quantile(values, 0.5, low, high, 1.0, 0.1)
 
 
 def test_zcdp_epsilon_is_the_inverse_of_the_cost():
