@@ -5,7 +5,7 @@ import sys
 import warnings
 from importlib.metadata import version
 
-from benchmarks import gx2, rivals
+from benchmarks import gx2, release, rivals
 
 NOTES = """
 Times are medians of runs by turns, over that of egm.gx2 in the same run. Errors are relative, to 30-digit
@@ -35,7 +35,7 @@ def main():
     warnings.simplefilter("ignore")  # those of the other programs
     print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
     print(NOTES.strip())
-    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million):
+    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release):
         for line in part(quick):
             print(line, flush=True)
 

@@ -16,8 +16,8 @@ __all__ = [
     "positive",
     "probability",
     "real",
-    "rectangle",
     "scalar",
+    "unread_matrix",
     "vector",
 ]
 
@@ -25,7 +25,7 @@ __all__ = [
 def real(**named):
     """A real number or array of real numbers without NaN; infinities are allowed. TypeError for anything else."""
     ((name, value),) = named.items()
-    array = _numeric(name, value)
+    array = _numeric(name, value).astype(float, copy=False)
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
@@ -91,35 +91,32 @@ def vector(**named):
     return array
 
 
-def rectangle(**named):
-    """An array of whatever it is, or a ValueError for rows of different lengths."""
-    ((name, value),) = named.items()
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name} must have rows of the same length: {error}") from None
-
-
 def matrix(columns, **named):
     """Rows of `columns` finite real numbers each: shape (rows, columns). The values are not copied if they are
     float64."""
+    ((name, _),) = named.items()
+    array = unread_matrix(columns, **named).astype(float, copy=False)
+    return _require(np.isfinite(array), "must be finite", name, array)
+
+
+def unread_matrix(columns, **named):
+    """The same of any real type, and its values neither copied nor looked at."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or array.shape[1] != columns:
         raise ValueError(f"{name} must have shape (rows, {columns}), got {array.shape}")
-    return _require(np.isfinite(array), "must be finite", name, array)
+    return array
 
 
 def _numeric(name, value):
-    """The value as a float64 array, or a TypeError: no booleans, strings, objects, complex numbers or masked
-    arrays."""
+    """The value as an array, or a TypeError: no booleans, strings, objects, complex numbers or masked arrays."""
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(value)}")
-    return array.astype(float, copy=False)
+    return array
 
 
 def _require(passed, rule, name, array):

@@ -19,28 +19,35 @@ a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon and
 private for that epsilon and delta + (1 + exp(epsilon)) d / (4 s^2).
 """
 
+import functools
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
 
-from egm import _rows
+from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
 __all__ = ["Lattice", "gaussian_std", "rounded"]
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 57  # bits of the noise's standard deviation, well within 64
+_MOST = 1 << 20  # rows whose sum has less than 62 bits
+_COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
+_WORTH_A_THREAD = 1 << 19  # numbers
 
 
 class Lattice:
     """The integer vectors for rows clipped to `clip_norm`: `radius` is K, a power of two, and `unit` what 1 stands for.
 
     noise: the standard deviation of the noise over the clip norm; K is as large as the noise leaves room for. Raises
-    ValueError if that room is under 20 bits.
+    ValueError if that room is under 20 bits, or for a clip norm that is not between 1e-250 and 1e250.
     """
 
     def __init__(self, clip_norm, d, noise):
+        between(1e-250, 1e250, clip_norm=clip_norm)
         bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
         if bits < 20:
             raise ValueError(f"noise {noise:.3g} times the clip norm is too much for 64-bit integers")
@@ -50,17 +57,59 @@ class Lattice:
         self.clip_norm = clip_norm
         self.unit = clip_norm / (self.radius * self.shrink)
 
-    def rows(self, scaled):
-        """The rows (m, d), clipped to the clip norm, as integer vectors of norm at most the radius: int64, (m, d)."""
-        scaled = np.clip(scaled, -1e300, 1e300)
-        factor = self.radius * self.shrink / np.maximum(_rows.norms(scaled), self.clip_norm)
-        return np.trunc(scaled * factor[:, None]).astype(np.int64)
+    def rows(self, X, center=0.0, scaling=1.0):
+        """The rows (m, d) as integer vectors of norm at most the radius, one at a time: int64, (m, d). As in sum."""
+        return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
-    def sum(self, scaled):
-        """The sum of the integer vectors of the rows (m, d), exactly: Python integers, (d,)."""
-        step = 1 << (62 - self.radius.bit_length())  # rows whose sum fits into 64 bits
-        parts = (self.rows(scaled[start : start + step]).sum(axis=0) for start in range(0, len(scaled), step))
-        return sum((part.astype(object) for part in parts), np.zeros(scaled.shape[1], dtype=object))
+    def sum(self, X, center=0.0, scaling=1.0):
+        """The sum of the integer vectors of the rows (x - center) * scaling, exactly: Python integers, (d,).
+
+        X: numbers (m, d) of any real type, order and size; beyond X it takes no memory to speak of. center, scaling:
+        numbers or (d,). Whatever the rows are added with, one row always gives the same integers. Raises ValueError
+        for an entry that is not finite.
+        """
+        center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
+        totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
+        return sum((total.astype(object) for total in totals), np.zeros(X.shape[1], dtype=object))
+
+    def _part(self, X, part, center, scaling):
+        """The sum of the rows of a range: int64, (d,)."""
+        from egm import _kernel  # compiles
+
+        total, plain = np.zeros(X.shape[1], dtype=np.int64), X.dtype == float and X.flags.c_contiguous
+        step = len(part) if plain else max(1, _COPIED // X.shape[1])
+        for start in range(part.start, part.stop, step):
+            block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
+            block.flags.writeable = False  # one type of array, one compiled function
+            place = _kernel.add_rows(block, center, scaling, self.clip_norm, self.radius * self.shrink, total)
+            if place >= 0:
+                i, j = divmod(place, X.shape[1])
+                raise ValueError(f"X[{start + i}, {j}] must be finite, got {block[i, j]}")
+        return total
+
+
+def _parts(rows, d):
+    """Ranges of rows: one a core if there is much to do, and few enough for 64-bit sums."""
+    cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
+    step = max(1, min(-(-rows // cores), _MOST))
+    return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def _in_parallel(function, items):
+    """[function(item) for item in items], in threads if there are several."""
+    if len(items) < 2:
+        return [function(item) for item in items]
+    return list(_pool().map(function, items))
+
+
+@functools.cache
+def _pool():
+    """The threads, which stay for the next block."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has no threads but its first
 
 
 def rounded(value, unit):

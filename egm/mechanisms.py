@@ -10,14 +10,13 @@ not public.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, error, gx2, lattice, noise, scaling
-from egm._validate import between, count, finite, matrix, positive, probability, rectangle, scalar, vector
+from egm import _rows, error, gx2, lattice, noise, scaling, sums
+from egm._validate import between, count, finite, matrix, positive, probability, scalar, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 _RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
-_BLOCK = 1 << 18  # numbers of X handled at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,35 +272,28 @@ class GaussianDataMechanism:
     def release(self, X, *, rng=None):
         """A private estimate of X.sum(axis=0).
 
-        X: real numbers, (n, d), or an iterator over blocks of rows, (rows, d) each; it is read once and never
-        changed. Without rng the rows are summed as integers and the noise is secure (`egm.lattice`): the same rows in
-        any order and in any blocks give the same sum. rng: a numpy Generator, which makes this a simulation. Raises
-        ValueError for another shape or, where n is public, number of rows, or for a value that is not finite.
+        X: real numbers, (n, d), an iterator over blocks of rows, (rows, d) each, or a dask array; it is read once and
+        never changed. The rows are summed as integers (`egm.lattice`), so the same rows in any order, in any blocks
+        and on any number of machines give the same sum. Without rng the noise is secure. rng: a numpy Generator,
+        which makes this a simulation. Raises ValueError for another shape or, where n is public, number of rows, or
+        for a value that is not finite.
         """
+        noise_room = 2 * self.noise_multiplier if rng is None else 1.0
+        grid = lattice.Lattice(self.clip_norm, self.sigma.size, noise_room)
+        total, rows = sums.clipped_sum(X, grid, self.center, self.scaling)
+        if self.neighbors == "replace_one" and rows != self.n:
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if rng is None:
-            return self._secure_release(X)
-        total, rows = np.zeros(self.sigma.size), 0
-        for block in _row_blocks(X, self.sigma.size):
-            total += self.clip((block - self.center) * self.scaling).sum(axis=0)
-            rows += len(block)
+            return self._secure_release(grid, total, rows)
+        total = total.astype(float) * grid.unit
         if self.neighbors == "add_remove":
             return self._release_with_count(total, rows, rng)
-        if rows != self.n:
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         return _noisy(total / self.scaling + self.n * self.center, self.noise_std, rng)
 
-    def _secure_release(self, X):
+    def _secure_release(self, grid, total, rows):
         """The release by integers: sum of the rows on the lattice, weighted count, discrete Gaussian noise."""
-        grid = lattice.Lattice(self.clip_norm, self.sigma.size, 2 * self.noise_multiplier)
-        total, rows = np.zeros(self.sigma.size, dtype=object), 0
-        for block in _row_blocks(X, self.sigma.size):
-            total += grid.sum((block - self.center) * self.scaling)
-            rows += len(block)
-        if self.neighbors == "replace_one":
-            if rows != self.n:
-                raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
-            weight, sensitivity = 0, 2 * grid.radius
-        else:
+        weight, sensitivity = 0, 2 * grid.radius
+        if self.neighbors == "add_remove":
             weight = round(self.count_weight / grid.unit)
             sensitivity = math.nextafter(math.hypot(grid.radius, weight), math.inf)
         joint = [*total, weight * rows] if weight else list(total)
@@ -399,18 +390,3 @@ def _center(center, sigma, name="center"):
     if center.shape not in ((), sigma.shape):
         raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got shape {center.shape}")
     return np.broadcast_to(center, sigma.shape)
-
-
-def _row_blocks(X, d):
-    """X in blocks of rows that are checked and small enough to copy."""
-    if isinstance(X, Iterator):
-        for block in X:
-            yield from _row_blocks(np.asarray(block), d)
-        return
-    if not hasattr(X, "shape"):
-        X = rectangle(X=X)
-    if len(X.shape) != 2 or X.shape[1] != d:
-        raise ValueError(f"X must have shape (rows, {d}), got {tuple(X.shape)}")
-    step = max(1, _BLOCK // d)
-    for start in range(0, X.shape[0], step):
-        yield matrix(d, X=X[start : start + step])

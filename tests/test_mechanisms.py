@@ -320,7 +320,7 @@ def test_bad_options_are_named(options, message):
         (np.full((500, 3), None), TypeError, "X must be"),
         (np.ma.ones((500, 3)), TypeError, "X must be"),
         (np.ones((500, 3), dtype=complex), TypeError, "X must be"),
-        (None, ValueError, "X must have shape"),
+        (None, TypeError, "X must be a real number or an array"),
         (iter([np.ones((499, 3)), np.ones((1, 2))]), ValueError, r"X must have shape \(rows, 3\), got \(1, 2\)"),
     ],
 )

@@ -1,0 +1,69 @@
+"""Time and memory of a release against those of `X.sum(axis=0)`, which anybody would take for the least possible."""
+
+import tempfile
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.gx2 import heading, row, verdict
+from egm import GaussianDataMechanism
+from egm.experiments import race
+
+KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
+
+
+def release(quick):
+    """The release of the sum of a million rows of a hundred numbers, on the simulated and on the secure path."""
+    n, d = 10**5 if quick else 10**6, 100
+    sigma = np.arange(1.0, d + 1) ** -0.5
+    X = np.random.default_rng(1).normal(0, sigma, (n, d))
+    mechanism = GaussianDataMechanism(sigma, n, 1.0, 1e-6)
+    paths = {"simulated": np.random.default_rng(2), "secure": None}
+    yield from heading(f"release of the sum of ({n:.0e}, {d}), time over that of X.sum(axis=0)", *KINDS)
+    memory = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for path, rng in paths.items():
+            ratios = []
+            for kind in KINDS:
+                hold = holder(kind, X, Path(folder))
+                mechanism.release(hold(), rng=rng)  # compiles
+                calls = {
+                    "sum": lambda: X.sum(axis=0)[0],
+                    "release": lambda h=hold, r=rng: mechanism.release(h(), rng=r).count,
+                }
+                total, own = race(calls, repetitions=9)["median"]
+                ratios.append(own / total)
+                memory[path, kind] = peak(lambda h=hold, r=rng: mechanism.release(h(), rng=r))
+            yield verdict(f"{path}, doubles", ratios[:1], ".2f", most=1.0)
+            yield row(f"{path}, others", "", *(f"{ratio:.2f}" for ratio in ratios[1:]))
+    yield verdict("most memory beyond X, MB", [max(memory.values()) / 1e6], ".1f", most=64)
+    yield verdict("secure noise alone, d = 1e4, seconds", [noise_alone()], ".2f", most=1.0)
+
+
+def holder(kind, X, folder):
+    """A function that gives the rows in this form, without a copy."""
+    if kind == "blocks":
+        return lambda: iter(np.array_split(X, 100))
+    if kind == "memory map":
+        np.save(folder / "X.npy", X)
+        return lambda: np.load(folder / "X.npy", mmap_mode="r")
+    convert = {"doubles": lambda: X, "Fortran order": lambda: np.asfortranarray(X)}
+    held = convert.get(kind, lambda: X.astype(kind))()
+    return lambda: held
+
+
+def peak(function):
+    """The most bytes of Python and NumPy that a call holds at once."""
+    tracemalloc.start()
+    function()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+def noise_alone():
+    """Seconds for a secure release of a row of 10_000 numbers, which is nearly all noise."""
+    mechanism = GaussianDataMechanism(np.ones(10_000), 1, 1.0, 1e-6, clip_probability=0.1, scaling="none")
+    X = np.ones((1, 10_000))
+    return race({"release": lambda: mechanism.release(X).count}, repetitions=5)["median"][0]

@@ -1,0 +1,145 @@
+"""Sums over dask arrays: larger than memory, or on many machines.
+
+Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. A worker that is lost
+takes nothing with it but time: the scheduler computes again what it held, and a task counts once however often it ran.
+No task draws noise.
+"""
+
+import numpy as np
+
+__all__ = ["from_parquet", "is_dask", "results"]
+
+_WIDTH = 16  # results that are added by one task, and at most how many are returned
+_COLUMNS = 4  # of a Parquet file that are read at a time: more need more memory, fewer more time
+
+
+def is_dask(X):
+    """Whether X comes from dask, which is not imported to find out."""
+    return type(X).__module__.split(".")[0] == "dask"
+
+
+def results(X, partial):
+    """What `partial` finds in the blocks of rows of X: a list of (total, rows), to be added up in this order.
+
+    X: a dask array (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. partial: a picklable
+    function of a block (m, d), an array, to (total, rows), whose totals can be added; it must depend on nothing but the
+    block, as it may be called for it more than once. Each element of the list is the sum over consecutive blocks, and
+    each block is in one of them. Computed by dask's current scheduler: threads, or the cluster of a
+    `distributed.Client`. Raises TypeError for another dask collection, ValueError for another number of axes or for
+    columns in several chunks of unknown size, and whatever partial raises.
+    """
+    import dask
+    from dask.array import Array
+
+    if not isinstance(X, Array):
+        raise TypeError(f"X must be a dask array, such as to_dask_array() makes of a data frame, got {type(X)}")
+    if X.ndim != 2:
+        raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}")
+    if X.numblocks[1] > 1:
+        if np.isnan(X.shape[1]):
+            raise ValueError(f"X must have columns whose number is known, or in one chunk, got chunks {X.chunks[1]}")
+        X = X.rechunk({1: -1})
+    # As a task of its own, it is sent to each worker once and not with every block.
+    shared = dask.delayed(partial, pure=True, traverse=False)
+    cells = _cells(X, _result, partial=shared)
+    while cells.size > _WIDTH:
+        cells = _cells(cells.rechunk({0: _WIDTH}), _added)
+    return cells.compute().ravel().tolist()
+
+
+def _cells(X, function, **options):
+    """One object for each block of rows, as an array (blocks, 1): with two axes dask makes one task of loading a block
+    and of the function."""
+    chunks = (1,) * X.numblocks[0], (1,)
+    return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
+
+
+def _result(block, partial):
+    """What is found in one block."""
+    return _cell(partial(block))
+
+
+def _added(cells):
+    """The sum of results."""
+    totals, rows = zip(*cells.ravel(), strict=True)
+    return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
+
+
+def _cell(result):
+    """An array of this one object."""
+    cell = np.empty((1, 1), object)
+    cell[0, 0] = result
+    return cell
+
+
+def from_parquet(path, columns=None):
+    """A dask array (n, d) of columns of numbers, a block for each row group, of which nothing is read before it is
+    summed.
+
+    path: a Parquet file, or a folder of them, taken in the order of their names; a name that begins with a dot or an
+    underscore is skipped. columns: names, by default all of the first file. Integers and floating-point numbers of any
+    size; they get the type that holds them all. Raises FileNotFoundError if there is nothing, ValueError for a file
+    that is not Parquet, has not these columns, or (when read) has missing values, TypeError for columns of another
+    type.
+    """
+    import dask
+    from dask.array import map_blocks
+    from pyarrow import dataset
+
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    files = dataset.dataset(path, format="parquet")
+    if not files.files:
+        raise FileNotFoundError(f"no Parquet files in {str(path)!r}")
+    everything = columns is None
+    columns = files.schema.names if everything else list(columns)
+    if not columns:
+        raise ValueError("columns must name at least one column")
+    types, groups = [], []
+    for fragment in files.get_fragments():
+        types += _types(fragment, columns, everything)
+        groups += [(fragment.path, group.id, group.num_rows) for group in fragment.row_groups]
+    dtype = np.result_type(*types)
+    # With pure=False every call gets new keys: the file may have changed since the last.
+    source = dask.delayed((files.filesystem, groups, columns, dtype), pure=False, traverse=False)
+    chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
+    return map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+
+
+def _types(fragment, columns, everything):
+    """NumPy's types of the columns of a file, each of which must be there, once, and of numbers."""
+    from pyarrow import types
+
+    schema = fragment.physical_schema
+    if everything and set(schema.names) != set(columns):
+        raise ValueError(f"{fragment.path} must have the columns of the first file, {columns}, got {schema.names}")
+    found = []
+    for name in columns:
+        if len(schema.get_all_field_indices(name)) != 1:
+            raise ValueError(f"{fragment.path} must have one column {name!r}, got {schema.names}")
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind)):
+            raise TypeError(f"column {name!r} of {fragment.path} must hold numbers, got {kind}; name others")
+        found.append(kind.to_pandas_dtype())
+    return found
+
+
+def _row_group(source, block_id):
+    """One row group as an array (rows, d), read a few columns at a time, so that it is in memory once."""
+    from pyarrow.parquet import ParquetFile
+
+    filesystem, groups, columns, dtype = source
+    if not groups:
+        return np.empty((0, len(columns)), dtype)
+    path, group, rows = groups[block_id[0]]
+    block = np.empty((rows, len(columns)), dtype)
+    with ParquetFile(path, filesystem=filesystem) as file:
+        for start in range(0, len(columns), _COLUMNS):
+            names = columns[start : start + _COLUMNS]
+            table = file.read_row_group(group, columns=names, use_threads=False)
+            for j, name in enumerate(names, start):
+                missing = table.column(name).null_count
+                if missing:
+                    raise ValueError(f"column {name!r} of {path} must have no missing values, got {missing}")
+                block[:, j] = table.column(name).to_numpy()
+    return block

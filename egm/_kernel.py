@@ -1,0 +1,104 @@
+"""The compiled inner loop of `egm.lattice`: rows centred, scaled, clipped, truncated to integers and added up.
+
+It is imported when a first row comes, because compilation costs seconds once on a machine and half a second later.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+__all__ = ["add_rows"]
+
+_ROUGH = 1e-280, 1e300  # a squared norm beyond these may have lost digits
+_LARGEST = 1e300
+_FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
+
+
+def _compiled(**options):
+    """numba.njit without the GIL, and kept on disk where there is a place for it."""
+
+    def decorate(function):
+        try:
+            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
+        except RuntimeError:  # no folder that can be written to
+            return njit(nogil=True, error_model="numpy", **options)(function)
+
+    return decorate
+
+
+@_compiled(fastmath={"reassoc"})
+def _centred(row, center, scaling, y):
+    """y = (row - center) * scaling. Returns its squared norm, added up in whatever order is fast, always the same."""
+    square = 0.0
+    for j in range(y.size):
+        entry = (row[j] - center[j]) * scaling[j]
+        y[j] = entry
+        square += entry * entry
+    return square
+
+
+@_compiled()
+def _careful_norm(y):
+    """The norm of a row whose squares overflow or underflow; entries beyond 1e300 are shortened to that first."""
+    largest = 0.0
+    for j in range(y.size):
+        y[j] = min(max(y[j], -_LARGEST), _LARGEST)
+        largest = max(largest, abs(y[j]))
+    if largest == 0.0:
+        return 0.0
+    total = 0.0
+    for j in range(y.size):
+        total += (y[j] / largest) * (y[j] / largest)
+    return largest * math.sqrt(total)
+
+
+@_compiled()
+def _first_not_finite(row):
+    """The place of the first entry that is not finite, or -1."""
+    for j in range(row.size):
+        if not np.isfinite(row[j]):
+            return j
+    return -1
+
+
+@_compiled()
+def add_rows(X, center, scaling, clip_norm, target, total):
+    """Add trunc(target / max(||y||, clip_norm) y) for the rows y = (x - center) * scaling of X to `total`, int64 (d,).
+
+    X: (n, d), C order; n target < 2**62. Four rows at a time, which share the reading and writing of the sum; after
+    the last row come zeros. Returns -1, or the flat place of the first entry of X that is not finite in the first row
+    that has one; total is then of no use.
+    """
+    n, d = X.shape
+    integers, y, factor = np.zeros(d), np.zeros((4, d)), np.empty(4)
+    y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
+    for first in range(0, n, 4):
+        for r in range(4):
+            if first + r >= n:
+                y[r] = 0.0
+                continue
+            square = _centred(X[first + r], center, scaling, y[r])
+            norm = math.sqrt(square)
+            if not _ROUGH[0] <= square <= _ROUGH[1]:
+                place = _first_not_finite(X[first + r])
+                if place >= 0:
+                    return (first + r) * d + place
+                norm = _careful_norm(y[r])
+            factor[r] = target / max(norm, clip_norm)
+        f0, f1, f2, f3 = factor[0], factor[1], factor[2], factor[3]
+        for j in range(d):
+            pair, other = np.trunc(y0[j] * f0) + np.trunc(y1[j] * f1), np.trunc(y2[j] * f2) + np.trunc(y3[j] * f3)
+            integers[j] += pair + other
+        if (first + 4) % _FLUSH == 0:
+            _flush(integers, total)
+    _flush(integers, total)
+    return -1
+
+
+@_compiled()
+def _flush(integers, total):
+    """Take the integers to the total."""
+    for j in range(total.size):
+        total[j] += np.int64(integers[j])
+        integers[j] = 0.0

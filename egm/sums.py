@@ -1,0 +1,38 @@
+"""The sum of the clipped rows of whatever holds them: arrays, memory maps, iterators of blocks, dask arrays."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from egm import _dask
+from egm._validate import unread_matrix
+
+__all__ = ["clipped_sum"]
+
+
+def clipped_sum(X, grid, center, scaling):
+    """(total, rows): the sum of the rows (x - center) * scaling on the lattice, clipped to its norm, and their number.
+
+    X: real numbers, (n, d), an iterator of blocks of rows, (m, d) each, or a dask array (n, d); it is read once and
+    never changed or copied as a whole. grid: an egm.lattice.Lattice. center, scaling: (d,). The total, Python integers
+    (d,), is exact, and so it is the same for any order, blocks, or machines. Raises ValueError or TypeError for what
+    is not such a matrix and for entries that are not finite.
+    """
+    of_block = partial(_of_block, grid=grid, center=center, scaling=scaling)
+    if isinstance(X, Iterator):
+        results = map(of_block, X)
+    elif _dask.is_dask(X):
+        results = _dask.results(X, of_block)
+    else:
+        results = [of_block(X)]
+    total, rows = np.zeros(center.size, dtype=object), 0
+    for part, count in results:
+        total, rows = total + part, rows + count
+    return total, rows
+
+
+def _of_block(X, grid, center, scaling):
+    """The same for an array or a list of rows."""
+    X = unread_matrix(center.size, X=X)
+    return grid.sum(X, center, scaling), len(X)

@@ -1,0 +1,139 @@
+"""The sum of clipped rows: the same integers from whatever holds the rows, exactly, and hardly any memory."""
+
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from egm import lattice
+from egm.lattice import Lattice
+from egm.sums import clipped_sum
+
+D = 7
+CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
+GRID = Lattice(2.0, D, 8.0)
+
+
+def rows(n=1003, seed=1):
+    """Rows of which about half are clipped, some far out, one zero."""
+    X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
+    X[:: n // 4 or 1] *= 1e6
+    X[n // 2] = CENTER
+    return X
+
+
+def summed(X):
+    return clipped_sum(X, GRID, CENTER, SCALING)
+
+
+def memory_map(X, folder):
+    np.save(folder / "rows.npy", X)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+HOLDERS = {
+    "read-only": lambda X, _: np.broadcast_to(X, X.shape),
+    "Fortran order": lambda X, _: np.asfortranarray(X),
+    "every second row of a larger one": lambda X, _: np.repeat(X, 2, axis=0)[::2],
+    "columns of a larger one": lambda X, _: np.tile(X, 3)[:, :D],
+    "big-endian": lambda X, _: X.astype(">f8"),
+    "a list": lambda X, _: X.tolist(),
+    "a memory map": memory_map,
+    "blocks": lambda X, _: iter(np.split(X, [1, 2, 5, 400])),
+    "empty blocks": lambda X, _: iter([X[:0], X, X[:0]]),
+    "blocks of one row": lambda X, _: iter(X[:, None, :]),
+    "reversed": lambda X, _: X[::-1],
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_sum_does_not_depend_on_what_holds_the_rows(holder, tmp_path):
+    X = rows()
+    total, number = summed(HOLDERS[holder](X, tmp_path))
+    expected, _ = summed(X)
+    assert np.array_equal(total, expected)
+    assert number == 1003
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint64, np.int64, np.longdouble])
+def test_every_real_type_is_read_as_doubles(dtype):
+    X = np.rint(rows() % 100).astype(dtype)
+    assert np.array_equal(summed(X)[0], summed(X.astype(float))[0])
+
+
+def test_threads_do_not_matter(monkeypatch):
+    X = rows()
+    alone = summed(X)[0]
+    monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(lattice.os, "cpu_count", lambda: 5)
+    assert np.array_equal(summed(X)[0], alone)
+    monkeypatch.setattr(lattice, "_MOST", 100)
+    assert np.array_equal(summed(X)[0], alone)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
+def test_sum_is_that_of_single_rows(n):
+    X = rows(max(n, 4))[:n]
+    single = GRID.rows(X, CENTER, SCALING).reshape(n, D).astype(object)
+    assert np.array_equal(summed(X)[0], single.sum(axis=0) if n else np.zeros(D))
+
+
+@given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
+def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
+    """Against exact arithmetic: at most one unit short, never long, up to the margin for rounding."""
+    grid = Lattice(clip_norm, 3, 8.0)
+    (steps,) = grid.rows(np.array([row]))
+    exact = [Fraction(x) for x in row]
+    norm_squared, limit = sum(x * x for x in exact), Fraction(clip_norm)
+    unit = Fraction(grid.unit)
+    assert sum(int(step) ** 2 for step in steps) <= grid.radius**2
+    for step, x in zip(steps, exact, strict=True):
+        signed = x / unit
+        if norm_squared > limit**2:  # x / norm * limit, without the root: compare squares
+            assert (int(step) * unit) ** 2 * norm_squared <= (x * limit) ** 2 * (1 + Fraction(1, 10**12))
+            assert ((abs(int(step)) + 1) * unit) ** 2 * norm_squared >= (x * limit) ** 2 * (1 - Fraction(1, 10**12))
+        else:
+            assert abs(int(step)) <= abs(signed) * (1 + Fraction(1, 10**12))
+            assert abs(int(step)) + 1 >= abs(signed) * (1 - Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (4, 6), (1002, 3)])
+def test_first_entry_that_is_not_finite_is_named(bad, place):
+    X = rows()
+    X[place] = bad
+    for Y in (X, np.asfortranarray(X), X.astype(np.float32)):
+        with pytest.raises(ValueError, match=rf"X\[{place[0]}, {place[1]}\] must be finite, got {bad}"):
+            summed(Y)
+
+
+def test_rows_are_not_changed():
+    X = rows()
+    before = X.copy()
+    summed(X)
+    assert np.array_equal(X, before)
+
+
+KINDS = {
+    "doubles": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "integers": lambda X: X.astype(np.int16),
+    "Fortran order": np.asfortranarray,
+    "reversed": lambda X: X[::-1],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_beyond_the_rows_is_small(kind):
+    """For 80 MB of rows: under 8 MB, whatever their type and order."""
+    X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
+    grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
+    clipped_sum(X[:8], grid, ones, ones)  # compiles
+    tracemalloc.start()
+    clipped_sum(X, grid, ones, ones)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8e6
