@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -79,6 +80,40 @@ def test_killed_and_resumed_is_the_same_as_uninterrupted(store, tmp_path):
     assert all(file.stat().st_mtime_ns == when for file, when in before.items())
     assert not list(killed.glob("*.tmp"))
     assert table(killed) == table(store)
+
+
+MANY = [Cell("T", 2, 1.0, rho) for rho in range(1, 61)]
+SWEEP = """
+import sys
+from benchmarks import grid
+from tests.test_grid import MANY, METHODS, SEEDS
+say = lambda line: print(line, flush=True)
+grid.run(MANY, seeds=SEEDS, processes=1, store=sys.argv[1], methods=METHODS, say=say)
+"""
+
+
+def test_twenty_kills_lose_at_most_one_cell_each(tmp_path):
+    """Whatever was said to be done stays, and is whole; the table is that of a run without an accident."""
+    killed, random, done = tmp_path / "killed", np.random.default_rng(1), 0
+    for _ in range(20):
+        command = [sys.executable, "-c", SWEEP, str(killed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout.readline() == f"{len(MANY) - done} tasks to do\n"
+            process.stdout.readline()
+            time.sleep(random.uniform(0, 0.02))  # anywhere in the cells that follow
+            process.kill()
+            said = 1 + process.stdout.read().count("[")
+        files = list(killed.glob("*.json"))
+        assert all(json.loads(file.read_text())["runs"] for file in files)
+        left = len(grid.missing(MANY, SEEDS, killed, METHODS))
+        assert len(MANY) - left >= done + said
+        assert len(files) < (len(MANY) - left + 1) * len(METHODS)  # of one cell at most there is a part
+        done = len(MANY) - left
+    run_here(MANY, killed)
+    run_here(MANY, tmp_path / "whole")
+    texts = [grid.table(MANY, SEEDS, tmp_path / name) for name in ("killed", "whole")]
+    assert texts[0] == texts[1]
+    assert not texts[0][1]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone", "another cell", "fewer seeds", "other code"])
