@@ -19,14 +19,14 @@ def is_dask(X):
 
 
 def results(X, partial):
-    """What `partial` finds in the blocks of rows of X: a list of (total, rows), to be added up in this order.
+    """What `partial` finds in the blocks of rows of X: at most 16 pairs (total, rows), to be added up in this order.
 
     X: a dask array (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. partial: a picklable
     function of a block (m, d), an array, to (total, rows), whose totals can be added; it must depend on nothing but the
-    block, as it may be called for it more than once. Each element of the list is the sum over consecutive blocks, and
-    each block is in one of them. Computed by dask's current scheduler: threads, or the cluster of a
-    `distributed.Client`. Raises TypeError for another dask collection, ValueError for another number of axes or for
-    columns in several chunks of unknown size, and whatever partial raises.
+    block, as it may be called for it more than once. Each pair is the sum over consecutive blocks, and each block is
+    in one pair. Computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Raises
+    TypeError for another dask collection, ValueError for another number of axes or for columns in several chunks of
+    unknown size, and whatever partial raises.
     """
     import dask
     from dask.array import Array

@@ -129,6 +129,9 @@ def _require(passed, rule, name, array):
 
 
 def _shown(value):
-    """A value short enough for one line of an error message."""
+    """A value short enough for one line of an error message; of an array only its kind, for its entries may be
+    private."""
+    if isinstance(value, np.ndarray):
+        return f"{type(value).__name__} of shape {value.shape} and type {value.dtype}"
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(value).__name__}"

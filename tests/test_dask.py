@@ -1,0 +1,384 @@
+"""Dask: the sum of what does not fit into memory or onto one machine is the sum in memory, bit for bit."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from distributed import Client, LocalCluster
+
+from egm import GaussianDataMechanism, noise
+from egm._dask import from_parquet, is_dask, results
+
+SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
+N = 500
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Secure noise of zero, so that what it is added to can be seen, and a list of how many numbers were drawn."""
+    sizes = []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
+    return sizes
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes with nannies, which restart them, on ports of loopback that are free."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
+        yield client
+
+
+def data():
+    return np.random.default_rng(3).normal(MU, 3 * SIGMA, (N, 3))
+
+
+def estimate(X, n=N, **options):
+    """The release of a mechanism that clips many rows."""
+    options = {"center": MU, "clip_probability": 0.3, **options}
+    return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
+
+
+def seen(block):
+    """A partial whose totals are added by putting one after the other."""
+    return block.tolist(), len(block)
+
+
+def unknown(X, chunks):
+    """The array of unknown length: rows are chosen by their values."""
+    X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
+    return X[X[:, 0] > -1e5]
+
+
+CHUNKED = {
+    "one block": lambda X: da.from_array(X, chunks=X.shape),
+    "blocks": lambda X: da.from_array(X, chunks=(100, 3)),
+    "single rows": lambda X: da.from_array(X, chunks=(1, 3)),
+    "odd rows and columns": lambda X: da.from_array(X, chunks=((1, 0, 299, 200), (2, 1))),
+    "unknown length": lambda X: unknown(X, (37, 3)),
+    "unknown length, columns apart": lambda X: unknown(X, (50, 1)),
+    "computed": lambda X: (da.from_array(X / 2, chunks=40) * 2).persist(),
+    "Fortran order": lambda X: da.from_array(np.asfortranarray(X), chunks=90),
+    "twice the same half": lambda X: da.concatenate([da.from_array(X[: N // 2], chunks=60)] * 2),
+}
+
+
+@pytest.mark.parametrize("chunked", CHUNKED)
+def test_each_row_is_in_one_result_and_in_order(chunked):
+    X = CHUNKED[chunked](data())
+    parts = results(X, seen)
+    assert np.array_equal([row for rows, _ in parts for row in rows], X.compute())
+    assert [count for _, count in parts] == [len(rows) for rows, _ in parts]
+    assert len(parts) <= 16
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+@pytest.mark.parametrize("chunked", CHUNKED)
+def test_release_is_that_in_memory(chunked, scheduler, silent):
+    X = CHUNKED[chunked](data())
+    with dask.config.set(scheduler=scheduler):
+        assert np.array_equal(estimate(X), estimate(X.compute()))
+    assert silent == [3, 3]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int16", "uint64"])
+def test_other_types_are_numbers_too(dtype, silent):
+    X = np.abs(data()).astype(dtype)
+    assert np.array_equal(estimate(da.from_array(X, chunks=70)), estimate(X))
+
+
+def test_count_is_that_of_the_rows_that_were_read(silent):
+    X, options = unknown(data(), (37, 3)), {"n": 1000, "neighbors": "add_remove"}
+    assert np.array_equal(estimate(X, **options), estimate(data(), **options))
+    mechanism = GaussianDataMechanism(SIGMA, 1000, 1.0, 1e-6, neighbors="add_remove")
+    assert mechanism.release(X).count == N
+
+
+def test_simulation_is_that_in_memory():
+    mechanism, X = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6), data()
+    one, two = (mechanism.release(Y, rng=np.random.default_rng(1)) for Y in (X, da.from_array(X, chunks=70)))
+    assert np.array_equal(one.estimate, two.estimate)
+    assert two.simulated
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(path, X, names=("a", "b", "c"), **options):
+    pq.write_table(pa.table(dict(zip(names, X.T, strict=True))), path, **options)
+
+
+def test_zarr_is_summed_as_in_memory(tmp_path, silent):
+    zarr.create_array(tmp_path / "X", data=data(), chunks=(64, 3))
+    assert np.array_equal(estimate(da.from_zarr(tmp_path / "X")), estimate(data()))
+
+
+def test_parquet_is_summed_as_in_memory(tmp_path, silent):
+    X = data()
+    write_parquet(tmp_path / "one", X, row_group_size=77)
+    assert np.array_equal(from_parquet(tmp_path / "one").compute(), X)
+    assert from_parquet(tmp_path / "one").chunks == ((77,) * 6 + (38,), (3,))
+    assert np.array_equal(estimate(from_parquet(str(tmp_path / "one"))), estimate(X))
+
+
+def test_parquet_files_of_a_folder_in_the_order_of_their_names(tmp_path, silent):
+    X = data()
+    (tmp_path / "sub").mkdir()
+    for name, part in (("sub/c", X[300:]), ("b", X[100:300]), ("a", X[:100]), ("_log", X), (".part", X)):
+        write_parquet(tmp_path / f"{name}.parquet", part, row_group_size=64)
+    assert np.array_equal(from_parquet(tmp_path).compute(), X)
+    assert np.array_equal(estimate(from_parquet(tmp_path)), estimate(X))
+
+
+def test_parquet_columns_are_chosen_by_name(tmp_path):
+    table = {"id": ["x", "y"], "u": np.array([1, 2], "i2"), "v": np.array([0.5, 1.5], "f4"), "p.q": [7, 8], "p": [3, 4]}
+    pq.write_table(pa.table(table), tmp_path / "one")
+    X = from_parquet(tmp_path / "one", ["v", "u"])
+    assert X.dtype == np.float32
+    assert np.array_equal(X.compute(), [[0.5, 1], [1.5, 2]])
+    assert np.array_equal(from_parquet(tmp_path / "one", ["p", "v", "p.q"]).compute(), [[3, 0.5, 7], [4, 1.5, 8]])
+
+
+def test_parquet_of_more_columns_than_are_read_at_once(tmp_path):
+    X = np.arange(2.0 * 11).reshape(2, 11)
+    names = [f"x{j}" for j in range(11)]
+    write_parquet(tmp_path / "one", X, names)
+    assert np.array_equal(from_parquet(tmp_path / "one", names[::-1]).compute(), X[:, ::-1])
+
+
+def test_parquet_without_rows(tmp_path):
+    write_parquet(tmp_path / "one", np.empty((0, 3)))
+    assert from_parquet(tmp_path / "one").compute().shape == (0, 3)
+    with pytest.raises(ValueError, match=f"X must have the declared n = {N} rows, got 0"):
+        estimate(from_parquet(tmp_path / "one"))
+
+
+def folder(path, second, **first):
+    """Two files."""
+    for name, table in (("a.parquet", first), ("b.parquet", second)):
+        pq.write_table(pa.table(table), path / name)
+    return path
+
+
+NO_TABLE = {
+    "missing": (lambda path: from_parquet(path / "none"), FileNotFoundError, "none"),
+    "empty folder": (lambda path: from_parquet(path), FileNotFoundError, "no Parquet files in"),
+    "not Parquet": (lambda path: (path / "x").write_text("a,b") and from_parquet(path), ValueError, "x'"),
+    "text": (lambda path: from_parquet(folder(path, {"a": [1]}, a=["1"])), TypeError, "'a' of .*a.parquet .* string"),
+    "booleans": (lambda path: from_parquet(folder(path, {"a": [True]}, a=[1])), TypeError, "b.parquet .* bool"),
+    "another column": (lambda path: from_parquet(folder(path, {"b": [1]}, a=[1])), ValueError, r"b.parquet .*\['a'\]"),
+    "no such column": (lambda path: from_parquet(folder(path, {}, a=[1]), ["z"]), ValueError, "one column 'z'"),
+    "a name": (lambda path: from_parquet(path, "abc"), TypeError, "columns must be a list of names, got 'abc'"),
+    "no columns": (lambda path: from_parquet(folder(path, {}, a=[1]), []), ValueError, "at least one column"),
+}
+
+
+@pytest.mark.parametrize("case", NO_TABLE)
+def test_bad_parquet_is_named_before_it_is_read(case, tmp_path):
+    read, error, message = NO_TABLE[case]
+    with pytest.raises(error, match=message):
+        read(tmp_path)
+
+
+def test_missing_values_are_named(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "b": [1, None]}), tmp_path / "one")
+    with pytest.raises(ValueError, match=r"'b' of .*one must have no missing values, got 1"):
+        estimate(from_parquet(tmp_path / "one"))
+
+
+PEAK = """
+import sys
+
+import dask
+import dask.array as da
+import numpy as np
+
+from egm import GaussianDataMechanism
+from egm._dask import from_parquet
+
+def peak():
+    with open("/proc/self/status") as lines:
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+dask.config.set(num_workers=2)
+X = (da.from_zarr if sys.argv[1] == "zarr" else from_parquet)(sys.argv[2])
+release = lambda X: GaussianDataMechanism(np.ones(X.shape[1]), len(X), 1.0, 1e-6).release(X)
+release(X.blocks[:4])
+before = peak()
+release(X)
+between = peak()
+whole = X.compute()
+print(between - before, peak() - before, whole.nbytes)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize("kind", ["zarr", "parquet"])
+def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
+    """Summing 64 blocks takes no more memory than summing four, but for a quarter of all. The peak is that of the
+    process's own memory: what getrusage says begins with the memory of the process that started it."""
+    X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
+    if kind == "zarr":
+        zarr.create_array(tmp_path / "X", data=X, chunks=(2500, 100), compressors=None)
+    else:
+        write_parquet(tmp_path / "X", X, [f"x{j}" for j in range(100)], row_group_size=2500, use_dictionary=False)
+    run = [sys.executable, "-c", PEAK, kind, tmp_path / "X"]
+    done = subprocess.run(
+        run, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONWARNINGS": "error"}
+    )
+    summed, loaded, size = map(int, done.stdout.split())
+    assert summed < size / 4
+    assert loaded > size * 0.9  # the peak does see an array that is in memory
+
+
+# --- What is not such an array ----------------------------------------------------------------------------------------
+
+
+def nan_columns(X):
+    """Neither rows nor columns are known."""
+    X = da.from_array(X, chunks=(100, 3))
+    return X.map_blocks(np.copy, dtype=float, meta=np.empty((0, 0)), chunks=((np.nan,) * 5, (np.nan,)))
+
+
+def with_entry(value):
+    X = data()
+    X[234, 1] = value
+    return da.from_array(X, chunks=50)
+
+
+NOT_DATA = {
+    "too few columns": (lambda: da.ones((N, 2), chunks=100), r"X must have shape \(rows, 3\), got \(100, 2\)"),
+    "too many columns": (lambda: da.ones((N, 4), chunks=(100, 1)), r"X must have shape \(rows, 3\), got \(100, 4\)"),
+    "unknown columns": (lambda: nan_columns(data()[:, [0, 1]]), r"X must have shape \(rows, 3\), got \(100, 2\)"),
+    "unknown columns apart": (
+        lambda: da.concatenate(
+            [nan_columns(data()[:, [0]]), nan_columns(data()[:, [1, 2]])], axis=1, allow_unknown_chunksizes=True
+        ),
+        "X must have columns whose number is known",
+    ),
+    "one axis": (lambda: da.ones(N, chunks=100), r"X must have two axes, rows and columns, got shape \(500,\)"),
+    "three axes": (lambda: da.ones((N, 3, 1), chunks=100), "X must have two axes"),
+    "a row too few": (lambda: da.from_array(data()[1:], chunks=100), "X must have the declared n = 500 rows, got 499"),
+    "unknown rows, too few": (lambda: unknown(data()[1:], (100, 3)), "declared n = 500 rows, got 499"),
+    "no rows": (lambda: da.ones((0, 3)), "X must have the declared n = 500 rows, got 0"),
+    "nan": (lambda: with_entry(np.nan), r"X\[34, 1\] must be finite, got nan"),
+    "infinity": (lambda: with_entry(-np.inf), r"X\[34, 1\] must be finite, got -inf"),
+    "complex": (lambda: da.ones((N, 3), dtype=complex), "X must be"),
+    "objects": (lambda: da.from_array(data().astype(object), chunks=100), "X must be"),
+    "masked": (lambda: da.ma.masked_array(da.ones((N, 3)), False), "X must be"),
+    "not an array": (lambda: dask.delayed(data()), "X must be a dask array"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_DATA)
+def test_bad_arrays_are_named(name):
+    make, message = NOT_DATA[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        estimate(make())
+
+
+def test_unknown_columns_may_be_right(silent):
+    assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
+
+
+def test_dask_is_recognised():
+    assert is_dask(da.ones(3))
+    assert is_dask(dask.delayed(3))
+    assert not any(map(is_dask, (np.ones(3), [1.0], None, iter([]), zarr.array([1.0]))))
+
+
+def test_arrays_in_memory_need_no_dask():
+    release = "GaussianDataMechanism([1.0], 2, 1.0, 1e-6).release([[0.0], [0.0]])"
+    code = f"import egm, sys; egm.{release}; print('dask' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+# --- Cluster ----------------------------------------------------------------------------------------------------------
+
+
+def gated(block, folder, block_id):
+    """The block. Its number and the process are noted, and a process stops in its third block until it may go on."""
+    before = len(list(folder.glob(f"{os.getpid()} *")))
+    (folder / f"{os.getpid()} {block_id[0]}").touch()
+    while before >= 2 and not (folder / "go").exists():
+        time.sleep(0.01)
+    return block
+
+
+def begun(folder):
+    """Which blocks each process has begun: {process: {block, ...}}."""
+    found = {}
+    for process, block in (file.name.split() for file in folder.glob("* *")):
+        found.setdefault(int(process), set()).add(int(block))
+    return found
+
+
+def kill_one(folder):
+    """Kill one of two processes when both are in their third block. Returns the blocks that it had begun."""
+    try:
+        for _ in range(3000):
+            blocks = begun(folder)
+            if sorted(map(len, blocks.values())) == [3, 3]:
+                os.kill(min(blocks), signal.SIGKILL)
+                return blocks[min(blocks)]
+            time.sleep(0.01)
+        raise TimeoutError(f"begun: {blocks}")
+    finally:
+        (folder / "go").touch()
+
+
+def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
+    """One of two workers has two sums and is at its third when it is killed: all three are computed again, and each of
+    the 39 blocks counts once."""
+    X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
+    assert X.numblocks == (39, 1)
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_one, tmp_path)
+        released = estimate(X)
+    lost = killed.result()
+    finished = list(begun(tmp_path).values())
+    assert all(sum(block in blocks for blocks in finished) == 2 for block in lost)
+    assert set.union(*finished) == set(range(39))
+    assert np.array_equal(released, estimate(data()))
+    assert silent == [3, 3]
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "unknown"])
+def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
+    if kind == "zarr":
+        zarr.create_array(tmp_path / "X", data=data(), chunks=(20, 3))
+        X = da.from_zarr(tmp_path / "X")
+    elif kind == "parquet":
+        write_parquet(tmp_path / "X", data(), row_group_size=20)
+        X = from_parquet(tmp_path / "X")
+    else:
+        X = unknown(data(), (20, 3))
+    assert np.array_equal(estimate(X), estimate(data()))
+    assert silent == [3, 3]
+
+
+def test_an_error_on_a_cluster_is_that_in_memory(cluster):
+    with pytest.raises(ValueError, match=r"X\[34, 1\] must be finite, got nan"):
+        estimate(with_entry(np.nan))
+
+
+def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
+    """Also while the cluster still holds what was read before."""
+    write_parquet(tmp_path / "one", data(), row_group_size=100)
+    before = from_parquet(tmp_path / "one").persist()
+    assert np.array_equal(before.compute(), data())
+    write_parquet(tmp_path / "one", data() + 1, row_group_size=100)
+    assert np.array_equal(from_parquet(tmp_path / "one").compute(), data() + 1)
