@@ -34,6 +34,7 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
+_LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
 _SHRUNK = 0.85  # a radius that shrinks by less has reached the data
 _ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
@@ -120,7 +121,7 @@ class _Search:
     """
 
     def __init__(self, mechanism, X, rng):
-        self.X, self.rng, self.rho = X, rng, mechanism.rho
+        self.X, self.rng, self.rho = np.clip(X, -_LARGEST, _LARGEST), rng, mechanism.rho
         self.n, self.d = X.shape
         self.spent = {}
         least, greatest = mechanism.sigma_range
@@ -184,7 +185,7 @@ class _Search:
             mean, std = np.mean(_rows.clip(rows, clip_norm), axis=0), std * clip_norm / self.n
             return mean + noise.simulated_gaussian(np.full(self.d, std), self.rng), std
         grid = lattice.Lattice(clip_norm, self.d, std)
-        std = np.nextafter(std * grid.radius, np.inf)
+        std = std * grid.radius * (1 + 2.0**-50)  # the roundings of the three operations
         total = grid.sum(rows) + noise.secure_gaussian(std, self.d)
         return total.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 

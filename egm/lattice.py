@@ -33,7 +33,7 @@ from egm.calibration import analytic_noise_multiplier
 __all__ = ["Lattice", "gaussian_std", "rounded"]
 
 _FINEST = 40  # bits of a clipped row's norm
-_HIGHEST = 57  # bits of the noise's standard deviation, well within 64
+_HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
@@ -48,10 +48,7 @@ class Lattice:
 
     def __init__(self, clip_norm, d, noise):
         between(1e-250, 1e250, clip_norm=clip_norm)
-        bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
-        if bits < 20:
-            raise ValueError(f"noise {noise:.3g} times the clip norm is too much for 64-bit integers")
-        self.radius = 1 << bits
+        self.radius = 1 << fineness(noise)
         # The norms and three products are rounded; d + 16 units of 2**-52 are more than all of that.
         self.shrink = 1 - (d + 16) * 2.0**-52
         self.clip_norm = clip_norm
@@ -65,8 +62,8 @@ class Lattice:
         """The sum of the integer vectors of the rows (x - center) * scaling, exactly: Python integers, (d,).
 
         X: numbers (m, d) of any real type, order and size; beyond X it takes no memory to speak of. center, scaling:
-        numbers or (d,). Whatever the rows are added with, one row always gives the same integers. Raises ValueError
-        for an entry that is not finite.
+        numbers or (d,). Whatever the rows are added with, one row always gives the same integers on processors of one
+        kind; others may add up its norm in another order. Raises ValueError for an entry that is not finite.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
@@ -112,12 +109,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has no threads but its first
 
 
+def fineness(noise):
+    """How many bits below a clip norm, or a sensitivity, the unit can be for noise so many times as large.
+
+    40, or what the noise leaves of 56. Raises ValueError if that is under 20.
+    """
+    bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
+    if bits < 20:
+        raise ValueError(f"noise must be at most 2**36 times the sensitivity for 64-bit integers, got {noise:.3g}")
+    return bits
+
+
 def rounded(value, unit):
     """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape."""
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(Fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
 
 
+@functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity, d, epsilon, delta):
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
@@ -127,4 +136,5 @@ def gaussian_std(sensitivity, d, epsilon, delta):
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
-    return math.nextafter(sensitivity * float(analytic_noise_multiplier(epsilon, delta - charge)), math.inf)
+    left = math.nextafter(delta - charge, 0.0)
+    return math.nextafter(sensitivity * float(analytic_noise_multiplier(epsilon, left)), math.inf)

@@ -78,8 +78,8 @@ class LaplaceMechanism:
         scale = np.full(value.shape, self.noise_scale)
         if rng is not None:
             return Release(value + noise.simulated_laplace(scale, rng), np.sqrt(2) * scale, simulated=True)
-        unit = _unit(self.sensitivity)
-        on_lattice = self.sensitivity / unit + value.size  # rounding can move each entry by one more
+        unit = _unit(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
+        on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
         estimate = _from_lattice(value, unit, noise.secure_laplace(spread, value.size))
         return Release(estimate, np.full(value.shape, np.sqrt(2) * spread * unit), simulated=False)
@@ -110,7 +110,7 @@ class GaussianMechanism:
         value = finite(value=value)
         if rng is not None:
             return _noisy(value, np.full(value.shape, self.noise_std), rng)
-        unit = _unit(self.sensitivity)
+        unit = _unit(self.sensitivity, self.noise_multiplier)
         return _secure(value, np.full(value.shape, unit), self.sensitivity / unit, self.epsilon, self.delta)
 
 
@@ -144,8 +144,8 @@ class EllipticalGaussianMechanism:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
             return _noisy(value, self.noise_std, rng)
-        unit = 2.0**-40
-        return _secure(value, unit * self.sensitivities / self.scaling, 1 / unit, self.epsilon, self.delta)
+        unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||scaling|| at most
+        return _secure(value, unit * self.sensitivities / self.scaling, norm / unit, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,8 +278,9 @@ class GaussianDataMechanism:
         which makes this a simulation. Raises ValueError for another shape or, where n is public, number of rows, or
         for a value that is not finite.
         """
-        noise_room = 2 * self.noise_multiplier if rng is None else 1.0
-        grid = lattice.Lattice(self.clip_norm, self.sigma.size, noise_room)
+        both = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
+        room = both * self.noise_multiplier if rng is None else 1.0
+        grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
         total, rows = sums.clipped_sum(X, grid, self.center, self.scaling)
         if self.neighbors == "replace_one" and rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
@@ -349,9 +350,9 @@ def _noisy(value, std, rng):
     return Release(value + noise.simulated_gaussian(std, rng), std, simulated=True)
 
 
-def _unit(sensitivity):
-    """A power of two near 2**-40 of the sensitivity."""
-    return 2.0 ** (math.floor(math.log2(sensitivity)) - 40)
+def _unit(sensitivity, noise):
+    """A power of two near 2**-40 of the sensitivity, or more where the noise is so many times as large."""
+    return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
 def _from_lattice(value, unit, integers):
@@ -363,7 +364,8 @@ def _from_lattice(value, unit, integers):
 
 def _secure(value, unit, sensitivity, epsilon, delta):
     """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
-    std = lattice.gaussian_std(sensitivity + math.sqrt(value.size), value.size, epsilon, delta)
+    on_lattice = math.ceil(sensitivity) + math.isqrt(value.size) + 1
+    std = lattice.gaussian_std(on_lattice, value.size, epsilon, delta)
     estimate = _from_lattice(value, unit, noise.secure_gaussian(std, value.size))
     return Release(estimate, std * unit, simulated=False)
 

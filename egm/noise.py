@@ -2,7 +2,7 @@
 
 Secure noise is drawn on the integers by OpenDP's exact samplers, from the operating system's randomness and by integer
 arithmetic alone. What it protects is a sum of integers, so that no digit of a floating-point number can give the data
-away (Mironov 2012; Haney, Gaboardi, Hay and Vadhan 2022).
+away (Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022).
 
 A numpy Generator draws floating-point noise: good for experiments and for nothing else. It says so, once a process.
 """
@@ -31,17 +31,21 @@ class SimulationWarning(UserWarning):
 def secure_gaussian(std, size):
     """`size` independent draws from the discrete Gaussian distribution: a list of Python integers.
 
-    P[k] is proportional to exp(-k**2 / (2 std**2)), exactly. std: > 0, a number. size: a whole number >= 1. Takes some
-    30 microseconds a draw. Raises ValueError outside these ranges. Canonne, Kamath and Steinke (2020).
+    P[k] is proportional to exp(-k**2 / (2 std**2)), exactly but for |k| >= 2**63, which is 32 standard deviations or
+    more. std: > 0, at most 2**58. size: a whole number >= 1. Takes some 10 microseconds a draw. Raises ValueError
+    outside these ranges. Canonne, Kamath and Steinke (2020).
     """
+    _fits(2.0**58, std=std)
     return _vector_noise("make_gaussian", "l2_distance", scalar(positive, std=std))([0] * count(size=size))
 
 
 def secure_laplace(scale, size):
     """`size` independent draws from the discrete Laplace distribution: a list of Python integers.
 
-    P[k] is proportional to exp(-|k| / scale), exactly. Otherwise as secure_gaussian.
+    P[k] is proportional to exp(-|k| / scale), exactly but for |k| >= 2**63, which is 512 scales or more. scale: > 0,
+    at most 2**54. Otherwise as secure_gaussian.
     """
+    _fits(2.0**54, scale=scale)
     return _vector_noise("make_laplace", "l1_distance", scalar(positive, scale=scale))([0] * count(size=size))
 
 
@@ -63,6 +67,13 @@ def simulated_laplace(scale, rng):
     """One draw of density exp(-|z|/scale) / (2 scale) for every entry. Raises TypeError unless rng is a numpy
     Generator."""
     return _generator(rng).laplace(0.0, scale)
+
+
+def _fits(most, **named):
+    """Refuse noise whose tail 64 bits would cut off."""
+    ((name, value),) = named.items()
+    if scalar(positive, **named) > most:
+        raise ValueError(f"{name} must be at most {most:.3g} for 64-bit integers, got {value!r}")
 
 
 @functools.lru_cache(maxsize=8)

@@ -167,7 +167,7 @@ def test_rounding_is_charged():
     assert gaussian_delta(1.0, gaussian_std(2**9, 1, 1.0, 1e-6) / 2**9) <= 1e-6 - charge * 0.99
     with pytest.raises(ValueError, match=r"rounding would cost .* of delta"):
         gaussian_std(2**9, 100, 1.0, 1e-6)
-    with pytest.raises(ValueError, match="too much for 64-bit integers"):
+    with pytest.raises(ValueError, match="for 64-bit integers, got 1.1e"):
         Lattice(1.0, 3, 2.0**40)
 
 
@@ -198,3 +198,35 @@ def test_simulation_warns_once(monkeypatch):
     with pytest.warns(noise.SimulationWarning, match="it protects nobody"):
         mechanism().release(rows(), rng=np.random.default_rng(1))
     mechanism().release(rows(), rng=np.random.default_rng(1))
+
+
+# --- Much noise -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
+def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
+    """The unit grows with the noise, whose tail beyond 2**63 would otherwise give the value away."""
+    asked = []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
+    monkeypatch.setattr(noise, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
+    LaplaceMechanism(1.0, epsilon).release(0.3)
+    GaussianMechanism(3.0, epsilon, 1e-9).release(np.ones(4))
+    EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9).release([0.0, 1.0])
+    for options in ({}, {"center": 1e3, "neighbors": "add_remove"}):
+        GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, **options).release(np.ones((5, 3)))
+    assert max(asked) <= 2.0**58
+
+
+def test_noise_that_64_bits_would_cut_off_is_refused():
+    with pytest.raises(ValueError, match=r"noise must be at most 2\*\*36 times the sensitivity"):
+        GaussianMechanism(1.0, 1e-13, 1e-15).release(0.0)
+    with pytest.raises(ValueError, match="std must be at most"):
+        noise.secure_gaussian(2.0**59, 1)
+    with pytest.raises(ValueError, match="scale must be at most"):
+        noise.secure_laplace(2.0**55, 1)
+
+
+def test_the_charge_is_not_lost_in_rounding():
+    """Less delta is left for the noise than was given, however small the charge."""
+    std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
+    assert gaussian_delta(1.0, std / 2.0**41) < 1e-6

@@ -1,0 +1,195 @@
+"""The audit of every mechanism: below epsilon as it is, above it with a bug; and that the audit itself can be trusted.
+
+False alarms of the audit have a probability of 1e-6 by construction, and so has a bug that is missed, by simulation.
+"""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from egm import GaussianDataMechanism, GaussianMechanism, adaptive, audit, lattice, noise, quantiles
+from egm.calibration import analytic_noise_multiplier
+
+PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
+BUGS = [(case.name, bug) for case in audit.cases() for bug in case.bugs]
+
+
+@functools.cache
+def bound(name, bug, path):
+    """The lower bound of epsilon for a case with a bug, and the epsilon that the case promises."""
+    (case,) = [case for case in audit.cases() if case.name == name]
+    with audit.planted(bug):
+        return case.bound(None if path == "secure" else np.random.default_rng(12)), case.epsilon
+
+
+# --- Mechanisms -------------------------------------------------------------------------------------------------------
+
+
+@PATHS
+@pytest.mark.parametrize("name", [case.name for case in audit.cases()])
+def test_no_mechanism_exceeds_its_epsilon(name, path):
+    found, epsilon = bound(name, "none", path)
+    assert found <= epsilon
+
+
+@PATHS
+@pytest.mark.parametrize(("name", "bug"), BUGS)
+def test_every_bug_is_caught(name, bug, path):
+    found, epsilon = bound(name, bug, path)
+    assert found > epsilon
+
+
+@PATHS
+@pytest.mark.parametrize("name", [case.name for case in audit.cases()])
+def test_the_audit_is_not_blind(name, path):
+    """Neighbours are as far apart as can be, so that the bound comes near epsilon; a coarse lattice loses much."""
+    found, epsilon = bound(name, "none", path)
+    assert found > (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
+
+
+def test_the_five_bugs_are_planted():
+    assert {bug for _, bug in BUGS} == {
+        "noise × 0.9",
+        "sensitivity halved",
+        "clip skipped",
+        "centre from the data",
+        "rounding away from zero",
+    }
+    assert all(case.epsilon >= 1 for case in audit.cases())
+
+
+def test_table_has_a_row_for_each_case_and_bug():
+    some = [case for case in audit.cases() if case.name in ("Laplace", "Gaussian")]
+    rows = audit.table(some, np.random.default_rng(3))
+    assert [(row.mechanism, row.bug) for row in rows] == [
+        (name, bug) for name in ("Laplace", "Gaussian") for bug in ("none", "noise × 0.9", "sensitivity halved")
+    ]
+    assert [row.caught for row in rows] == [False, True, True] * 2
+    assert not any(row.secure for row in rows)
+
+
+# --- Rounding ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
+def test_rounding_away_shows_in_exact_norms(bug, passes):
+    """On the real lattice, of 2**40 units, no number of releases would show it; one integer vector does."""
+    grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
+    with audit.planted(bug):
+        lengths = [sum(int(entry) ** 2 for entry in grid.sum(row[None])) for row in rows]
+    assert (max(lengths) <= grid.radius**2) is passes
+
+
+# --- Planting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", ["none", *sorted({bug for _, bug in BUGS})])
+def test_a_bug_goes_when_the_context_ends(bug):
+    owners = (noise, quantiles, lattice.Lattice, GaussianDataMechanism, adaptive._Search)
+    before = [dict(vars(owner)) for owner in owners]
+    with audit.planted(bug):
+        assert (bug == "none") is (before == [dict(vars(owner)) for owner in owners])
+    assert before == [dict(vars(owner)) for owner in owners]
+
+
+def test_unknown_bug():
+    with pytest.raises(KeyError, match="typo"), audit.planted("typo"):
+        pass
+
+
+# --- The bound --------------------------------------------------------------------------------------------------------
+
+
+def answers(p, m, rng):
+    """m answers, 1 with probability p and else 0."""
+    return (rng.random(m) < p).astype(float)
+
+
+def test_bound_is_too_large_as_seldom_as_stated():
+    """Randomised response is epsilon-private and no better, so its epsilon is known."""
+    rng, p = np.random.default_rng(5), math.e / (1 + math.e)
+    runs = [
+        audit.lower_bound(answers(p, 500, rng), answers(1 - p, 500, rng), 0.0, confidence=0.8) > 1 for _ in range(1000)
+    ]
+    assert np.mean(runs) < 0.2 + 4 * math.sqrt(0.2 * 0.8 / 1000)
+    assert np.mean(runs) > 0.01  # nor hardly ever, which would be a bound for nothing
+
+
+def test_bound_comes_near_to_epsilon():
+    rng, p = np.random.default_rng(6), math.e / (1 + math.e)
+    found = audit.lower_bound(answers(p, 10**6, rng), answers(1 - p, 10**6, rng), 0.0)
+    assert found == pytest.approx(1, abs=0.02)
+    assert found < 1
+
+
+def test_limits_are_those_of_clopper_and_pearson():
+    for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
+        low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
+        high = stats.binomtest(other, 1000).proportion_ci(0.98, method="exact").high
+        expected = max(0.0, math.log((low - 0.01) / high)) if low > 0.01 else 0.0
+        assert audit._bound(k, other, 1000, 0.01, 0.02) == pytest.approx(expected, rel=1e-10)
+
+
+def test_what_delta_permits_is_no_failure():
+    """A release that is public, except that it gives everything away with probability 0.1."""
+    rng = np.random.default_rng(7)
+    one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
+    assert audit.lower_bound(one, other, 0.1) == 0
+    assert audit.lower_bound(one, other, 0.05) > 4
+
+
+def test_bound_has_no_unit_and_no_order():
+    rng = np.random.default_rng(8)
+    one, other = rng.normal([1, 0], 1, (5000, 2)), rng.normal(0, 1, (5000, 2))
+    found = audit.lower_bound(one, other, 0.05)
+    assert found > 0.2
+    assert audit.lower_bound(other, one, 0.05) == found
+    assert audit.lower_bound(one * [1e20, 1e-20], other * [1e20, 1e-20], 0.05) == pytest.approx(found, rel=1e-9)
+
+
+def test_the_same_releases_show_nothing():
+    same = np.random.default_rng(9).normal(size=(2000, 3))
+    assert audit.lower_bound(same, same, 0.0) == 0
+
+
+def test_direction_is_that_of_the_likelihood_ratio():
+    """The inverse covariance times the difference of the means: here (4, 1, 0) - 2 (1, 0, ...) by hand."""
+    rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
+    shift = np.array([1.0, 1.0, 0])
+    one, other = (rng.multivariate_normal(mean, covariance, 200_000) for mean in (shift, np.zeros(3)))
+    direction = audit.project(one, other)
+    expected = np.linalg.solve(2 * covariance, shift)
+    assert direction == pytest.approx(expected, abs=0.02)
+    assert expected == pytest.approx([0, 0.5, 0])
+
+
+# --- Replay -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@PATHS
+def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
+    options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
+    it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])
+    rng = None if path == "secure" else np.random.default_rng(11)
+    replayed = audit.replay(lambda rng: it.release(X, rng=rng).estimate, 20_000, rng)
+    released = np.array([it.release(X, rng=rng).estimate for _ in range(300)])
+    for j in range(2):
+        assert stats.ks_2samp(released[:, j], replayed[:, j]).pvalue > 1e-6
+    assert stats.ks_2samp(released @ [1, 3], replayed @ [1, 3]).pvalue > 1e-6
+
+
+@PATHS
+def test_only_linear_releases_are_replayed(path):
+    rng = None if path == "secure" else np.random.default_rng(11)
+    with pytest.raises(ValueError, match="release must be a value plus a linear image of its noise"):
+        audit.replay(lambda rng: GaussianMechanism(1.0, 1.0, 0.1).release(0.0, rng=rng).estimate ** 2, 100, rng)
+
+
+def test_secure_noise_of_a_replay_is_what_the_mechanism_asked_for():
+    it = GaussianMechanism(1.0, 1.0, 0.1)
+    replayed = audit.replay(lambda rng: it.release(0.0, rng=rng).estimate, 20_000)
+    assert np.std(replayed) == pytest.approx(analytic_noise_multiplier(1.0, 0.1), rel=0.04)

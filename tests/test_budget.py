@@ -1,0 +1,799 @@
+"""The budget: sums that follow the composition theorems, refusal before data are read, and a journal that survives."""
+
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from egm import (
+    AdaptiveDataMechanism,
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    budget,
+    noise,
+)
+from egm.budget import Budget, BudgetExceeded, JournalError, Loss
+from egm.calibration import gaussian_delta, gaussian_epsilon, zcdp_epsilon, zcdp_rho
+
+DELTA = 1e-6
+
+
+def laplace(epsilon):
+    return LaplaceMechanism(1.0, epsilon)
+
+
+def gaussian(epsilon, delta=DELTA):
+    return GaussianMechanism(1.0, epsilon, delta)
+
+
+def adaptive(rho):
+    return AdaptiveDataMechanism(100, rho, radius=1.0, sigma_range=(1.0, 2.0))
+
+
+def charged(mechanisms, **total):
+    spent = Budget(**total)
+    for mechanism in mechanisms:
+        spent.charge(mechanism)
+    return spent
+
+
+def fill(spent, mechanism, most=1000):
+    """How many of them are granted."""
+    for number in range(most):
+        try:
+            spent.charge(mechanism)
+        except BudgetExceeded:
+            return number
+    return most
+
+
+class Untouchable:
+    """Data that nobody may look at."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"the data were touched: {name}")
+
+
+# --- What a release costs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        gaussian(0.3),
+        GaussianMechanism(1e9, 3.0, 1e-9),
+        EllipticalGaussianMechanism([1.0, 2.0, 3.0], 1.0, DELTA),
+        GaussianDataMechanism([1.0, 2.0], 100, 0.7, DELTA, center=3.0),
+    ],
+)
+def test_gaussian_noise_costs_half_its_inverse_variance(mechanism):
+    cost = Budget(rho=100.0).charge(mechanism)
+    exact = 1 / (2 * Fraction(mechanism.noise_multiplier) ** 2)
+    assert exact <= Fraction(cost.rho) <= exact * (1 + Fraction(1, 1 << 51))
+    assert cost.mu_squared == 2 * cost.rho
+    assert (cost.epsilon, cost.delta) == (mechanism.epsilon, mechanism.delta)
+
+
+def test_adaptive_mechanism_costs_its_rho():
+    assert Budget(rho=1.0).charge(adaptive(0.3)).rho == 0.3
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
+def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
+    """The least mu for which the normal trade-off curve is below that of epsilon-privacy, at its kink."""
+    with mp.workdps(400):
+        mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
+        cost = Budget(epsilon=1e3).charge(laplace(epsilon))
+        assert mu**2 <= mp.mpf(cost.mu_squared) <= mu**2 * (1 + mp.mpf("1e-11"))
+        assert mp.mpf(epsilon) ** 2 / 2 <= cost.rho <= mp.mpf(epsilon) ** 2 / 2 * (1 + mp.mpf(2) ** -51)
+
+
+def _shift(epsilon):
+    """mu with Phi(-mu / 2) = 1 / (1 + e^epsilon), for large epsilon."""
+    start = mp.sqrt(2 * epsilon) * 2
+    return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
+def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
+    """Randomised response is the worst of all epsilon-private mechanisms: compare the whole privacy curves."""
+    z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
+    e = np.linspace(0, 1.2 * epsilon, 100)
+    response = np.maximum(0.0, (np.exp(epsilon) - np.exp(e)) / (1 + np.exp(epsilon)))
+    assert np.all(response <= gaussian_delta(e, z))
+    assert np.min(gaussian_delta(e, z) - response) < 1e-9  # they meet at epsilon = 0
+
+
+MECHANISMS = [
+    (GaussianMechanism(3.0, 1.0, DELTA), np.zeros(5), 3.0 * 2.0**39),
+    (EllipticalGaussianMechanism([1.0, 2.0], 1.0, DELTA), np.zeros(2), 2.0**40),
+    (GaussianDataMechanism([1.0, 2.0], 4, 1.0, DELTA), np.zeros((4, 2)), 2.0**41),
+    (GaussianDataMechanism([1.0, 2.0], 4, 1e-7, DELTA), np.zeros((4, 2)), None),
+    (GaussianDataMechanism([1.0, 2.0], 4, 1.0, DELTA, neighbors="add_remove", center=3.0), np.zeros((4, 2)), 2.0**40),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
+def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
+    """What rounding is charged relies on the lattice of the mechanisms: the noise that they really ask for."""
+    asked = []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
+    mechanism.release(X)
+    ((std, size),) = asked
+    z = mechanism.noise_multiplier
+    assert std >= min(2.0**40 * z, 2.0**55)
+    assert size / (4 * std**2) <= size * max(z**-2 * 2.0**-82, 2.0**-112)
+    if sensitivity:
+        assert std >= sensitivity * z
+
+
+# --- Sums -------------------------------------------------------------------------------------------------------------
+
+
+def composed_delta(epsilon, z1, z2):
+    """P[D] - e^epsilon Q[D] for two Gaussian releases, by integrating over the privacy loss of the first."""
+    epsilon, z1, z2 = map(mp.mpf, (epsilon, z1, z2))
+
+    def second(e):
+        return mp.ncdf(1 / (2 * z2) - e * z2) - mp.exp(e) * mp.ncdf(-1 / (2 * z2) - e * z2)
+
+    return mp.quad(lambda t: mp.npdf(t) * second(epsilon - 1 / (2 * z1**2) - t / z1), mp.linspace(-14, 14, 15))
+
+
+@pytest.mark.parametrize(("first", "second"), [((0.3, 1e-6), (0.5, 1e-7)), ((2.0, 1e-5), (0.1, 1e-3))])
+def test_two_gaussian_releases_have_the_exact_curve(first, second):
+    """The joint curve by brute force has delta at the epsilon that the budget reports, no more and hardly less."""
+    spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
+    with mp.workdps(30):
+        multipliers = [gaussian(*each).noise_multiplier for each in (first, second)]
+        exact = composed_delta(spent.spent.epsilon, *multipliers)
+        assert DELTA * (1 - 1e-9) <= exact <= DELTA
+    assert spent.spent.delta == DELTA
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 50])
+def test_equal_gaussian_releases_compose_to_one(k):
+    spent = charged([gaussian(0.05, 1e-8)] * k, epsilon=1, delta=DELTA)
+    expected = gaussian_epsilon(DELTA, gaussian(0.05, 1e-8).noise_multiplier / math.sqrt(k))
+    assert spent.rule == "gaussian"
+    assert spent.spent.epsilon == pytest.approx(expected, rel=1e-10)
+    assert spent.spent.epsilon >= expected * (1 - 1e-14)
+
+
+def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
+    grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in budget._RULES]
+    assert grants[0] == grants[3] > grants[1] > grants[2] == 8
+
+
+def best_order(rho, delta):
+    """The conversion of Canonne, Kamath and Steinke (2020), Corollary 13, at the best of all orders."""
+    rho, delta = mp.mpf(rho), mp.mpf(delta)
+
+    def epsilon(log):
+        a = 1 + mp.exp(log)
+        return rho * a + (mp.log(1 / delta) - mp.log(a - 1) + a * mp.log1p(-1 / a)) / (a - 1)
+
+    start = mp.log(mp.log(1 / delta) / rho) / 2
+    return epsilon(mp.findroot(lambda u: mp.diff(epsilon, u), start))
+
+
+@pytest.mark.parametrize("mechanisms", [[adaptive(0.004)], [adaptive(0.01), gaussian(0.1), laplace(0.02)]])
+def test_zcdp_rule_is_the_best_conversion(mechanisms):
+    spent = charged(mechanisms, epsilon=3, delta=DELTA)
+    rho = sum(Fraction(charge.rho) for charge in spent.history)
+    with mp.workdps(40):
+        exact = best_order(mp.mpf(rho.numerator) / rho.denominator, DELTA)
+        assert spent.rule == "zcdp"
+        assert exact <= spent.spent.epsilon <= exact * (1 + mp.mpf("1e-13"))
+    assert spent.spent.epsilon == pytest.approx(zcdp_epsilon(float(rho), DELTA), rel=1e-13)
+
+
+def test_sum_of_rho_is_that_of_opendp():
+    """OpenDP's own composition of the same noise."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    mechanisms = [gaussian(e) for e in (0.1, 0.5, 2.0)]
+    domain, metric = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+    noises = [dp.m.make_gaussian(domain, metric, scale=m.noise_multiplier) for m in mechanisms]
+    expected = dp.c.make_composition(noises).map(1)
+    assert charged(mechanisms, rho=3.0).spent == pytest.approx(expected, rel=1e-14)
+
+
+def test_basic_rule_adds_up():
+    spent = charged([laplace(0.25), gaussian(0.5, 2.0**-22), laplace(0.125)], epsilon=1, delta=2.0**-20)
+    assert spent.rule == "basic"
+    assert spent.spent == Loss(0.875, 2.0**-22)
+    assert spent.left == Loss(0.125, 2.0**-20 - 2.0**-22)
+
+
+def test_what_is_left_is_rounded_down():
+    spent = charged([laplace(0.1), gaussian(0.1, 1e-7)], epsilon=1, delta=DELTA)
+    assert 0 < 1 - 2 * Fraction(0.1) - Fraction(spent.left.epsilon) < 2**-53
+    assert 0 <= Fraction(DELTA) - Fraction(1e-7) - Fraction(spent.left.delta) < 2**-72
+
+
+def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
+    rest = [gaussian(0.2, 1e-7)] * 3
+    exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
+    planned = charged([*rest, laplace(0.25)], epsilon=1, delta=DELTA, rule="planned").spent
+    assert planned == (pytest.approx(exact + 0.25, rel=1e-14), DELTA)
+    alone = {rule: charged([*rest, laplace(0.05)], epsilon=1, delta=DELTA, rule=rule).spent for rule in budget._RULES}
+    assert alone["planned"] <= min(alone.values())
+
+
+def test_the_least_of_the_rules_would_be_no_filter():
+    """Why the rule is fixed first: who may choose by the first release gets 1.7 times delta, and by one rule delta.
+
+    After a Gaussian release of (0.1, delta), the rest as another Gaussian release by the rule "gaussian", or as a pure
+    one of 0.9, randomised response at worst, by the rule "basic": whichever is worse for the privacy loss so far.
+    """
+    first, whole = gaussian(0.1), gaussian(1.0)
+    mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
+    t, step = np.linspace(-9, 9, 100_001, retstep=True)
+    left = 1 - mu**2 / 2 - mu * t  # epsilon without the privacy loss of the first release
+    again = ndtr(rest / 2 - left / rest) - np.exp(left) * ndtr(-rest / 2 - left / rest)
+    truth = 1 / (1 + math.exp(-0.9))
+    pure = truth * np.maximum(0, 1 - np.exp(left - 0.9)) + (1 - truth) * np.maximum(0, 1 - np.exp(left + 0.9))
+    deltas = [np.sum(norm.pdf(t) * later) * step for later in (again, pure, np.maximum(again, pure))]
+    assert deltas[0] == pytest.approx(DELTA, rel=1e-9)
+    assert deltas[1] < DELTA
+    assert deltas[2] > 1.7 * DELTA
+    for rule in budget._RULES:
+        kept = Budget(epsilon=1, delta=DELTA, rule=rule)
+        kept.charge(first)
+        granted = fill(kept, laplace(0.8999), most=1)
+        assert granted == (rule in ("basic", "planned"))
+
+
+def test_one_mechanism_may_be_the_whole_budget_by_any_rule():
+    for rule in (None, *budget._RULES):
+        spent = charged([gaussian(1.0)], epsilon=1, delta=DELTA, rule=rule)
+        assert spent.spent == Loss(1.0, DELTA)
+        assert spent.left.epsilon == 0
+        assert fill(spent, gaussian(1e-4)) == fill(spent, laplace(1e-4)) == 0
+        assert fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(math.nextafter(1.0, 2.0))) == 0
+
+
+def test_adaptive_mechanism_of_the_whole_budget_fits():
+    for epsilon, delta in [(1.0, 1e-6), (0.01, 1e-9), (10.0, 1e-3)]:
+        spent = charged([adaptive(zcdp_rho(epsilon, delta))], epsilon=epsilon, delta=delta)
+        assert spent.spent.epsilon == pytest.approx(epsilon, rel=1e-12)
+        assert fill(spent, adaptive(1e-6)) == 0
+
+
+def test_pure_releases_may_add_up_by_any_rule():
+    """They have no delta, so this adds nothing to what the rule grants."""
+    for rule in budget._RULES:
+        assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
+        spent = charged([laplace(0.5)], epsilon=1, delta=DELTA, rule=rule)
+        granted = fill(spent, gaussian(0.4, 1e-7))
+        assert granted == {"basic": 1, "planned": 1}.get(rule, 0)
+
+
+@pytest.mark.parametrize(("total", "share"), [(1.0, 0.1), (0.3, 0.1), (0.49, 0.07), (1.0, 1 / 11), (3.99, 3.99 / 7)])
+def test_decimal_shares_fill_the_total(total, share):
+    k = round(total / share)
+    assert fill(Budget(rho=total), adaptive(share)) == k
+    assert fill(Budget(epsilon=total), laplace(share)) == k
+
+
+def test_a_double_too_much_is_refused():
+    assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
+    assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
+    assert fill(charged([adaptive(0.2)], rho=0.3), adaptive(0.1 * (1 + 1e-14))) == 0
+
+
+costs = st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8)
+
+
+@given(costs, st.floats(0.1, 2.0))
+def test_never_more_than_the_total(rhos, total):
+    spent = Budget(rho=total)
+    for rho in rhos:
+        left = spent.left
+        granted = fill(spent, adaptive(rho), most=1)
+        assert granted == (rho <= left) or abs(rho - left) <= 1e-15 * total
+    used = sum(Fraction(charge.rho) for charge in spent.history)
+    assert used <= Fraction(total) * (1 + Fraction(1, 1 << 51))
+    assert used <= spent.spent or spent.spent == total
+    assert spent.left <= max(Fraction(total) - used, 0)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(budget._RULES))
+def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
+    spent = Budget(epsilon=1, delta=DELTA, rule=rule)
+    for epsilon in epsilons:
+        fill(spent, gaussian(epsilon, 1e-8), most=1)
+    left = spent.left
+    if left.epsilon > 0:
+        spent.charge(gaussian(*left))
+    assert spent.spent <= Loss(1.0, DELTA)
+    assert fill(spent, gaussian(1e-3)) == 0
+
+
+def test_order_does_not_matter():
+    mechanisms = [gaussian(0.1), gaussian(0.4, 1e-8), laplace(0.01), gaussian(0.2)]
+    for rule in budget._RULES:
+        there, back = (charged(m, epsilon=2, delta=1e-5, rule=rule).spent for m in (mechanisms, mechanisms[::-1]))
+        assert there == back
+
+
+def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
+    """exp(epsilon) times what rounding may cost is more than delta: only rules that it does not touch are used."""
+    spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
+    assert spent.rule == "zcdp"
+    spent = charged([gaussian(1.0, 1e-12)] * 2, epsilon=40, delta=1e-12, rule="zcdp")
+    with pytest.raises(BudgetExceeded):
+        charged([gaussian(1.0, 1e-12)] * 2, epsilon=40, delta=1e-12, rule="gaussian")
+
+
+# --- Refusal ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [{"rho": 0.01}, {"epsilon": 0.1, "delta": DELTA}], ids=str)
+@pytest.mark.parametrize("mechanism", [laplace(2.0), gaussian(2.0), adaptive(2.0), *(m for m, *_ in MECHANISMS[1:3])])
+def test_refused_before_data_are_read(mechanism, total, tmp_path):
+    spent = Budget(tmp_path / "journal", **total)
+    with pytest.raises(BudgetExceeded, match=type(mechanism).__name__) as refused:
+        spent.release(mechanism, Untouchable())
+    assert spent.history == ()
+    assert refused.value.left == spent.left == (total.get("rho") or Loss(0.1, DELTA))
+    assert refused.value.asked.mechanism == type(mechanism).__name__
+
+
+def test_charged_before_data_are_read(tmp_path):
+    spent = Budget(tmp_path / "journal", rho=1.0)
+    with pytest.raises(AssertionError, match="touched"):
+        spent.release(adaptive(0.25), Untouchable())
+    assert Budget(tmp_path / "journal").spent == 0.25
+
+
+def test_refusal_says_what_was_asked_and_what_is_left():
+    with pytest.raises(BudgetExceeded, match=r"asks for rho = 0.5, and 0.25 of the total rho = 0.5 is left") as refused:
+        charged([adaptive(0.25), adaptive(0.5)], rho=0.5)
+    assert (refused.value.asked.rho, refused.value.left) == (0.5, 0.25)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.left) == (str(refused.value), 0.25)
+    with pytest.raises(BudgetExceeded, match=r"epsilon = 0.5, .* epsilon = 1.25, .*total is epsilon = 1.0,.* = 0.25"):
+        charged([laplace(0.75), laplace(0.5)], epsilon=1, delta=DELTA)
+
+
+def test_releases_are_those_of_the_mechanism_and_charged_once():
+    spent = Budget(rho=50.0)
+    for mechanism, X, _ in MECHANISMS[:3]:
+        release = spent.release(mechanism, X)
+        assert not release.simulated
+        assert release.estimate.shape == X.shape[-1:]
+    release = spent.release(laplace(1.0), 3.0)
+    assert abs(release.estimate - 3) < 50
+    assert [charge.mechanism for charge in spent.history] == [
+        *("GaussianMechanism", "EllipticalGaussianMechanism", "GaussianDataMechanism", "LaplaceMechanism")
+    ]
+
+
+def test_simulation_is_not_charged():
+    spent, rng = Budget(rho=1e-9), np.random.default_rng(1)
+    for mechanism, X, _ in MECHANISMS[:3]:
+        assert spent.release(mechanism, X, rng=rng).simulated
+    assert spent.spent == 0
+    with pytest.raises(TypeError, match="rng must be"):
+        Budget(rho=1.0).release(laplace(1.0), Untouchable(), rng=1)
+
+
+def test_neighbours_are_the_same_for_all():
+    add_remove = GaussianDataMechanism([1.0], 9, 0.1, DELTA, neighbors="add_remove")
+    replace_one = GaussianDataMechanism([1.0], 9, 0.1, DELTA)
+    for good, bad, relation in [(replace_one, add_remove, "replace_one"), (add_remove, replace_one, "add_remove")]:
+        spent = charged([good, laplace(0.1)], rho=1.0, neighbors=relation)
+        with pytest.raises(ValueError, match=f'neighbors must be "{relation}"'):
+            spent.charge(bad)
+        assert len(spent.history) == 2
+    with pytest.raises(ValueError, match='neighbors must be "add_remove"'):
+        Budget(rho=1.0, neighbors="add_remove").charge(adaptive(0.1))
+
+
+def test_only_mechanisms_that_are_known():
+    class Cheaper(LaplaceMechanism):
+        pass
+
+    for wrong in (None, 0.1, "LaplaceMechanism", LaplaceMechanism, Cheaper(1.0, 1.0)):
+        with pytest.raises(TypeError, match="mechanism must be"):
+            Budget(rho=1.0).charge(wrong)
+
+
+BAD = {
+    **{"nan": np.nan, "inf": np.inf, "minus inf": -np.inf, "zero": 0, "minus one": -1, "string": "1", "bool": True},
+    **{"complex": 1j, "array": np.ones((2, 2)), "huge": 1e308, "list": [1.0], "none": None, "object": object()},
+}
+GOOD = {
+    "rho": {"rho": 0.5},
+    "epsilon": {"epsilon": 1.0, "delta": DELTA},
+    "delta": {"epsilon": 1.0, "delta": DELTA},
+    "neighbors": {"rho": 0.5},
+    "rule": {"epsilon": 1.0, "delta": DELTA},
+}
+MEANT = {("rho", "huge"), ("delta", "zero"), ("delta", "none"), ("neighbors", "none"), ("rule", "none")}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", GOOD)
+def test_bad_parameter_is_named(name, bad, tmp_path):
+    arguments = {**GOOD[name], name: BAD[bad]}
+    if (name, bad) in MEANT:
+        assert Budget(**arguments).history == ()
+        return
+    with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
+        Budget(tmp_path / "journal", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "rho or epsilon must be given"),
+        ({"rho": 1.0, "epsilon": 1.0}, "rho must be given alone"),
+        ({"rho": 1.0, "delta": DELTA}, "rho must be given alone"),
+        ({"rho": 1.0, "rule": "zcdp"}, "rule must be left out"),
+        ({"delta": DELTA}, "delta must come with epsilon"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta must"),
+        ({"epsilon": 1.0, "delta": 1e-310}, "delta must"),
+        ({"epsilon": 1.0, "rule": "zcdp"}, "rule must"),
+        ({"rho": 1.0, "neighbors": "both"}, "neighbors must be one of replace_one, add_remove, got 'both'"),
+        ({"epsilon": 1.0, "delta": DELTA, "rule": "best"}, "rule must be one of"),
+    ],
+)
+def test_contradictory_totals_are_refused(arguments, message, tmp_path):
+    for path in (None, tmp_path / "journal"):
+        with pytest.raises(ValueError, match=message):
+            Budget(path, **arguments)
+
+
+@pytest.mark.parametrize("path", [3, True, 1.5, ["journal"]])
+def test_path_is_a_path(path):
+    with pytest.raises(TypeError, match="path"):
+        Budget(path, rho=1.0)
+
+
+# --- Restart ----------------------------------------------------------------------------------------------------------
+
+TOTALS = [
+    {"rho": 0.3},
+    {"epsilon": 0.7},
+    {"epsilon": 1.1, "delta": DELTA},
+    {"epsilon": 1.1, "delta": DELTA, "rule": "planned", "neighbors": "add_remove"},
+]
+
+
+@pytest.mark.parametrize("total", TOTALS, ids=str)
+def test_a_restart_changes_nothing(total, tmp_path):
+    """A charge after each restart gives what they give in memory, to the last digit."""
+    path, memory = tmp_path / "journal", Budget(**total)
+    for epsilon in (0.1, 0.07, 1 / 3, 0.2):
+        reopened = Budget(str(path), **total)
+        assert fill(reopened, laplace(epsilon), most=1) == fill(memory, laplace(epsilon), most=1)
+        for other in (reopened, Budget(path)):
+            assert (other.history, other.spent) == (memory.history, memory.spent)
+            assert (other.rule, other.neighbors, other.rho) == (memory.rule, memory.neighbors, memory.rho)
+            assert (other.epsilon, other.delta) == (memory.epsilon, memory.delta)
+    assert reopened.left == memory.left
+
+
+@pytest.mark.parametrize(
+    "other", [{"rho": 0.6}, {"epsilon": 1.0}, {"rho": 0.5, "neighbors": "add_remove"}, {"rule": "basic"}], ids=str
+)
+def test_a_restart_cannot_change_the_terms(other, tmp_path):
+    Budget(tmp_path / "journal", rho=0.5).charge(adaptive(0.1))
+    with pytest.raises(ValueError, match=r"must be that of the journal"):
+        Budget(tmp_path / "journal", **other)
+    assert Budget(tmp_path / "journal", rho=0.5).spent == 0.1
+
+
+def test_a_journal_is_only_made_for_a_total(tmp_path):
+    with pytest.raises(ValueError, match="rho or epsilon must be given for a new journal"):
+        Budget(tmp_path / "journal")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
+    path = tmp_path / "journal"
+    spent = Budget(path, rho=0.5)
+    spent.charge(adaptive(0.1))
+    path.unlink()
+    for use in (lambda: spent.charge(adaptive(0.1)), lambda: spent.spent):
+        with pytest.raises(JournalError, match="gone"):
+            use()
+    Budget(path, rho=0.5)
+    with pytest.raises(JournalError, match="another one than before"):
+        spent.charge(adaptive(0.1))
+
+
+def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
+    """It was not there when this one looked, and is when this one has its own ready."""
+    Budget(tmp_path / "journal", rho=0.5).charge(adaptive(0.125))
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+# --- Several at once --------------------------------------------------------------------------------------------------
+
+
+def run(code, *arguments, **options):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, **options)
+
+
+CHARGE = """
+import sys
+from egm import LaplaceMechanism
+from egm.budget import Budget, BudgetExceeded
+granted, budget = 0, Budget(sys.argv[1], epsilon=1)
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(60):
+    try:
+        budget.charge(LaplaceMechanism(1.0, 0.02))
+        granted += 1
+    except BudgetExceeded:
+        pass
+print(granted)
+"""
+
+
+def test_two_processes_share_what_there_is(tmp_path):
+    """Both make the journal, both charge at once; each grant is one line, and no more than fit."""
+    both = [run(CHARGE, tmp_path / "journal", stdin=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    granted = [int(process.communicate()[0]) for process in both]
+    assert sum(granted) == 50
+    assert min(granted) > 0
+    assert len(Budget(tmp_path / "journal").history) == 50
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_threads_share_what_there_is(on_disk, tmp_path):
+    spent = Budget(tmp_path / "journal" if on_disk else None, epsilon=1)
+    granted = []
+    threads = [threading.Thread(target=lambda: granted.append(fill(spent, laplace(0.05)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) == len(spent.history) == 20
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_charge_waits_for_the_one_under_way(on_disk, tmp_path):
+    spent = Budget(tmp_path / "journal" if on_disk else None, epsilon=1)
+    other = threading.Thread(target=fill, args=(spent, laplace(0.75)))
+    with spent._store.changing() as (charges, record):
+        other.start()
+        other.join(0.1)
+        assert charges == ()
+        record(Budget(epsilon=1).charge(laplace(0.5)))
+    other.join()
+    assert [charge.epsilon for charge in spent.history] == [0.5]
+
+
+def test_memory_is_not_copied():
+    """A copy would be a second budget."""
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(Budget(rho=1.0))
+
+
+# --- Crashes ----------------------------------------------------------------------------------------------------------
+
+KILL = """
+import os, random, signal, sys, time
+from egm import LaplaceMechanism
+from egm.budget import Budget
+path, draw = sys.argv[1], random.Random(5)
+for _ in range(20):
+    out, back = os.pipe()
+    child = os.fork()
+    if child == 0:
+        budget = Budget(path, epsilon=1000)
+        while True:
+            budget.charge(LaplaceMechanism(1.0, 1.0))
+            os.write(back, b".")
+    os.close(back)
+    granted = sum(len(os.read(out, 1)) for _ in range(draw.randrange(6)))
+    time.sleep(draw.uniform(0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while more := os.read(out, 100):
+        granted += len(more)
+    os.close(out)
+    print(granted, len(Budget(path, epsilon=1000).history), flush=True)
+"""
+
+
+def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
+    """Each kill may waste the one charge that was under way."""
+    process = run(KILL, tmp_path / "journal")
+    table = [list(map(int, line.split())) for line in process.communicate()[0].splitlines()]
+    assert process.returncode == 0
+    assert len(table) == 20
+    granted = np.cumsum([row[0] for row in table])
+    recorded = np.array([row[1] for row in table])
+    assert granted[-1] > 20
+    assert np.all(granted <= recorded)
+    assert np.all(recorded <= granted + np.arange(1, 21))
+
+
+def journal(path, charges):
+    """The bytes of the journal, and a budget on it."""
+    spent = Budget(path, rho=0.5)
+    for _ in range(charges):
+        spent.charge(adaptive(0.125))
+    return path.read_bytes(), spent
+
+
+def before_and_after(path):
+    """The journal with two charges and with three: header, seal, line, line and, after, one line more."""
+    before, spent = journal(path, 2)
+    spent.charge(adaptive(0.125))
+    return before.splitlines(keepends=True), path.read_bytes().splitlines(keepends=True)
+
+
+def test_a_line_cut_by_a_crash_was_never_allowed(tmp_path):
+    """For every place where writing may have stopped: nothing that was granted is lost, and the journal goes on."""
+    path = tmp_path / "journal"
+    before, after = before_and_after(path)
+    for cut in range(len(after[4])):
+        path.write_bytes(b"".join(before) + after[4][:cut])
+        assert Budget(path).spent == 0.25
+    for rest in (after[4][:100], 1000 * b"x"):
+        path.write_bytes(b"".join(before) + rest)
+        Budget(path).charge(adaptive(0.125))
+        assert path.read_bytes() == b"".join(after)
+
+
+def test_a_line_without_its_seal_counts(tmp_path):
+    path = tmp_path / "journal"
+    before, after = before_and_after(path)
+    path.write_bytes(b"".join([*before, after[4]]))
+    assert Budget(path).spent == 0.375
+    Budget(path).charge(adaptive(0.125))
+    assert Budget(path).spent == 0.5
+    assert len(path.read_bytes().splitlines()) == 6
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_one_crash_after_another_is_survived(step, tmp_path, monkeypatch):
+    """A crash left a line without a seal; the next charge seals it, writes its line, seals that, and is cut short."""
+    path = tmp_path / "journal"
+    before, after = before_and_after(path)
+    path.write_bytes(b"".join([*before, after[4]]))
+    calls, write = [], budget._write
+
+    def crashing(*arguments):
+        calls.append(arguments)
+        if len(calls) == step:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(budget, "_write", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            Budget(path).charge(adaptive(0.0625))
+    assert Budget(path).spent == 0.375 + 0.0625 * (step == 3)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_failing_disk_allows_nothing(step, tmp_path, monkeypatch):
+    """Whichever of the two syncs fails, the release does not come, and no data are read."""
+    _, spent = journal(tmp_path / "journal", 1)
+    calls, fsync = [], os.fsync
+
+    def failing(handle):
+        calls.append(handle)
+        if len(calls) == step:
+            raise OSError("no space left")
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(OSError, match="no space"):
+            spent.release(adaptive(0.125), Untouchable())
+    assert spent.spent in (0.125, 0.25)
+    spent.charge(adaptive(0.125))
+    assert spent.spent in (0.25, 0.375)
+
+
+def test_the_charge_is_on_the_disk_before_its_seal(tmp_path, monkeypatch):
+    """What the file holds at each sync: first the line with the old seal, then the new seal."""
+    path = tmp_path / "journal"
+    before, after = before_and_after(path)
+    path.write_bytes(b"".join(before))
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda handle: seen.append(path.read_bytes()))
+    Budget(path).charge(adaptive(0.125))
+    assert seen == [b"".join([*before, after[4]]), b"".join(after)]
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+def refused(path, damaged):
+    path.write_bytes(damaged)
+    with pytest.raises(JournalError, match=r"journal '.*journal'"):
+        Budget(path)
+    with pytest.raises(JournalError):
+        Budget(path, rho=0.5)
+    assert path.read_bytes() == damaged
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    path = tmp_path / "journal"
+    good, _ = journal(path, 2)
+    for place in range(len(good)):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << place % 8
+        refused(path, bytes(damaged))
+
+
+def test_every_truncation_is_noticed(tmp_path):
+    path = tmp_path / "journal"
+    good, _ = journal(path, 2)
+    for length in range(len(good)):
+        refused(path, good[:length])
+
+
+def test_edited_lines_are_noticed(tmp_path):
+    path, other = tmp_path / "journal", tmp_path / "other"
+    journal(other, 2)
+    lines = journal(path, 3)[0].splitlines(keepends=True)
+    header, seal, first, second, third = lines
+    refused(path, b"".join([header, seal, second, third]))
+    refused(path, b"".join([header, seal, first, third, second]))
+    refused(path, b"".join([header, seal, first, first, third]))
+    refused(path, b"".join([*lines, third]))
+    refused(path, b"".join([*lines, b"\n"]))
+    refused(path, b"".join(other.read_bytes().splitlines(keepends=True)[:1] + lines[1:]))
+    refused(path, other.read_bytes().splitlines(keepends=True)[1].join([header, first + second]))
+    refused(path, b"".join(lines).replace(b"0.125", b"0.025"))
+    refused(path, b"".join(lines).replace(b'"rho": 0.5', b'"rho": 5.0'))
+    refused(path, b"".join(lines).replace(b"\n", b"\r\n"))
+    refused(path, b"")
+    refused(path, b"rho,0.5\n0.1\n")
+
+
+def test_an_older_seal_is_noticed(tmp_path):
+    """Two charges more than the seal knows cannot come from one crash."""
+    path = tmp_path / "journal"
+    old = journal(path, 1)[0].splitlines(keepends=True)
+    spent = Budget(path)
+    for _ in range(2):
+        spent.charge(adaptive(0.125))
+    new = path.read_bytes().splitlines(keepends=True)
+    refused(path, b"".join([new[0], old[1], *new[2:]]))
+
+
+def test_the_journal_can_be_read_by_people(tmp_path):
+    header, _, line = journal(tmp_path / "journal", 1)[0].decode().splitlines()
+    assert json.loads(header.split("\t")[0])["terms"]["rho"] == 0.5
+    assert json.loads(line.split("\t")[0])["mechanism"] == "AdaptiveDataMechanism"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["journal"]
