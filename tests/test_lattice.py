@@ -167,7 +167,7 @@ def test_rounding_is_charged():
     assert gaussian_delta(1.0, gaussian_std(2**9, 1, 1.0, 1e-6) / 2**9) <= 1e-6 - charge * 0.99
     with pytest.raises(ValueError, match=r"rounding would cost .* of delta"):
         gaussian_std(2**9, 100, 1.0, 1e-6)
-    with pytest.raises(ValueError, match="for 64-bit integers, got 1.1e"):
+    with pytest.raises(ValueError, match="for 64-bit integers"):
         Lattice(1.0, 3, 2.0**40)
 
 

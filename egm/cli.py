@@ -1,0 +1,587 @@
+"""The command line: `egm sum`, `egm adaptive` and `egm plan` for people with a file.
+
+Nothing but the release is written to standard output or to the output file: the estimate, its noise, and numbers that
+are public anyway. Messages go to standard error, for the operator alone. Exit codes: 0; 2 for a mistake in an option or
+a file; 1 for what nobody foresaw; 130 for Ctrl-C.
+"""
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import sys
+import time
+import traceback
+import warnings
+
+import numpy as np
+
+import egm
+from egm import error, files
+from egm.adaptive import AdaptiveDataMechanism
+from egm.calibration import zcdp_rho
+from egm.mechanisms import GaussianDataMechanism
+from egm.noise import SimulationWarning
+
+__all__ = ["main"]
+
+_SCALINGS = ("optimal", "expected_norm", "none")
+_OPTIONS = {  # what egm calls it: what the command line calls it
+    "n": "--rows",
+    **{name: f"--{name.replace('_', '-')}" for name in ("sigma", "epsilon", "delta", "center", "clip_probability")},
+    **{name: f"--{name.replace('_', '-')}" for name in ("scaling", "neighbors", "rho", "radius", "sigma_range")},
+    "noise": "the noise",
+    "clip_norm": "the clip norm",
+}
+_PATIENCE = 1.0  # seconds before progress is shown
+_PAUSE = 0.2  # seconds between two of its numbers
+_SHOWN = 20  # columns of a plan
+_LONGEST = 500  # characters of a message
+
+
+class _Mistake(Exception):
+    """The user's, in one line."""
+
+
+def main(argv=None):
+    """Run a command line, by default that of the process, and return its exit code."""
+    debug = "--debug" in (sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parser().parse_args(argv)
+        args.command(args)
+    except SystemExit as stop:  # argparse, after --help and --version
+        return stop.code or 0
+    except (_Mistake, files.FileError) as mistake:
+        return _complain(mistake, 2)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except Exception as bug:
+        if debug:
+            traceback.print_exc()
+        return _complain(f"{type(bug).__name__}: this should not happen; please report it with what --debug shows", 1)
+    return 0
+
+
+def _complain(message, code):
+    """One line on standard error, and the exit code."""
+    line = " ".join(str(message).split())
+    print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
+    return code
+
+
+# Commands ---------------------------------------------------------------------------------------------------------
+
+
+def _sum(args):
+    """Release the sum of a file's rows."""
+    table = _table(args)
+    if args.rows is None and args.neighbors == "add_remove":
+        raise _Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
+    n = _rows_declared(args, table)
+    with _explained(table.names):
+        mechanism = GaussianDataMechanism(**_model(args, n, table.names))
+    blocks = _exactly(n, table, args) if args.neighbors == "replace_one" else _progress(table, table.count)
+    with _output(args) as write, _explained(table.names), _quiet():
+        release = mechanism.release(blocks, rng=_rng(args))
+        counted = {} if release.count is None else {"count": release.count}
+        write(_document(release, table.names, args, _parameters(mechanism), **counted))
+
+
+def _adaptive(args):
+    """Release the sum of a file's rows of which neither centre nor spread is known."""
+    table = _table(args)
+    n = _rows_declared(args, table)
+    with _explained(table.names):
+        mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
+    with _output(args) as write, _explained(table.names), _quiet():
+        release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
+        parameters = {"mechanism": "AdaptiveDataMechanism", "rows": mechanism.n, "rho": mechanism.rho}
+        parameters |= {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
+        found = {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
+        found |= {"forecast": _forecast(release.forecast), "model_holds": release.model_holds}
+        write(_document(release, table.names, args, parameters, **found))
+
+
+def _plan(args):
+    """Print what a release would be like, without data."""
+    names, sigma = files.vector(args.sigma)
+    names = tuple(names or (str(j + 1) for j in range(len(sigma))))
+    with _explained(names):
+        model = _model(args, args.rows, names)
+        mechanism = GaussianDataMechanism(**model)
+        others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in _SCALINGS}
+    others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
+    variance, _ = error.loss_of_a_row(mechanism.sigma, mechanism.scaling, mechanism.clip_norm)
+    expected = np.sqrt(mechanism.noise_std**2 + mechanism.n * variance)
+    plan = {
+        "forecast": _forecast(mechanism.error()),
+        "scalings": {name: other.error().total for name, other in others.items()},
+        "columns": list(names),
+        "noise_std": mechanism.noise_std.tolist(),
+        "share": (expected / (mechanism.sigma * np.sqrt(mechanism.n))).tolist(),
+        "parameters": _parameters(mechanism),
+    }
+    with _output(args) as write:
+        write(plan)
+
+
+def _table(args):
+    """The rows of the data file."""
+    return files.rows(args.data, args.columns, header=args.header)
+
+
+def _rows_declared(args, table):
+    """The public number of rows: declared, or that of the file."""
+    n = args.rows or sum(_progress(table.counts(), table.count, rows_of=int))
+    if n < 1:
+        raise _Mistake(f"{args.data}: has no rows")
+    if args.neighbors == "replace_one" and table.count is not None:
+        _require(table.count, n, args)
+    return n
+
+
+def _model(args, n, names):
+    """The arguments of GaussianDataMechanism."""
+    center, scaling = args.center, args.scaling
+    if n == 1 and args.clip_probability is None:
+        raise _Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
+    return {
+        "n": n,
+        "sigma": _matched("--sigma", args.sigma, names, args),
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "center": center if isinstance(center, float) else _matched("--center", center, names, args),
+        "clip_probability": args.clip_probability,
+        "scaling": scaling if scaling in _SCALINGS else _matched("--scaling", scaling, names, args),
+        "neighbors": args.neighbors,
+    }
+
+
+def _matched(option, path, columns, args):
+    """The values of a vector file in the order of the columns: by name if it has names, else as many as columns."""
+    names, values = files.vector(path)
+    if names is None:
+        if len(values) != len(columns):
+            raise _Mistake(f"{option} {path}: has {len(values)} values for {len(columns)} columns")
+        return values
+    found = dict(zip(names, values, strict=True))
+    for name in columns:
+        if name not in found:
+            raise _Mistake(f"{option} {path}: has no value for the column {name!r} (--columns chooses some)")
+    for name in names:
+        if name not in columns and getattr(args, "columns", None) is None:
+            raise _Mistake(f"{option} {path}: names {name!r}, which is no column; name the --columns to use")
+    return np.array([found[name] for name in columns])
+
+
+def _rho(args):
+    """The budget of `egm adaptive`, from either way of stating it."""
+    both = (args.epsilon is None, args.delta is None)
+    if args.rho is not None and both == (True, True):
+        return args.rho
+    if args.rho is None and both == (False, False):
+        return float(zcdp_rho(args.epsilon, args.delta))
+    raise _Mistake("the budget is either --rho, or --epsilon and --delta")
+
+
+def _rng(args):
+    """None for secure noise; a Generator if a simulation was asked for."""
+    return None if args.simulate is None else np.random.default_rng(args.simulate)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """The output says itself that it is a simulation."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SimulationWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _explained(names):
+    """An error of egm that names a parameter, as the user's mistake in an option."""
+    try:
+        yield
+    except files.FileError:
+        raise
+    except (ValueError, TypeError) as wrong:
+        found = re.match(rf"({'|'.join(_OPTIONS)})\b(?:\[(\d+)\])?", str(wrong))
+        if not found:
+            raise
+        name, entry = found.groups()
+        column = f", column {names[int(entry)]!r}," if entry and name in ("sigma", "center", "scaling") else ""
+        raise _Mistake(f"{_OPTIONS[name]}{column}{str(wrong)[found.end() :]}") from wrong
+    except MemoryError:
+        raise _Mistake("the data do not fit into memory") from None
+
+
+# Rows -------------------------------------------------------------------------------------------------------------
+
+
+def _exactly(n, table, args):
+    """The blocks of the table, or an error if they are not n rows."""
+    rows = 0
+    for block in _progress(table, n):
+        rows += len(block)
+        yield block
+    _require(rows, n, args)
+
+
+def _require(rows, n, args):
+    """An error for another number of rows than the public one."""
+    if rows != n:
+        raise _Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+
+
+def _in_memory(n, table, args):
+    """All n rows as one array."""
+    X, start = np.empty((n, len(table.names))), 0
+    for block in _exactly(n, table, args):
+        X[start : start + len(block)] = block[: n - start]
+        start += len(block)
+    return X
+
+
+def _progress(blocks, count, rows_of=len):
+    """The blocks; on a terminal and after a second, how many rows of them there were."""
+    if not sys.stderr.isatty():
+        yield from blocks
+        return
+    rows, shown, due = 0, 0, time.monotonic() + _PATIENCE
+    try:
+        for block in blocks:
+            yield block
+            rows += rows_of(block)
+            if time.monotonic() >= due:
+                line = f"{rows:,} rows" + (f", {100 * rows // count} %" if count else "")
+                print("\r" + line.ljust(shown), end="", file=sys.stderr, flush=True)
+                shown, due = len(line), time.monotonic() + _PAUSE
+    finally:
+        if shown:
+            print("\r" + " " * shown, end="\r", file=sys.stderr, flush=True)
+
+
+# Output -----------------------------------------------------------------------------------------------------------
+
+
+def _document(release, names, args, parameters, **found):
+    """What is written: the release and what it was made with."""
+    simulated = {"simulated": release.simulated}
+    if release.simulated:
+        simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
+    return {
+        **simulated,
+        "columns": list(names),
+        "estimate": release.estimate.tolist(),
+        "noise_std": release.noise_std.tolist(),
+        **found,
+        "parameters": {"egm": egm.__version__, **parameters},
+    }
+
+
+def _parameters(mechanism):
+    """Everything public that a GaussianDataMechanism was made with or has worked out."""
+    names = ("epsilon", "delta", "neighbors", "clip_probability", "clip_norm", "noise_multiplier")
+    vectors = {name: getattr(mechanism, name).tolist() for name in ("sigma", "center", "scaling")}
+    numbers = {name: getattr(mechanism, name) for name in names}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
+
+
+def _forecast(forecast):
+    """An ErrorForecast as a dictionary."""
+    return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
+
+
+@contextlib.contextmanager
+def _output(args):
+    """A function that writes a document where it belongs; whether it can is found out before there is one."""
+    form = args.format or _suffix_form(args)
+    if args.output is None:
+        if form == "npy" and sys.stdout.isatty():
+            raise _Mistake("--format npy is not for a terminal: name a file with --output")
+        yield lambda document: _print(_FORMS[form](document))
+        return
+    for name in ("data", "sigma", "center", "scaling"):
+        path = getattr(args, name, None)
+        if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
+            raise _Mistake(f"--output {args.output}: is also read")
+    try:
+        with files.whole(args.output, overwrite=args.force) as file:
+            yield lambda document: file.write(_FORMS[form](document))
+    except files.FileError as wrong:
+        hint = " (--force replaces it)" if str(wrong).endswith("exists already") else ""
+        raise _Mistake(f"{wrong}{hint}") from None
+
+
+def _suffix_form(args):
+    """The format that the name of the output file asks for, or the command's first."""
+    suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    return suffix if suffix in args.forms else args.forms[0]
+
+
+def _print(data):
+    """Bytes on standard output."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError as wrong:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        raise _Mistake(f"standard output: {wrong.strerror}") from None
+
+
+def _as_json(document):
+    """Indented, one key a line."""
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items())
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _as_csv(document):
+    """A line a column; before them a comment line with the numbers that belong to none, as JSON."""
+    d = len(document["columns"])
+    flat = {**document, **document["parameters"]}
+    columns = {key: value for key, value in flat.items() if isinstance(value, list) and len(value) == d}
+    del columns["columns"]
+    rest = {key: value for key, value in document.items() if key not in columns and key != "columns"}
+    rest["parameters"] = {key: value for key, value in document["parameters"].items() if key not in columns}
+    text = io.StringIO()
+    text.write(f"# {json.dumps(rest, allow_nan=False)}\n")
+    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerow(["column", *columns])
+    writer.writerows(zip(document["columns"], *columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _as_npy(document):
+    """One record with the fields of the document: numpy.load(file)["estimate"]."""
+    file = io.BytesIO()
+    np.save(file, _record(document), allow_pickle=False)
+    return file.getvalue()
+
+
+def _record(values):
+    """A dictionary as a structured array without axes."""
+    arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
+    record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
+    for key, array in arrays.items():
+        record[key] = array
+    return record
+
+
+def _as_text(plan):
+    """A plan to read."""
+    forecast, made = plan["forecast"], plan["parameters"]
+    clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
+    lines = [
+        f"The sum of {made['rows']} rows of {len(plan['columns'])} columns, "
+        f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g}, neighbors {made['neighbors']}",
+        "",
+        "Expected squared error (squared units of the data, summed over the columns)",
+        *(f"  {name:<14}{forecast[name]:>12.5g}" for name in ("noise", "clipping", "total")),
+        "",
+        "The same with other scalings",
+        *(f"  {name:<14}{total:>12.5g}" for name, total in plan["scalings"].items()),
+        "",
+        f"Clip norm         {made['clip_norm']:>12.5g}  in scaled units; {clipped}",
+        f"Noise multiplier  {made['noise_multiplier']:>12.5g}",
+        "",
+        "Column by column: noise_std, and the expected error (root mean square) as a share of sigma * sqrt(rows), by",
+        "which the sum of the rows varies anyway",
+    ]
+    table = np.array([plan["noise_std"], plan["share"]])
+    shown = {"least": table.min(axis=1), "median": np.median(table, axis=1), "greatest": table.max(axis=1)}
+    if len(plan["columns"]) <= _SHOWN:
+        shown = dict(zip(plan["columns"], table.T, strict=True)) | shown
+    width = max(14, *(len(name) + 2 for name in shown))
+    lines.append(f"  {'':<{width}}{'noise_std':>12}{'share':>12}")
+    lines += [f"  {name:<{width}}{std:>12.5g}{share:>12.3g}" for name, (std, share) in shown.items()]
+    return ("\n".join(lines) + "\n").encode()
+
+
+_FORMS = {"csv": _as_csv, "json": _as_json, "npy": _as_npy, "text": _as_text}
+
+
+# Options ----------------------------------------------------------------------------------------------------------
+
+_ABOUT = """\
+Differentially private sums of the rows of a file.
+
+Each row is one person's. A release is the sum of the rows, each clipped to an ellipsoid, plus normal noise: what one
+person adds to it is hidden by the noise, to the degree that epsilon and delta say. `egm plan` tells how large the error
+will be, before any data; `egm sum` makes the release; `egm adaptive` makes one if nobody knows how the data spread."""
+
+_SUM = """\
+Release the sum of the rows of a file, with (epsilon, delta)-differential privacy.
+
+A row is moved by the centre, scaled, clipped to a norm that few rows exceed, and added up; noise is drawn by an exact
+sampler from the operating system's randomness. sigma, the centre and every other option must be public: from a
+codebook, an earlier release or common knowledge, never computed from the data. Privacy holds whatever the data are;
+the options only decide how accurate the sum is. Every release spends its epsilon and delta anew. The file may be larger
+than memory.
+
+example:
+  egm sum visits.parquet --sigma sigma.csv --epsilon 1 --delta 1e-6 --output sums.json"""
+
+_PLAN = """\
+Forecast the error of a release, without data.
+
+Shows the expected squared error by its causes, what other scalings would cost, and for each column the noise and the
+error as a share of sigma * sqrt(rows). The forecast is for normal rows around the centre; nothing private is read.
+
+example:
+  egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
+
+_ADAPTIVE = """\
+Release the sum of the rows of a file if neither their centre nor their spread is known.
+
+A part of the budget finds both out, privately. What must be known, and be public, are bounds: every column's mean lies
+between -radius and radius, its standard deviation in sigma-range. The bounds may be generous. The data are held in
+memory. The budget is rho of zero-concentrated differential privacy, or the rho that epsilon and delta allow.
+
+example:
+  egm adaptive visits.parquet --epsilon 1 --delta 1e-6 --radius 1000 --sigma-range 0.1,100"""
+
+_CODES = """
+exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted"""
+
+_VECTOR = "a .csv, .npy or .parquet FILE with one number a line, or a column's name and a number"
+_HELP = {
+    "data": """the rows: .csv (commas, UTF-8; a header or none), .npy (two axes) or .parquet""",
+    "--columns": "the columns to use, by name, or by number from 1 where they have no names; by default all",
+    "--header": "whether line 1 of a CSV file has names; auto (default): yes if no cell of it is a number",
+    "--rows": "the number of rows",
+    "--rows of sum": """the number of rows. With neighbours by replacement it is public: declare it, or it is taken from
+        the file and published with the release, which is right only if everybody may know it. With --neighbors
+        add_remove it is private: N is then a public guess, which only sets the clip norm, and must be given; a noisy
+        count is released""",
+    "--rows of adaptive": """the number of rows. It is public: declare it, or it is taken from the file and published
+        with the release, which is right only if everybody may know it""",
+    "--sigma": f"the standard deviation of every column, in its units, > 0: {_VECTOR}",
+    "--epsilon": """privacy: one person's data make any result at most a factor of exp(E) more likely. > 0; 1 is common,
+        10 protects little""",
+    "--delta": "privacy: the probability with which that may fail, in (0, 1) and far below 1/N",
+    "--center": """a public guess of the columns' means, in their units: a number for all, or a FILE as for --sigma;
+        default 0. Where means lie far from it, in units of sigma, clipping spoils the sum""",
+    "--clip-probability": """the share of rows to clip, in (0, 1), if they were normal around the centre; default 1/N.
+        optimal: the share of least expected error, for data that lie on both sides of the centre alike""",
+    "--scaling": """how columns are weighed before clipping: optimal (default), expected_norm (a closed formula), none,
+        or a FILE as for --sigma with factors of your own, in inverse units, > 0""",
+    "--neighbors": """what is protected: the content of a row (replace_one, the default; the number of rows is public),
+        or also whether there is one (add_remove)""",
+    "--rho": "privacy: the whole budget in zCDP, > 0; instead of the next two",
+    "--epsilon of adaptive": "privacy: goes with --delta; the two are converted to the largest rho that implies them",
+    "--radius": "the columns' means lie between -R and R; in the units of the data, > 0",
+    "--sigma-range": "the columns' standard deviations lie between these; in the units of the data, > 0",
+    "--simulate": """reproducible noise instead of secure noise, for experiments: the output says that it is not
+        private""",
+    "--output": "where to write to, whole or not at all; default: standard output",
+    "--format": "default: by the name of the output file, else the first",
+    "--force": "replace an output file that exists",
+    "--debug": "show the traceback of an error in egm",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Whose errors are one line."""
+
+    def error(self, message):
+        raise _Mistake(f"{message} ({self.prog} --help explains)")
+
+    def option(self, name, which=None, **kind):
+        self.add_argument(name, help=" ".join(_HELP[f"{name} of {which}" if which else name].split()), **kind)
+
+
+def _parser():
+    """All commands and options."""
+    shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
+    parser.add_argument("--version", action="version", version=f"egm {egm.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="command", required=True)
+
+    it = commands.add_parser("sum", help="release the sum of a file's rows", description=_SUM, epilog=_CODES, **shape)
+    _data_options(it)
+    it.option("--rows", "sum", type=_count, metavar="N")
+    _model_options(it)
+    it.option("--simulate", type=_seed, metavar="SEED")
+    _output_options(it, _sum, "csv", "json", "npy")
+
+    summary = "the same where nobody knows how the data spread"
+    it = commands.add_parser("adaptive", help=summary, description=_ADAPTIVE, epilog=_CODES, **shape)
+    _data_options(it)
+    it.option("--rows", "adaptive", type=_count, metavar="N")
+    it.option("--rho", type=float, metavar="R")
+    it.option("--epsilon", "adaptive", type=float, metavar="E")
+    it.option("--delta", type=float, metavar="D")
+    it.option("--radius", type=float, required=True, metavar="R")
+    it.option("--sigma-range", type=_pair, required=True, metavar="LO,HI")
+    it.option("--simulate", type=_seed, metavar="SEED")
+    it.set_defaults(neighbors="replace_one")
+    _output_options(it, _adaptive, "csv", "json", "npy")
+
+    summary = "forecast the error of a release, without data"
+    it = commands.add_parser("plan", help=summary, description=_PLAN, epilog=_CODES, **shape)
+    it.option("--rows", type=_count, required=True, metavar="N")
+    _model_options(it)
+    _output_options(it, _plan, "text", "json")
+    return parser
+
+
+def _data_options(parser):
+    parser.option("data", metavar="DATA")
+    parser.option("--columns", type=_columns, metavar="A,B,C")
+    parser.option("--header", choices=("auto", "yes", "no"), default="auto")
+
+
+def _model_options(parser):
+    parser.option("--sigma", required=True, metavar="FILE")
+    parser.option("--epsilon", type=float, required=True, metavar="E")
+    parser.option("--delta", type=float, required=True, metavar="D")
+    parser.option("--center", type=_number_or_text, default=0.0, metavar="X|FILE")
+    parser.option("--clip-probability", type=_number_or_text, metavar="P|optimal")
+    parser.option("--scaling", default="optimal", metavar="S")
+    parser.option("--neighbors", choices=("replace_one", "add_remove"), default="replace_one")
+
+
+def _output_options(parser, command, *forms):
+    parser.option("--output", metavar="FILE")
+    parser.option("--format", choices=forms)
+    parser.option("--force", action="store_true")
+    parser.option("--debug", action="store_true")
+    parser.set_defaults(command=command, forms=forms)
+
+
+def _count(text):
+    number = _number_or_text(text)
+    if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
+    return int(number)
+
+
+def _seed(text):
+    if not re.fullmatch(r"\d+", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
+    return int(text)
+
+
+def _number_or_text(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _columns(text):
+    names = [name.strip() for name in next(csv.reader([text]), [])]
+    if not all(names) or not names:
+        raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
+    return names
+
+
+def _pair(text):
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be two numbers with a comma between them, got {text!r}") from None
+    return low, high

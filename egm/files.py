@@ -1,0 +1,418 @@
+"""Tables of numbers in files, read in blocks of rows, and results that are written whole or not at all.
+
+A table is CSV (commas, UTF-8, with a header or without), NumPy (.npy, two axes) or Parquet (needs pyarrow). What is in
+memory at a time is one block, and of a Parquet file a page of each column, whatever the size of the file. What is wrong
+with a file is a FileError that names the file and, where it is one cell, its row and column; never its value, which may
+be private.
+"""
+
+import contextlib
+import csv
+import itertools
+import mmap
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from egm._dask import from_parquet
+
+__all__ = ["FileError", "Rows", "from_parquet", "rows", "vector", "whole"]
+
+_BLOCK = 1 << 18  # numbers in a block
+_PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
+_INSTALL = "Parquet needs pyarrow: pip install 'egm[files]'"
+
+
+class FileError(ValueError):
+    """A file that cannot be used. The message begins with its name."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The table in a file: the names of its columns, its number of rows if the file says it, and its blocks.
+
+    Iterating reads the file from the start: float64 blocks, (rows, columns), all finite, or a FileError. Columns
+    without names are called "1", "2" and so on. `counts()` gives the number of rows in parts, if need be by reading.
+    """
+
+    names: tuple[str, ...]
+    count: int | None
+    blocks: Callable[[], Iterator[np.ndarray]]
+    counts: Callable[[], Iterator[int]]
+
+    def __iter__(self):
+        return self.blocks()
+
+
+def rows(path, columns=None, *, header="auto"):
+    """The Rows of a .csv, .npy, .parquet or .pq file.
+
+    columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
+    of a CSV file has names; "auto" takes it for names if none of its cells is a number. Raises FileError for a file
+    that is not there, not of its kind, or without such columns.
+    """
+    path = Path(path)
+    with _reading(path):
+        names, count, read, counts = _reader(path, _TABLES)(path, header)
+    chosen = _chosen(path, names, columns)
+
+    def blocks():
+        with _reading(path):
+            yield from _finite(path, [names[i] for i in chosen], read(chosen))
+
+    return Rows(tuple(names[i] for i in chosen), count, blocks, counts)
+
+
+def vector(path):
+    """(names, values) of a file with one number a line, or a name and a number: a list or None, and an array (d,).
+
+    CSV with a header or without, NumPy of one axis, or Parquet with one column of numbers, or one of text before it.
+    Raises FileError as `rows`, and for a value that is not finite or a name that occurs twice.
+    """
+    path = Path(path)
+    with _reading(path):
+        names, values = _reader(path, _VECTORS)(path)
+    if not len(values):
+        raise FileError(f"{path}: is empty")
+    for i in np.flatnonzero(~np.isfinite(values)):
+        raise FileError(f"{path}: value {i + 1}{f' ({names[i]!r})' if names else ''} is {_wrong(values[i])}")
+    _refuse_twins(path, names or [])
+    return names, values
+
+
+@contextlib.contextmanager
+def whole(path, *, overwrite=False):
+    """A binary file to write to, that appears under its name when all is written and safe, or never.
+
+    Raises FileError, before anything is written, if the name is taken (unless overwrite, and then only by a regular
+    file) or if there can be no such file.
+    """
+    target, part = Path(os.path.realpath(path)), None
+    try:
+        if target.exists() and not (overwrite and target.is_file()):
+            raise FileError(f"{path}: exists already" if target.is_file() else f"{path}: is not a regular file")
+        part = target.with_name(f".egm-{secrets.token_hex(8)}.part")
+        with open(part, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _place(part, target, overwrite)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
+    finally:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _place(part, target, overwrite):
+    """Give the finished file its name; FileExistsError if it was taken meanwhile."""
+    if not overwrite:
+        try:
+            os.link(part, target)
+            return
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            if target.exists():
+                raise FileExistsError(17, "exists already") from None
+    os.replace(part, target)
+
+
+# What all kinds share ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """What the operating system and the decoder say against a file, as a FileError."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{path}: is not UTF-8 text") from None
+
+
+def _reader(path, readers):
+    """The reader for the suffix of a regular file."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    try:
+        return readers[path.suffix.lower()]
+    except KeyError:
+        raise FileError(f"{path}: the name must end in {', '.join(readers)}, not in {path.suffix!r}") from None
+
+
+def _chosen(path, names, columns):
+    """Where the columns are among the names."""
+    _refuse_twins(path, names if columns is None else columns)
+    if columns is None:
+        return list(range(len(names)))
+    for name in columns:
+        if names.count(name) != 1:
+            number = "more than one" if name in names else "no"
+            raise FileError(f"{path}: has {number} column {name!r}; it has {_few(names)}")
+    return [names.index(name) for name in columns]
+
+
+def _refuse_twins(path, names):
+    """An error for a name that occurs twice."""
+    if len(set(names)) < len(names):
+        twin = next(name for name in names if names.count(name) > 1)
+        raise FileError(f"{path}: the column {twin!r} is named twice")
+
+
+def _few(names):
+    """The first names of a list, as text."""
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _finite(path, names, blocks):
+    """The blocks, or a FileError for the first number that is not finite."""
+    start = 0
+    for block in blocks:
+        finite = np.isfinite(block)
+        if not finite.all():
+            i, j = np.argwhere(~finite)[0]
+            raise FileError(f"{path}: row {start + i + 1}, column {names[j]!r}: {_wrong(block[i, j])}")
+        yield block
+        start += len(block)
+
+
+def _wrong(value):
+    """What a number is that is not finite."""
+    return "NaN or missing" if np.isnan(value) else "infinite"
+
+
+def _step(columns):
+    """Rows in a block."""
+    return max(1, _BLOCK // columns)
+
+
+# CSV --------------------------------------------------------------------------------------------------------------
+
+
+def _csv(path, header):
+    """Names, no count, a reader of blocks and one of counts for a CSV file."""
+    names = _header(path)
+    numbers = sum(map(_is_number, names))
+    if header == "auto":
+        if 0 < numbers < len(names):
+            raise FileError(f"{path}: line 1 has numbers and text; say whether it is a header (--header yes or no)")
+        header = "no" if numbers else "yes"
+    skip = int(header == "yes")
+    width = len(names)
+    if not skip:
+        names = _numbered(width)
+
+    def read(chosen):
+        lines = itertools.islice(_lines(path), skip, None)
+        start = 0
+        while taken := list(itertools.islice(lines, _step(width))):
+            yield _parsed(path, taken, start, skip, names, chosen)
+            start += len(taken)
+
+    def counts():
+        with _reading(path):
+            lines = itertools.islice(_lines(path), skip, None)
+            while part := sum(1 for _ in itertools.islice(lines, _BLOCK)):
+                yield part
+
+    return names, None, read, counts
+
+
+def _csv_vector(path):
+    """Names or None, and values."""
+    first = _header(path)
+    if len(first) > 2:
+        raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
+    width, skip = len(first), int(not _is_number(first[-1]))
+    names, values = [], []
+    for line, text in itertools.islice(enumerate(_lines(path), start=1), skip, None):
+        cells = _cells(path, line, text)
+        if len(cells) != width:
+            raise FileError(f"{path}: line {line} has {len(cells)} cells, line 1 has {width}")
+        if not _is_number(cells[-1]):
+            raise FileError(f"{path}: line {line}: {'not a number' if cells[-1] else 'no number'}")
+        names.append(cells[0])
+        values.append(float(cells[-1]))
+    return (names if width == 2 else None), np.array(values)
+
+
+def _lines(path):
+    """The lines of a text file without blank ones at its end."""
+    with open(path, encoding="utf-8-sig") as file:
+        blank = 0
+        for line in file:
+            if line.isspace():
+                blank += 1
+                continue
+            yield from itertools.repeat("\n", blank)
+            blank = 0
+            yield line
+
+
+def _header(path):
+    """The cells of the first line."""
+    cells = next((_cells(path, 1, line) for line in _lines(path)), None)
+    if not cells:
+        raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
+    return cells
+
+
+def _cells(path, line, text):
+    """The cells of a line, without spaces around them."""
+    try:
+        (cells,) = csv.reader([text], strict=True)
+    except csv.Error as error:
+        raise FileError(f"{path}: line {line}: {error}") from None
+    return [cell.strip() for cell in cells]
+
+
+def _is_number(cell):
+    """Whether a cell has a number, be it NaN or infinite."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def _parsed(path, lines, start, skip, names, chosen):
+    """A block of numbers from lines, of which the first is row `start` (from 0)."""
+    width = len(names)
+    if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
+        with contextlib.suppress(ValueError):
+            block = np.loadtxt(lines, delimiter=",", comments=None, usecols=chosen, ndmin=2)
+            if np.isfinite(block).all():
+                return block
+    return np.array([_row(path, line, start + i, skip, names, chosen) for i, line in enumerate(lines)])
+
+
+def _row(path, text, row, skip, names, chosen):
+    """The numbers of one line, slowly, or what is wrong with it."""
+    cells = _cells(path, row + skip + 1, text)
+    place = f"{path}: row {row + 1} (line {row + skip + 1})"
+    if not text.strip():
+        raise FileError(f"{place} is blank")
+    if len(cells) != len(names):
+        raise FileError(f"{place} has {len(cells)} cells, line 1 has {len(names)}")
+    for i in chosen:
+        if not _is_number(cells[i]):
+            raise FileError(f"{place}, column {names[i]!r}: {'not a number' if cells[i] else 'missing'}")
+        if not np.isfinite(float(cells[i])):
+            raise FileError(f"{place}, column {names[i]!r}: {_wrong(float(cells[i]))}")
+    return [float(cells[i]) for i in chosen]
+
+
+def _numbered(width):
+    """Names for columns that have none."""
+    return [str(i + 1) for i in range(width)]
+
+
+# NumPy ------------------------------------------------------------------------------------------------------------
+
+
+def _npy(path, _):
+    """Names, count, a reader of blocks and one of counts for a NumPy file, which is mapped into memory."""
+    array = _mapped(path, 2)
+
+    def read(chosen):
+        everything = chosen == list(range(array.shape[1]))
+        for start in range(0, len(array), step := _step(array.shape[1])):
+            block = array[start : start + step]
+            yield np.array(block if everything else block[:, chosen], dtype=float)
+            if hasattr(mmap, "MADV_DONTNEED"):  # or the pages that were read would stay in this process
+                array.base.madvise(mmap.MADV_DONTNEED)
+
+    return _numbered(array.shape[1]), len(array), read, lambda: iter([len(array)])
+
+
+def _npy_vector(path):
+    """No names, and values."""
+    return None, np.array(_mapped(path, 1), dtype=float)
+
+
+def _mapped(path, axes):
+    """The array of a file, in memory only where it is looked at."""
+    if not path.stat().st_size:
+        raise FileError(f"{path}: is empty")
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except ValueError as error:
+        raise FileError(f"{path}: is not a whole NumPy array of numbers ({error})") from None
+    if array.dtype.kind not in "iuf":
+        raise FileError(f"{path}: must hold real numbers, holds {array.dtype}")
+    if array.ndim != axes or 0 in array.shape[1:]:
+        wanted = "(rows, columns)" if axes == 2 else "(numbers,)"
+        raise FileError(f"{path}: must have the shape {wanted}, has {array.shape}")
+    return array
+
+
+# Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def _parquet(path, _):
+    """Names, count, a reader of blocks and one of counts for a Parquet file."""
+    with _open_parquet(path) as file:
+        schema, count = file.schema_arrow, file.metadata.num_rows
+    if not schema.names:
+        raise FileError(f"{path}: has no columns")
+
+    def read(chosen):
+        names = [schema.names[i] for i in chosen]
+        for i in chosen:
+            _require_numbers(path, schema.field(i))
+        with _open_parquet(path) as file:
+            for batch in file.iter_batches(batch_size=_step(len(names)), columns=names):
+                yield np.column_stack([_numbers(batch.column(name)) for name in names])
+
+    return list(schema.names), count, read, lambda: iter([count])
+
+
+def _parquet_vector(path):
+    """Names or None, and values."""
+    with _open_parquet(path) as file:
+        table = file.read()
+    if table.num_columns not in (1, 2):
+        raise FileError(f"{path}: must have one column of numbers, or names and numbers; it has {table.num_columns}")
+    _require_numbers(path, table.schema.field(table.num_columns - 1))
+    names = [str(name) for name in table.column(0).to_pylist()] if table.num_columns == 2 else None
+    return names, _numbers(table.column(table.num_columns - 1))
+
+
+@contextlib.contextmanager
+def _open_parquet(path):
+    """The file, or a FileError for what is wrong with it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise FileError(f"{path}: {_INSTALL}") from None
+    try:
+        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or whole row groups are in memory
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path}: cannot be read as Parquet ({error})") from None
+
+
+def _require_numbers(path, field):
+    """An error for a column of anything but numbers."""
+    if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
+        raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
+
+
+def _numbers(column):
+    """A column as float64; what is missing becomes NaN."""
+    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
+
+
+_TABLES = {".csv": _csv, ".npy": _npy, ".parquet": _parquet, ".pq": _parquet}
+_VECTORS = {".csv": _csv_vector, ".npy": _npy_vector, ".parquet": _parquet_vector, ".pq": _parquet_vector}

@@ -1,0 +1,624 @@
+"""The command line: releases what the package releases, writes nothing else, and explains every mistake in a line."""
+
+import csv
+import io
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, noise
+from egm.calibration import zcdp_rho
+
+NAMES, SIGMA, MU, N = ("age", "mass", "pay"), np.array([1.0, 2.0, 8.0]), np.array([3.0, -1.0, 10.0]), 400
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+SUM = ("sum", "data.csv", "--sigma", "sigma.csv", *BUDGET)
+PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
+ADAPTIVE = ("adaptive", "data.csv", *BUDGET, "--radius", "100", "--sigma-range", "0.1,50")
+
+
+def rows(n=N, seed=1):
+    return np.random.default_rng(seed).normal(MU, SIGMA, (n, 3))
+
+
+def write_csv(name, X, header=NAMES):
+    lines = ([",".join(header)] if header else []) + [",".join(map(repr, row)) for row in X.tolist()]
+    with open(name, "w") as file:
+        file.write("\n".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with the same data in every kind of file."""
+    monkeypatch.chdir(tmp_path)
+    X = rows()
+    write_csv("data.csv", X)
+    write_csv("bare.csv", X, None)
+    np.save("data.npy", X)
+    pq.write_table(pa.table({"who": ["somebody"] * N, **dict(zip(NAMES, X.T, strict=True))}), "data.parquet")
+    (tmp_path / "sigma.csv").write_text("1\n2\n8\n")
+    (tmp_path / "named.csv").write_text("column,sigma\npay,8\nage,1\nmass,2\n")
+    (tmp_path / "center.csv").write_text("age,3\nmass,-1\npay,10\n")
+    return tmp_path
+
+
+@pytest.fixture
+def egm(capsysbinary):
+    """Runs a command line in this process: (exit code, standard output, lines of standard error)."""
+
+    def run(*argv):
+        code = cli.main([str(arg) for arg in argv])
+        out, err = capsysbinary.readouterr()
+        return code, out, err.decode().splitlines()
+
+    return run
+
+
+@pytest.fixture
+def released(egm):
+    """Runs a command line that must succeed in silence: its JSON."""
+
+    def run(*argv):
+        code, out, err = egm(*argv, "--format", "json")
+        assert (code, err) == (0, [])
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Secure noise of zero."""
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+
+
+@pytest.fixture(scope="module")
+def adaptive():
+    """One release for all tests of how it is written: it takes seconds."""
+    it = AdaptiveDataMechanism(N, zcdp_rho(1.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
+    return it, it.release(rows(), rng=np.random.default_rng(5))
+
+
+def mechanism(n=N, **options):
+    return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options)
+
+
+# --- The release ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["data.csv", "bare.csv", "data.npy", "data.parquet"])
+@pytest.mark.parametrize("declared", [(), ("--rows", "400"), ("--rows", "4e2")])
+def test_every_file_gives_the_sum_that_the_package_gives(released, silent, data, declared):
+    columns = ("--columns", "age,mass,pay") if data == "data.parquet" else ()
+    found = released("sum", data, *SUM[2:], *columns, *declared)
+    it = mechanism()
+    assert found["estimate"] == it.release(rows()).estimate.tolist()
+    assert found["noise_std"] == it.noise_std.tolist()
+    assert found["simulated"] is False
+    assert found["columns"] == (["1", "2", "3"] if data in ("bare.csv", "data.npy") else list(NAMES))
+
+
+OPTIONS = {
+    ("--center", "5"): {"center": 5.0},
+    ("--center", "-5.5"): {"center": -5.5},
+    ("--center", "center.csv"): {"center": MU},
+    ("--clip-probability", "0.2"): {"clip_probability": 0.2},
+    ("--clip-probability", "optimal"): {"clip_probability": "optimal"},
+    ("--scaling", "none"): {"scaling": "none"},
+    ("--scaling", "expected_norm"): {"scaling": "expected_norm"},
+    ("--scaling", "center2.csv"): {"scaling": [1.0, 2.0, 3.0]},
+    ("--neighbors", "add_remove", "--rows", "300"): {"neighbors": "add_remove", "n": 300},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("sigma", ["sigma.csv", "named.csv"])
+def test_options_are_those_of_the_mechanism(released, silent, option, sigma, folder):
+    (folder / "center2.csv").write_text("1\n2\n3\n")
+    found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option)
+    it = mechanism(**OPTIONS[option])
+    release = it.release(rows())
+    assert found["estimate"] == release.estimate.tolist()
+    assert found["noise_std"] == it.noise_std.tolist()
+    assert found.get("count") == release.count
+    for name in ("epsilon", "delta", "neighbors", "clip_probability", "clip_norm", "noise_multiplier"):
+        assert found["parameters"][name] == getattr(it, name)
+    for name in ("sigma", "center", "scaling"):
+        assert found["parameters"][name] == getattr(it, name).tolist()
+    assert found["parameters"]["rows"] == it.n
+
+
+def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch):
+    first, second = released(*SUM), released(*SUM)
+    assert first["estimate"] != second["estimate"]
+    monkeypatch.setattr(noise, "secure_gaussian", None)  # no simulation calls it
+    found, again = released(*SUM, "--simulate", "7"), released(*SUM, "--simulate", "7")
+    assert found == again
+    assert found["estimate"] == mechanism().release(rows(), rng=np.random.default_rng(7)).estimate.tolist()
+    assert found["simulated"] is True
+    assert "not private" in found["warning"]
+
+
+def test_chosen_columns_get_their_own_sigma(released, silent):
+    found = released("sum", "data.parquet", "--columns", "pay,age", "--sigma", "named.csv", *BUDGET)
+    expected = GaussianDataMechanism([8.0, 1.0], N, 1.0, 1e-6).release(rows()[:, [2, 0]])
+    assert found["columns"] == ["pay", "age"]
+    assert found["estimate"] == expected.estimate.tolist()
+
+
+def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
+    it, release = adaptive
+    found = released(*ADAPTIVE, "--simulate", "5")
+    assert found["estimate"] == release.estimate.tolist()
+    assert found["noise_std"] == release.noise_std.tolist()
+    assert found["center"] == release.center.tolist()
+    assert found["sigma"] == release.sigma.tolist()
+    assert found["spent"] == release.spent
+    assert found["forecast"]["total"] == release.forecast.total
+    assert found["model_holds"] == release.model_holds
+    calls = []
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *args, rng: calls.append((*args, rng)) or release)
+    released(*ADAPTIVE[:2], "--rho", repr(it.rho), *ADAPTIVE[6:])
+    ((same, X, rng),) = calls
+    assert (same, rng) == (it, None)
+    assert np.array_equal(X, rows())
+
+
+# --- Nothing but the release ------------------------------------------------------------------------------------------
+
+KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
+PARAMETERS = ["egm", "mechanism", "rows", "epsilon", "delta", "neighbors", "clip_probability", "clip_norm"]
+PARAMETERS += ["noise_multiplier", "sigma", "center", "scaling"]
+FORMS = ("json", "csv", "npy")
+
+
+def without(form, out, *names):
+    """A written document without the fields that may depend on the data."""
+    if form == "json":
+        return {key: value for key, value in json.loads(out).items() if key not in names}
+    if form == "npy":
+        record = np.load(io.BytesIO(out))
+        return repr({key: record[key].tolist() for key in record.dtype.names if key not in names})
+    comment, *lines = out.decode().splitlines()
+    table = list(csv.DictReader(lines))
+    return [without("json", comment[2:], *names), *({k: v for k, v in row.items() if k not in names} for row in table)]
+
+
+def test_documents_have_these_fields_and_no_other(released):
+    assert list(released(*SUM)) == KEYS
+    assert list(released(*SUM)["parameters"]) == PARAMETERS
+    assert list(released(*SUM, "--neighbors", "add_remove", "--rows", "9")) == [*KEYS[:-1], "count", "parameters"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_estimate_depends_on_the_data(egm, form):
+    """Other people, as many: every other byte is the same."""
+    write_csv("other.csv", 1e3 * rows(seed=2) - 17)
+    outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
+    assert outs[0] != outs[1]
+    first, second = (without(form, out, "estimate") for out in outs)
+    assert first == second
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_number_of_rows_is_not_written_where_it_is_private(egm, form):
+    write_csv("other.csv", rows(31))
+    options = ("--neighbors", "add_remove", "--rows", "300", "--center", "center.csv", "--format", form)
+    outs = [egm("sum", data, *SUM[2:], *options)[1] for data in ("data.csv", "other.csv")]
+    first, second = (without(form, out, "estimate", "count") for out in outs)
+    assert first == second
+
+
+def test_no_person_at_all_is_a_data_set_where_the_number_is_private(released):
+    write_csv("none.csv", rows()[:0])
+    found = released("sum", "none.csv", *SUM[2:], "--neighbors", "add_remove", "--rows", "300")
+    assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("command", [SUM, ADAPTIVE])
+def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
+    expected = json.loads(egm(*command, "--simulate", "1", "--format", "json")[1])
+    code, out, err = egm(*command, "--simulate", "1", "--format", form)
+    assert (code, err) == (0, [])
+    if form == "npy":
+        record = np.load(io.BytesIO(out), allow_pickle=False)
+        assert record.shape == ()
+        assert record["estimate"].tolist() == expected["estimate"]
+        assert record["columns"].tolist() == expected["columns"]
+        assert record["parameters"]["rows"] == N
+        assert set(record.dtype.names) == set(expected)
+    elif form == "csv":
+        comment, *lines = out.decode().splitlines()
+        table = list(csv.DictReader(lines))
+        assert [row["column"] for row in table] == expected["columns"]
+        for name in ("estimate", "noise_std", "sigma"):
+            values = expected.get(name) or expected["parameters"][name]
+            assert [float(row[name]) for row in table] == values
+        rest = json.loads(comment.removeprefix("# "))
+        assert rest["warning"] == expected["warning"]
+        assert rest["parameters"]["rows"] == N
+
+
+def test_column_names_survive_csv(egm):
+    header = ('"a,b"', "#c", '"d ""e"""')
+    write_csv("odd.csv", rows(), header)
+    lines = egm("sum", "odd.csv", *SUM[2:])[1].decode().splitlines()
+    assert [line[0] for line in lines] == ["#", *'""""']
+    assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
+
+
+# --- The plan ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [(), *OPTIONS], ids=" ".join)
+def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
+    (folder / "center2.csv").write_text("1\n2\n3\n")
+    sigma = "named.csv" if "center.csv" in option else "sigma.csv"
+    plan = released("plan", "--rows", "400", "--sigma", sigma, *BUDGET, *option)
+    it = mechanism(**OPTIONS.get(option, {}))
+    order = [2, 0, 1] if sigma == "named.csv" else [0, 1, 2]
+    assert plan["columns"] == ([NAMES[i] for i in order] if sigma == "named.csv" else ["1", "2", "3"])
+    assert plan["noise_std"] == pytest.approx(it.noise_std[order], rel=1e-9)
+    assert plan["forecast"]["total"] == pytest.approx(it.error().total, rel=1e-9)
+    for scaling in ("none", "optimal"):
+        other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
+        assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
+
+
+@pytest.mark.parametrize("option", [(), *OPTIONS], ids=" ".join)
+def test_shares_of_the_columns_add_up_to_the_whole_error(released, option, folder):
+    (folder / "center2.csv").write_text("1\n2\n3\n")
+    if "center.csv" in option:
+        return
+    plan = released(*PLAN, *option)
+    n = plan["parameters"]["rows"]
+    assert np.sum(np.square(plan["share"]) * SIGMA**2 * n) == pytest.approx(plan["forecast"]["total"], rel=1e-9)
+
+
+def test_plan_can_be_read(egm):
+    code, out, err = egm(*PLAN, "--scaling", "sigma.csv")
+    text, it = out.decode(), mechanism(scaling=SIGMA)
+    assert (code, err) == (0, [])
+    for label, value in {
+        "noise": it.error().noise,
+        "clipping": it.error().clipping,
+        "total": it.error().total,
+        "yours": it.error().total,
+        "optimal": mechanism().error().total,
+        "none": mechanism(scaling="none").error().total,
+        "Clip norm": it.clip_norm,
+        "Noise multiplier": it.noise_multiplier,
+        "3": it.noise_std[2],
+        "greatest": it.noise_std.max(),
+    }.items():
+        assert float(re.search(rf"^ *{label} +(\S+)", text, re.MULTILINE)[1]) == pytest.approx(value, rel=1e-4)
+
+
+def test_long_plan_is_short(egm, folder):
+    (folder / "sigma.csv").write_text("".join(f"{j}\n" for j in range(1, 101)))
+    lines = egm(*PLAN)[1].decode().splitlines()
+    assert len(lines) < 30
+    assert max(map(len, lines)) <= 120
+
+
+# --- Help -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
+def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
+    """What it shows is run."""
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
+    code, out, err = egm(command, "--help")
+    assert (code, err) == (0, [])
+    (example,) = re.findall(r"^  (egm .*)$", out.decode(), re.MULTILINE)
+    columns = ("--columns", "age,mass,pay") if command != "plan" else ()
+    pq.write_table(pq.read_table("data.parquet"), "visits.parquet")
+    code, _, err = egm(*shlex.split(example)[1:], *columns)
+    assert (code, err) == (0, [])
+
+
+@pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
+def test_every_option_is_explained(egm, command):
+    text = " ".join(egm(command, "--help")[1].decode().split())
+    _, _, explained = text.partition(" options: ")
+    for option in set(re.findall(r"\[?(--[a-z-]+)", text)):
+        assert re.search(rf"{option}[^-]{{0,60}} [a-z]+ [a-z]+", explained), option
+    if command != "plan":
+        assert re.search(r"number of rows\W .*It is public|number of rows\W .*it is public", explained)
+
+
+def test_help_of_all_and_version(egm):
+    assert all(f"  {command} " in egm("--help")[1].decode() for command in ("sum", "plan", "adaptive"))
+    assert egm("--version")[1].decode().startswith("egm ")
+
+
+# --- Mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def data(text):
+    """A command line for a data file with this text."""
+    return ("sum", {"bad.csv": text}, *SUM[2:])
+
+
+def with_sigma(text):
+    return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET)
+
+
+BAD = {
+    "no command": ((), "required: command"),
+    "unknown command": (("add",), "invalid choice: 'add'"),
+    "unknown option": ((*SUM, "--sead", "1"), "unrecognized arguments: --sead 1"),
+    "an option cut short": ((*SUM, "--row", "400"), "unrecognized arguments: --row 400"),
+    "seed without a simulation": ((*SUM, "--seed", "1"), "unrecognized arguments: --seed 1"),
+    "option without a value": ((*SUM, "--rows"), "--rows: expected one argument"),
+    "no data": (("sum", "--sigma", "sigma.csv", *BUDGET), "required: DATA"),
+    "no sigma": (("sum", "data.csv", *BUDGET), "required: --sigma"),
+    "no delta": (SUM[:-2], "required: --delta"),
+    "epsilon of zero": ((*SUM, "--epsilon", "0"), "--epsilon must be finite and > 0, got 0.0"),
+    "epsilon of NaN": ((*SUM, "--epsilon", "nan"), "--epsilon must not be NaN, got nan"),
+    "one row": (data("a,b,c\n1,2,3\n"), "--clip-probability must be given for one row"),
+    "epsilon of text": ((*SUM, "--epsilon", "one"), "--epsilon: invalid float value: 'one'"),
+    "delta of one": ((*SUM, "--delta", "1"), "--delta must lie strictly between 0 and 1, got 1.0"),
+    "delta below zero": ((*SUM, "--delta", "-1"), "--delta must lie strictly between 0 and 1, got -1.0"),
+    "clip probability of two": ((*SUM, "--clip-probability", "2"), "--clip-probability must lie strictly .*got 2.0"),
+    "clip probability of text": ((*SUM, "--clip-probability", "best"), '--clip-probability must be "optimal"'),
+    "center that is no file": ((*SUM, "--center", "middle"), "middle: No such file"),
+    "center of infinity": ((*SUM, "--center", "inf"), "--center must lie between"),
+    "center of NaN": ((*SUM, "--center", "nan"), "--center must not be NaN"),
+    "scaling that is no file": ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
+    "scaling of zero": ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
+    "other neighbors": ((*SUM, "--neighbors", "all"), "--neighbors: invalid choice: 'all'"),
+    "seed of text": ((*SUM, "--simulate", "x"), "--simulate: must be a whole number >= 0, got 'x'"),
+    "seed below zero": ((*SUM, "--simulate", "-1"), "--simulate: must be a whole number >= 0|expected one argument"),
+    "other format": ((*SUM, "--format", "xml"), "--format: invalid choice: 'xml'"),
+    "no rows declared": ((*SUM, "--rows", "0"), "--rows: must be a whole number from 1 to .*, got '0'"),
+    "half a row": ((*SUM, "--rows", "1.5"), "--rows: must be a whole number from 1 to .*, got '1.5'"),
+    "infinite rows": ((*SUM, "--rows", "inf"), "--rows: must be a whole number"),
+    "rows of text": ((*SUM, "--rows", "many"), "--rows: must be a whole number from 1 to .*, got 'many'"),
+    "a row too few": ((*SUM, "--rows", "401"), "data.csv: has 400 rows, --rows says 401"),
+    "a row too many": ((*SUM, "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
+    "a row too many in NumPy": (("sum", "data.npy", *SUM[2:], "--rows", "5"), "data.npy: has 400 rows, --rows says 5"),
+    "private rows undeclared": ((*SUM, "--neighbors", "add_remove"), "--rows is required with --neighbors add_remove"),
+    "missing data": (("sum", "nobody.csv", *SUM[2:]), "nobody.csv: No such file or directory"),
+    "missing sigma": (("sum", "data.csv", "--sigma", "no.csv", *BUDGET), "no.csv: No such file or directory"),
+    "directory as data": (("sum", ".", *SUM[2:]), r"\.: is a directory"),
+    "directory as sigma": (("sum", "data.csv", "--sigma", ".", *BUDGET), r"\.: is a directory"),
+    "device as data": (("sum", "/dev/null", *SUM[2:]), "/dev/null: is not a regular file"),
+    "link to itself": (("sum", "loop.csv", *SUM[2:]), "loop.csv: Too many levels of symbolic links"),
+    "unknown suffix": (("sum", {"data.xlsx": "1"}, *SUM[2:]), r"data.xlsx: the name must end in \.csv, \.npy,"),
+    "no suffix": (("sum", {"data": "1"}, *SUM[2:]), "data: the name must end in"),
+    "empty file": (data(""), "bad.csv: is empty"),
+    "empty NumPy file": (("sum", {"bad.npy": ""}, *SUM[2:]), "bad.npy: is empty"),
+    "text as NumPy": (("sum", {"bad.npy": "1,2,3"}, *SUM[2:]), "bad.npy: is not a whole NumPy array"),
+    "text as Parquet": (("sum", {"bad.parquet": "1,2,3"}, *SUM[2:]), "bad.parquet: cannot be read as Parquet"),
+    "header alone": (data("a,b,c\n"), "bad.csv: has no rows"),
+    "text in a cell": (data("a,b,c\n1,2,3\n1,x,3\n"), r"bad.csv: row 2 \(line 3\), column 'b': not a number"),
+    "nothing in a cell": (data("a,b,c\n1,2,3\n1,,3\n"), r"bad.csv: row 2 \(line 3\), column 'b': missing"),
+    "NaN in row 17": (data("a,b,c\n" + "1,2,3\n" * 16 + "1,2,nan\n"), r"bad.csv: row 17 \(line 18\), column 'c': NaN"),
+    "infinity in a cell": (data("a,b,c\n1,2,3\n-inf,2,3\n"), r"bad.csv: row 2 \(line 3\), column 'a': infinite"),
+    "ragged rows": (data("a,b,c\n1,2,3\n1,2\n"), r"bad.csv: row 2 \(line 3\) has 2 cells, line 1 has 3"),
+    "half a header": (data("a,b,3\n1,2,3\n"), "bad.csv: line 1 has numbers and text.*--header"),
+    "column twice": (data("a,b,a\n1,2,3\n"), "bad.csv: the column 'a' is named twice"),
+    "unknown column": (
+        (*SUM, "--columns", "age,mass,pray"),
+        "no column 'pray'; it has 'age', 'mass', 'pay'",
+    ),
+    "column chosen twice": ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
+    "no column chosen": ((*SUM, "--columns", ""), "--columns: must be names with commas"),
+    "column of text": (
+        ("sum", "data.parquet", "--columns", "who,age,pay", *SUM[2:]),
+        "'who' must hold real numbers",
+    ),
+    "too few columns": ((*SUM, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
+    "negative sigma": (with_sigma("1\n-2\n8\n"), "--sigma, column 'mass', must be finite and > 0, got -2.0"),
+    "sigma of zero": (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
+    "sigma of NaN": (with_sigma("1\nnan\n8\n"), "bad.csv: value 2 is NaN"),
+    "sigma of text": (with_sigma("1\n2\neight\n"), "bad.csv: line 3: not a number"),
+    "empty sigma": (with_sigma(""), "bad.csv: is empty"),
+    "sigma too long": (with_sigma("1\n2\n8\n9\n"), "--sigma bad.csv: has 4 values for 3 columns"),
+    "sigma as a row": (with_sigma("1,2,8\n"), "bad.csv: must have one number a line"),
+    "sigma without a column": (with_sigma("age,1\npay,8\n"), "--sigma bad.csv: has no value for the column 'mass'"),
+    "sigma of another column": (
+        with_sigma("age,1\npay,8\nmass,2\nx,1\n"),
+        "names 'x', which is no column",
+    ),
+    "sigma out of range": (with_sigma("1\n1e150\n2\n"), "--sigma, column 'mass', must lie between"),
+    "output exists": ((*SUM, "--output", "data.npy"), r"data.npy: exists already \(--force replaces it\)"),
+    "output is the data": ((*SUM, "--output", "data.csv", "--force"), "--output data.csv: is also read"),
+    "output is sigma": ((*SUM, "--output", "./sigma.csv", "--force"), r"--output \./sigma.csv: is also read"),
+    "output is a directory": ((*SUM, "--output", ".", "--force"), r"\.: is not a regular file"),
+    "output nowhere": ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
+    "plan without rows": (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
+    "plan with data": (("plan", "data.csv", *PLAN[1:]), "unrecognized arguments: data.csv"),
+    "two budgets": ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
+    "half a budget": (
+        ("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]),
+        "either --rho, or --epsilon and --delta",
+    ),
+    "budget of zero": (("adaptive", "data.csv", "--rho", "0", *ADAPTIVE[6:]), "--rho must be finite and > 0, got 0.0"),
+    "budget too small": (
+        ("adaptive", "data.csv", "--rho", "1e-30", *ADAPTIVE[6:]),
+        "the noise .* 64-bit integers",
+    ),
+    "radius of zero": ((*ADAPTIVE, "--radius", "0"), "--radius must be finite and > 0, got 0.0"),
+    "range of three": ((*ADAPTIVE, "--sigma-range", "1,2,3"), "--sigma-range: must be two numbers"),
+    "range of text": ((*ADAPTIVE, "--sigma-range", "1-2"), "--sigma-range: must be two numbers"),
+    "range from zero": ((*ADAPTIVE, "--sigma-range", "0,1"), "--sigma-range must be finite and > 0, got 0.0"),
+    "range the wrong way": ((*ADAPTIVE, "--sigma-range", "2,1"), r"--sigma-range must be \(least, greatest\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistake_is_explained_in_one_line(egm, folder, name):
+    argv, said = BAD[name]
+    (folder / "loop.csv").symlink_to(folder / "loop.csv")
+    for arg in argv:
+        for file, text in arg.items() if isinstance(arg, dict) else ():
+            (folder / file).write_text(text)
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.name != "loop.csv"}
+    code, out, err = egm(*(next(iter(arg)) if isinstance(arg, dict) else arg for arg in argv))
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert re.search(said, err[0])
+    assert err[0].startswith("egm: ")
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.name != "loop.csv"}
+
+
+def test_there_are_enough_mistakes():
+    assert len(BAD) >= 60
+
+
+def test_value_of_a_wrong_cell_is_not_shown(egm, folder):
+    (folder / "data.csv").write_text("a,b,c\n1,2,3\n1,diagnosis,3\n")
+    assert "diagnosis" not in egm(*SUM)[2][0]
+
+
+def test_file_that_may_not_be_read(egm, monkeypatch):
+    """By a stand-in for the operating system, which lets some users read everything."""
+    monkeypatch.setattr(files, "open", fail(PermissionError(13, "Permission denied")), raising=False)
+    assert egm(*SUM) == (2, b"", ["egm: data.csv: Permission denied"])
+
+
+def test_missing_pyarrow_is_a_hint(egm, monkeypatch):
+    for module in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    code, out, err = egm("sum", "data.parquet", *SUM[2:])
+    assert (code, out) == (2, b"")
+    assert err == ["egm: data.parquet: Parquet needs pyarrow: pip install 'egm[files]'"]
+
+
+# --- What nobody foresaw ----------------------------------------------------------------------------------------------
+
+
+def fail(error):
+    def release(*_, **__):
+        raise error
+
+    return release
+
+
+@pytest.mark.parametrize("bug", [RuntimeError("age 42"), ValueError("age 42"), KeyError("age 42")])
+def test_bug_asks_for_a_report(egm, monkeypatch, bug):
+    monkeypatch.setattr(GaussianDataMechanism, "release", fail(bug))
+    code, out, err = egm(*SUM, "--output", "out.csv")
+    assert (code, out, len(err)) == (1, b"", 1)
+    assert "report" in err[0]
+    assert "42" not in err[0]  # it may be somebody's
+    code, out, err = egm(*SUM, "--debug")
+    assert (code, out) == (1, b"")
+    assert "Traceback" in err[0]
+    assert "age 42" in "".join(err)
+
+
+def test_interruption(egm, monkeypatch, folder):
+    monkeypatch.setattr(GaussianDataMechanism, "release", fail(KeyboardInterrupt()))
+    before = sorted(folder.iterdir())
+    assert egm(*SUM, "--output", "out.csv") == (130, b"", ["egm: interrupted"])
+    assert sorted(folder.iterdir()) == before
+
+
+# --- Output files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_output_file_has_what_standard_output_would(egm, folder, form):
+    _, expected, _ = egm(*SUM, "--simulate", "1", "--format", form)
+    assert egm(*SUM, "--simulate", "1", "--output", f"out.{form}") == (0, b"", [])
+    assert (folder / f"out.{form}").read_bytes() == expected
+    assert stat.S_IMODE((folder / f"out.{form}").stat().st_mode) == stat.S_IMODE((folder / "data.csv").stat().st_mode)
+    assert egm(*SUM, "--simulate", "2", "--output", f"out.{form}", "--force") == (0, b"", [])
+    assert (folder / f"out.{form}").read_bytes() != expected
+
+
+def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
+    egm(*SUM, "--output", "out.csv", "--format", "json")
+    assert json.loads((folder / "out.csv").read_text())["columns"] == list(NAMES)
+
+
+def test_failure_in_the_middle_leaves_the_old_file(egm, folder):
+    (folder / "out.csv").write_text("old")
+    (folder / "bad.csv").write_text("a,b,c\n" + "1,2,3\n" * 100_000 + "1,2,nan\n")
+    code, _, err = egm("sum", "bad.csv", *SUM[2:], "--output", "out.csv", "--force")
+    assert (code, len(err)) == (2, 1)
+    assert (folder / "out.csv").read_text() == "old"
+    assert not list(folder.glob(".*"))
+
+
+# --- Progress ---------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Makes the clock move by so much at every look."""
+
+    def tick(seconds):
+        looks = iter(np.arange(1, 1000) * seconds)
+        monkeypatch.setattr(cli.time, "monotonic", lambda: next(looks))
+
+    return tick
+
+
+@pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
+def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
+    """Three blocks of 87381 rows; the first ends within a second."""
+    np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
+    monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
+    clock(tick)
+    assert cli.main(["sum", "data.npy", *SUM[2:], "--rows", "262143", "--output", "out.csv"]) == 0
+    if not shown:
+        assert err.getvalue() == ""
+        return
+    first, *lines, cleared, last = err.getvalue().split("\r")
+    assert lines == ["174,762 rows, 66 %", "262,143 rows, 100 %"]
+    assert first == cleared.strip() == last == ""
+
+
+def test_progress_of_counting(monkeypatch, clock):
+    """A CSV file whose number of rows is not declared is read twice, and both times seen to be."""
+    monkeypatch.setattr(sys, "stderr", err := Terminal())
+    clock(9.0)
+    assert cli.main([*SUM, "--output", "out.csv"]) == 0
+    assert [line for line in err.getvalue().split("\r") if line.strip()] == ["400 rows", "400 rows, 100 %"]
+
+
+# --- As a program -----------------------------------------------------------------------------------------------------
+
+
+def program(*argv, **options):
+    command = [sys.executable, "-m", "egm", *argv]
+    return subprocess.run(command, capture_output=options.get("stdout") is None, text=True, check=False, **options)
+
+
+def test_program_releases():
+    """With warnings as they are for a user."""
+    done = program(*SUM, "--simulate", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
+    assert estimate == mechanism().release(rows(), rng=np.random.default_rng(3)).estimate.tolist()
+
+
+def test_program_explains_a_mistake():
+    done = program(*SUM, "--epsilon", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "egm: --epsilon must be finite and > 0, got 0.0\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_full_disk_is_not_a_bug():
+    with open("/dev/full", "w") as full:
+        done = program(*SUM, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, "egm: standard output: No space left on device\n")
