@@ -140,7 +140,8 @@ def test_unchanged_chapter_is_not_executed_again(project, capsys):
     executed = execute.execute_all(project)["01-works.ipynb"]
     assert execute.execute_all(project)["01-works.ipynb"] == executed
     assert capsys.readouterr().out.splitlines()[1] == "[1/1] 01-works  unchanged"
-    for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py", "egm/new.py", "notebooks/01-works.ipynb"):
+    sources = ("egm/__init__.py", "egm/new.py", "egm/table.csv", "notebooks/01-works.ipynb")
+    for file in ("constraints.txt", "pyproject.toml", *sources):
         before = execute.key(project / "notebooks" / "01-works.ipynb")
         with (project / file).open("a") as handle:
             handle.write("\n")

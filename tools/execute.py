@@ -39,7 +39,8 @@ def key(chapter: Path) -> str:
     """Digest of all that the chapter's output may depend on: itself, the package, the settings and the lock."""
     root = chapter.parent.parent
     digest = hashlib.sha256(sys.version.encode())
-    for file in [chapter, root / "constraints.txt", root / "pyproject.toml", *sorted((root / "egm").rglob("*.py"))]:
+    package = [file for file in (root / "egm").rglob("*") if file.suffix in (".py", ".csv")]
+    for file in [chapter, root / "constraints.txt", root / "pyproject.toml", *sorted(package)]:
         digest.update(f"\0{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:24]
 
