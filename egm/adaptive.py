@@ -34,6 +34,7 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
+_LEAST = 20.0  # n sqrt(rho), below which every quantile is noise
 _LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
 _SHRUNK = 0.85  # a radius that shrinks by less has reached the data
@@ -106,7 +107,7 @@ class AdaptiveDataMechanism:
         Without rng all randomness is secure: means are those of integers (`egm.lattice`) with discrete Gaussian noise,
         whose cost in zCDP is that of the continuous one (Canonne, Kamath and Steinke 2020, Theorem 14), and quantiles
         come from a lattice, too. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another
-        number of rows or for a value that is not finite.
+        number of rows, for a value that is not finite, or where rho is less than (20 / n)**2.
         """
         X = matrix(np.shape(X)[-1], X=X)
         if len(X) != self.n:
@@ -133,6 +134,8 @@ class _Search:
 
     def run(self):
         """Locate, spread, refine."""
+        if self.n * np.sqrt(self.rho) < _LEAST:
+            raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
         alike = self.locate()
         *before, last = self.plan()
         for step, rho in enumerate(before, start=1):
@@ -295,7 +298,8 @@ class _Search:
         b = scaling.optimal(self.spread(), 0.05)
         median = self.distance(0.5, 1e-2, 1e2, b)
         factor = median / np.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
-        self.sigma, self.center_std = self.sigma * factor, self.center_std * factor
+        self.sigma = np.clip(self.sigma * factor, *self.sigma_range)
+        self.center_std = self.center_std * factor
         return b
 
     def refine(self, step, rho):

@@ -65,7 +65,7 @@ def loss_of_a_row(sigma, scaling, clip_norm, offset=0.0, target="sample", copies
     variance = sigma**2 * lost_square - squared_bias
     if target == "population":
         variance += sigma**2 * (copies - 2 * (square - nc * first))
-    return variance, squared_bias
+    return np.maximum(variance, 0.0), squared_bias  # a small difference of large numbers may end below zero
 
 
 def best_clip_norm(noise, sigma, n, scaling, offset=0.0, copies=1, tolerance=1e-7):

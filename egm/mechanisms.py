@@ -205,7 +205,7 @@ class GaussianDataMechanism:
         """The scaling and the clip norm of least forecast error.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
-        nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within a percent of that
+        nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
         of the best of all scalings in every case tried).
         """
         if self.clip_probability != "optimal":

@@ -217,6 +217,17 @@ def test_strange_data_cost_accuracy_and_nothing_else(name):
     assert np.array_equal(X, before)
 
 
+def test_a_budget_that_buys_nothing_is_refused():
+    """Below rho = (20 / n)**2; above it, sigma is in its range and no part of the forecast is negative."""
+    X = rows(200, np.ones(4), 1.0, 7)
+    with pytest.raises(ValueError, match=r"rho = 0\.0099 is too small for n = 200: n sqrt\(rho\) must be at least 20"):
+        mechanism(200, 0.0099).release(X)
+    for seed in range(4):
+        release = mechanism(200, 0.0101, sigma_range=(0.5, 3.0)).release(X, rng=np.random.default_rng(seed))
+        assert np.all((release.sigma >= 0.5) & (release.sigma <= 3.0))
+        assert min(release.forecast.noise, release.forecast.clipping, release.forecast.center) >= 0
+
+
 def test_a_release_is_reproducible():
     X = rows(500, np.ones(4), 1.0, 7)
     once, again = (mechanism(500).release(X, rng=np.random.default_rng(8)).estimate for _ in range(2))
