@@ -71,7 +71,7 @@ def add_rows(X, center, scaling, clip_norm, target, total):
     that has one; total is then of no use.
     """
     n, d = X.shape
-    integers, y, factor = np.zeros(d), np.zeros((4, d)), np.empty(4)
+    integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     for first in range(0, n, 4):
         for r in range(4):

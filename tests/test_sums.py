@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import lattice
+from egm import _kernel, lattice
 from egm.lattice import Lattice
 from egm.sums import clipped_sum
 
@@ -79,6 +79,16 @@ def test_sum_is_that_of_single_rows(n):
     X = rows(max(n, 4))[:n]
     single = GRID.rows(X, CENTER, SCALING).reshape(n, D).astype(object)
     assert np.array_equal(summed(X)[0], single.sum(axis=0) if n else np.zeros(D))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
+    """Where rows do not fill a group of four: interpreted, with all memory that is not set full of NaN."""
+    X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
+    monkeypatch.setattr(_kernel.np, "empty", lambda shape: np.full(shape, np.nan))
+    target = GRID.radius * GRID.shrink
+    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total) == -1
+    assert np.array_equal(total, summed(X)[0])
 
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
