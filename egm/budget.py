@@ -63,6 +63,7 @@ from egm._validate import between, positive, scalar
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
 from egm.mechanisms import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism
+from egm.noise import opendp
 
 __all__ = ["Budget", "BudgetExceeded", "Charge", "JournalError", "Loss"]
 
@@ -394,9 +395,7 @@ def _basic(charges):
 @functools.lru_cache(maxsize=256)
 def _opendp_epsilon(rho, delta):
     """The epsilon of (epsilon, delta)-privacy that OpenDP finds for rho-zCDP, by way of discrete Gaussian noise."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
+    dp = opendp()
     integers = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
     noise = dp.m.make_gaussian(*integers, scale=(1 - 4e-16) / math.sqrt(2 * rho))
     return dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta)

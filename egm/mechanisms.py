@@ -159,9 +159,8 @@ class GaussianDataMechanism:
     sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1.
     epsilon: > 0. delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by
     default 1/n: C is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least
-    `error().total`.
-    That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre is off by a
-    part of sigma, or if large rows lie to one side, what is clipped adds up, and the default is safer.
+    `error().total`. That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre
+    is off by a part of sigma, or if large rows lie to one side, what is clipped adds up, and the default is safer.
     scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
     "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and count_weight
     times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the
@@ -274,12 +273,12 @@ class GaussianDataMechanism:
 
         X: real numbers, (n, d), an iterator over blocks of rows, (rows, d) each, or a dask array; it is read once and
         never changed. The rows are summed as integers (`egm.lattice`), so the same rows in any order, in any blocks
-        and on any number of machines give the same sum. Without rng the noise is secure. rng: a numpy Generator,
-        which makes this a simulation. Raises ValueError for another shape or, where n is public, number of rows, or
-        for a value that is not finite.
+        and on any number of machines of one kind give the same sum. Without rng the noise is secure. rng: a numpy
+        Generator, which makes this a simulation. Raises ValueError for another shape or, where n is public, number of
+        rows, or for a value that is not finite.
         """
-        both = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
-        room = both * self.noise_multiplier if rng is None else 1.0
+        sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
+        room = sensitivity * self.noise_multiplier if rng is None else 1.0  # in clip norms
         grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
         total, rows = sums.clipped_sum(X, grid, self.center, self.scaling)
         if self.neighbors == "replace_one" and rows != self.n:

@@ -16,6 +16,7 @@ from egm._validate import count, positive, scalar
 
 __all__ = [
     "SimulationWarning",
+    "opendp",
     "secure_gaussian",
     "secure_index",
     "secure_laplace",
@@ -35,8 +36,7 @@ def secure_gaussian(std, size):
     more. std: > 0, at most 2**58. size: a whole number >= 1. Takes some 10 microseconds a draw. Raises ValueError
     outside these ranges. Canonne, Kamath and Steinke (2020).
     """
-    _fits(2.0**58, std=std)
-    return _vector_noise("make_gaussian", "l2_distance", scalar(positive, std=std))([0] * count(size=size))
+    return _vector_noise("make_gaussian", "l2_distance", _fitting(2.0**58, std=std))([0] * count(size=size))
 
 
 def secure_laplace(scale, size):
@@ -45,8 +45,7 @@ def secure_laplace(scale, size):
     P[k] is proportional to exp(-|k| / scale), exactly but for |k| >= 2**63, which is 512 scales or more. scale: > 0,
     at most 2**54. Otherwise as secure_gaussian.
     """
-    _fits(2.0**54, scale=scale)
-    return _vector_noise("make_laplace", "l1_distance", scalar(positive, scale=scale))([0] * count(size=size))
+    return _vector_noise("make_laplace", "l1_distance", _fitting(2.0**54, scale=scale))([0] * count(size=size))
 
 
 def secure_index(scores, epsilon):
@@ -69,17 +68,19 @@ def simulated_laplace(scale, rng):
     return _generator(rng).laplace(0.0, scale)
 
 
-def _fits(most, **named):
-    """Refuse noise whose tail 64 bits would cut off."""
-    ((name, value),) = named.items()
-    if scalar(positive, **named) > most:
-        raise ValueError(f"{name} must be at most {most:.3g} for 64-bit integers, got {value!r}")
+def _fitting(most, **named):
+    """A scale of noise whose tail 64 bits do not cut off, or a ValueError."""
+    ((name, _),) = named.items()
+    number = scalar(positive, **named)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most:.3g} for 64-bit integers, got {number!r}")
+    return number
 
 
 @functools.lru_cache(maxsize=8)
 def _vector_noise(maker, metric, scale):
     """OpenDP's sampler for integer vectors."""
-    dp = _opendp()
+    dp = opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
     return getattr(dp.m, maker)(domain, distance, scale=scale)
@@ -88,14 +89,14 @@ def _vector_noise(maker, metric, scale):
 @functools.lru_cache(maxsize=8)
 def _choice(scale):
     """OpenDP's sampler of the place of the largest score."""
-    dp = _opendp()
+    dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     return dp.m.make_noisy_max(domain, distance, dp.zero_concentrated_divergence(), scale=scale)
 
 
 @functools.cache
-def _opendp():
-    """OpenDP, imported where it is needed because that takes half a second."""
+def opendp():
+    """OpenDP's prelude, ready for use: imported where it is needed, because that takes half a second."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

@@ -16,8 +16,8 @@ def clipped_sum(X, grid, center, scaling):
 
     X: real numbers, (n, d), an iterator of blocks of rows, (m, d) each, or a dask array (n, d); it is read once and
     never changed or copied as a whole. grid: an egm.lattice.Lattice. center, scaling: (d,). The total, Python integers
-    (d,), is exact, and so it is the same for any order, blocks, or machines. Raises ValueError or TypeError for what
-    is not such a matrix and for entries that are not finite.
+    (d,), is exact, and so it is the same for any order, any blocks, and any machines of one kind. Raises ValueError or
+    TypeError for what is not such a matrix and for entries that are not finite.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling)
     if isinstance(X, Iterator):
