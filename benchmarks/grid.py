@@ -323,8 +323,8 @@ TRACKED = {
 def digest(name):
     """Digest of the code that a method's estimates come from, as far as it is in the modules above.
 
-    Followed from name to name, so that another method's code, a comment or a docstring changes nothing. What the
-    oracles of egm.mechanisms and egm.error do is exact, and is not followed.
+    Followed from name to name, so that another method's code, a comment, a docstring or the type of an argument or of a
+    variable changes nothing. What the oracles of egm.mechanisms and egm.error do is exact, and is not followed.
     """
     return _digest(METHODS[name].estimate.__name__)
 
@@ -362,8 +362,23 @@ def reachable(trees, *roots):
     return [seen[key] for key in sorted(seen)]
 
 
+class _Untyped(ast.NodeTransformer):
+    """Takes the types out of a function."""
+
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node):
+        return ast.Assign([node.target], node.value)
+
+
 def definitions(tree):
-    """{name: node} of what a module defines at its top, docstrings left out."""
+    """{name: node} of what a module defines at its top, docstrings and types in functions left out."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign):
@@ -373,6 +388,8 @@ def definitions(tree):
             for inner in ast.walk(node):
                 if isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(inner) is not None:
                     inner.body = inner.body[1:] or [ast.Pass()]
+                if isinstance(inner, ast.FunctionDef):
+                    _Untyped().visit(inner)
     return found
 
 

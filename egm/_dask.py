@@ -5,20 +5,33 @@ takes nothing with it but time: the scheduler computes again what it held, and a
 No task draws noise.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
+
+from egm._types import PathLike
+
+if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
 
 __all__ = ["from_parquet", "is_dask", "results"]
 
 _WIDTH = 16  # results that are added by one task, and at most how many are returned
 _COLUMNS = 4  # of a Parquet file that are read at a time: more need more memory, fewer more time
 
+Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
-def is_dask(X):
+
+def is_dask(X: object) -> bool:
     """Whether X comes from dask, which is not imported to find out."""
     return type(X).__module__.split(".")[0] == "dask"
 
 
-def results(X, partial):
+def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
     """What `partial` finds in the blocks of rows of X: at most 16 pairs (total, rows), to be added up in this order.
 
     X: a dask array (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. partial: a picklable
@@ -44,35 +57,36 @@ def results(X, partial):
     cells = _cells(X, _result, partial=shared)
     while cells.size > _WIDTH:
         cells = _cells(cells.rechunk({0: _WIDTH}), _added)
-    return cells.compute().ravel().tolist()
+    found: list[Sum] = cells.compute().ravel().tolist()
+    return found
 
 
-def _cells(X, function, **options):
+def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
     """One object for each block of rows, as an array (blocks, 1): with two axes dask makes one task of loading a block
     and of the function."""
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
 
 
-def _result(block, partial):
+def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
     """What is found in one block."""
     return _cell(partial(block))
 
 
-def _added(cells):
+def _added(cells: NDArray[Any]) -> NDArray[Any]:
     """The sum of results."""
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 
 
-def _cell(result):
+def _cell(result: Sum) -> NDArray[Any]:
     """An array of this one object."""
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell
 
 
-def from_parquet(path, columns=None):
+def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskArray:
     """A dask array (n, d) of columns of numbers, a block for each row group, of which nothing is read before it is
     summed.
 
@@ -92,7 +106,7 @@ def from_parquet(path, columns=None):
     if not files.files:
         raise FileNotFoundError(f"no Parquet files in {str(path)!r}")
     everything = columns is None
-    columns = files.schema.names if everything else list(columns)
+    columns = files.schema.names if everything else list(columns)  # type: ignore[arg-type]  # columns are given
     if not columns:
         raise ValueError("columns must name at least one column")
     types, groups = [], []
@@ -103,10 +117,11 @@ def from_parquet(path, columns=None):
     # With pure=False every call gets new keys: the file may have changed since the last.
     source = dask.delayed((files.filesystem, groups, columns, dtype), pure=False, traverse=False)
     chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
-    return map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+    X: DaskArray = map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+    return X
 
 
-def _types(fragment, columns, everything):
+def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
     """NumPy's types of the columns of a file, each of which must be there, once, and of numbers."""
     from pyarrow import types
 
@@ -124,7 +139,7 @@ def _types(fragment, columns, everything):
     return found
 
 
-def _row_group(source, block_id):
+def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
     """One row group as an array (rows, d), read a few columns at a time, so that it is in memory once."""
     from pyarrow.parquet import ParquetFile
 

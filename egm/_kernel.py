@@ -3,10 +3,17 @@
 It is imported when a first row comes, because compilation costs seconds once on a machine and half a second later.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from egm._types import Array
 
 __all__ = ["add_rows"]
 
@@ -14,11 +21,13 @@ _ROUGH = 1e-280, 1e300  # a squared norm beyond these may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def _compiled(**options):
+
+def _compiled(**options: Any) -> Callable[[F], F]:
     """numba.njit without the GIL, and kept on disk where there is a place for it."""
 
-    def decorate(function):
+    def decorate(function: F) -> F:
         try:
             return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
         except RuntimeError:  # no folder that can be written to
@@ -28,7 +37,7 @@ def _compiled(**options):
 
 
 @_compiled(fastmath={"reassoc"})
-def _centred(row, center, scaling, y):
+def _centred(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """y = (row - center) * scaling. Returns its squared norm, added up in whatever order is fast, always the same."""
     square = 0.0
     for j in range(y.size):
@@ -39,7 +48,7 @@ def _centred(row, center, scaling, y):
 
 
 @_compiled()
-def _careful_norm(y):
+def _careful_norm(y: Array) -> float:
     """The norm of a row whose squares overflow or underflow; entries beyond 1e300 are shortened to that first."""
     largest = 0.0
     for j in range(y.size):
@@ -54,7 +63,7 @@ def _careful_norm(y):
 
 
 @_compiled()
-def _first_not_finite(row):
+def _first_not_finite(row: Array) -> int:
     """The place of the first entry that is not finite, or -1."""
     for j in range(row.size):
         if not np.isfinite(row[j]):
@@ -63,7 +72,7 @@ def _first_not_finite(row):
 
 
 @_compiled()
-def add_rows(X, center, scaling, clip_norm, target, total):
+def add_rows(X: Array, center: Array, scaling: Array, clip_norm: float, target: float, total: NDArray[np.int64]) -> int:
     """Add trunc(target / max(||y||, clip_norm) y) for the rows y = (x - center) * scaling of X to `total`, int64 (d,).
 
     X: (n, d), C order; n target < 2**62. Four rows at a time, which share the reading and writing of the sum; after
@@ -97,7 +106,7 @@ def add_rows(X, center, scaling, clip_norm, target, total):
 
 
 @_compiled()
-def _flush(integers, total):
+def _flush(integers: Array, total: NDArray[np.int64]) -> None:
     """Take the integers to the total."""
     for j in range(total.size):
         total[j] += np.int64(integers[j])

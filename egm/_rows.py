@@ -1,17 +1,21 @@
 """Rows of a matrix as vectors: their norms, and shortening them to a norm."""
 
+from __future__ import annotations
+
 import numpy as np
+
+from egm._types import Array
 
 __all__ = ["clip", "norms"]
 
 
-def norms(rows):
+def norms(rows: Array) -> Array:
     """Euclidean norms of the rows (n, d), also of rows so long that their squares overflow: shape (n,)."""
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
 
 
-def clip(rows, clip_norm):
+def clip(rows: Array, clip_norm: float) -> Array:
     """The rows (n, d), those longer than clip_norm shortened to it: a new array."""
     return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]

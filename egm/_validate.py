@@ -5,7 +5,14 @@
 number.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+from egm._types import Array, Check
 
 __all__ = [
     "between",
@@ -22,49 +29,49 @@ __all__ = [
 ]
 
 
-def real(**named):
+def real(**named: object) -> Array:
     """A real number or array of real numbers without NaN; infinities are allowed. TypeError for anything else."""
     ((name, value),) = named.items()
     array = _numeric(name, value).astype(float, copy=False)
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
-def finite(**named):
+def finite(**named: object) -> Array:
     """Real and finite."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
-def positive(**named):
+def positive(**named: object) -> Array:
     """Finite and > 0."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array) & (array > 0), "must be finite and > 0", name, array)
 
 
-def nonnegative(**named):
+def nonnegative(**named: object) -> Array:
     """Finite and >= 0."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array) & (array >= 0), "must be finite and >= 0", name, array)
 
 
-def probability(**named):
+def probability(**named: object) -> Array:
     """Strictly between 0 and 1."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
 
 
-def between(low, high, **named):
+def between(low: float, high: float, **named: object) -> Array:
     """From low to high, both included."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require((array >= low) & (array <= high), f"must lie between {low!r} and {high!r}", name, array)
 
 
-def scalar(check, **named):
+def scalar(check: Check, **named: object) -> float:
     """A single number that passes `check`, as a Python float."""
     ((name, _),) = named.items()
     array = check(**named)
@@ -73,7 +80,7 @@ def scalar(check, **named):
     return float(array)
 
 
-def count(**named):
+def count(**named: object) -> int:
     """A whole number >= 1, as a Python int. A float such as 1e6 that is whole is accepted."""
     ((name, _),) = named.items()
     number = scalar(real, **named)
@@ -82,7 +89,7 @@ def count(**named):
     return int(number)
 
 
-def vector(**named):
+def vector(**named: object) -> Array:
     """One axis, at least one entry, every entry finite and > 0."""
     ((name, _),) = named.items()
     array = positive(**named)
@@ -91,7 +98,7 @@ def vector(**named):
     return array
 
 
-def matrix(columns, **named):
+def matrix(columns: int, **named: object) -> Array:
     """Rows of `columns` finite real numbers each: shape (rows, columns). The values are not copied if they are
     float64."""
     ((name, _),) = named.items()
@@ -99,7 +106,7 @@ def matrix(columns, **named):
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
-def unread_matrix(columns, **named):
+def unread_matrix(columns: int, **named: object) -> NDArray[Any]:
     """The same of any real type, and its values neither copied nor looked at."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
@@ -108,7 +115,7 @@ def unread_matrix(columns, **named):
     return array
 
 
-def _numeric(name, value):
+def _numeric(name: str, value: object) -> NDArray[Any]:
     """The value as an array, or a TypeError: no booleans, strings, objects, complex numbers or masked arrays."""
     try:
         array = np.asarray(value)
@@ -119,7 +126,7 @@ def _numeric(name, value):
     return array
 
 
-def _require(passed, rule, name, array):
+def _require(passed: NDArray[np.bool], rule: str, name: str, array: Array) -> Array:
     """The array if all of it passed, else a ValueError with the first value that did not."""
     if passed.all():
         return array
@@ -128,7 +135,7 @@ def _require(passed, rule, name, array):
     raise ValueError(f"{place} {rule}, got {float(array[first])!r}")
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     """A value short enough for one line of an error message; of an array only its kind, for its entries may be
     private."""
     if isinstance(value, np.ndarray):

@@ -20,6 +20,8 @@ total is fixed beforehand, which is all that is needed (Feldman and Zrnic 2021).
 How much each round gets is what makes the forecast of the last one least.
 """
 
+from __future__ import annotations
+
 import itertools
 from dataclasses import dataclass, field
 
@@ -27,6 +29,7 @@ import numpy as np
 from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
+from egm._types import Array, ArrayLike, FloatOrArray, Floats
 from egm._validate import count, matrix, positive, scalar
 from egm.calibration import zcdp_epsilon
 
@@ -86,7 +89,7 @@ class AdaptiveDataMechanism:
     radius: float = field(kw_only=True)
     sigma_range: tuple[float, float] = field(kw_only=True)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         n, rho = count(n=self.n), scalar(positive, rho=self.rho)
         if n < 2:
             raise ValueError(f"n must be at least 2, got {n}")
@@ -97,11 +100,11 @@ class AdaptiveDataMechanism:
         for name, value in {**values, "sigma_range": tuple(bounds.tolist())}.items():
             object.__setattr__(self, name, value)
 
-    def epsilon(self, delta):
+    def epsilon(self, delta: float) -> float:
         """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
         return zcdp_epsilon(self.rho, delta)
 
-    def release(self, X, *, rng=None):
+    def release(self, X: ArrayLike, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
         """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
 
         Without rng all randomness is secure: means are those of integers (`egm.lattice`) with discrete Gaussian noise,
@@ -121,10 +124,10 @@ class _Search:
     center (d,), known up to center_std (d,) in each coordinate; sigma (d,).
     """
 
-    def __init__(self, mechanism, X, rng):
+    def __init__(self, mechanism: AdaptiveDataMechanism, X: Array, rng: np.random.Generator | None) -> None:
         self.X, self.rng, self.rho = np.clip(X, -_LARGEST, _LARGEST), rng, mechanism.rho
         self.n, self.d = X.shape
-        self.spent = {}
+        self.spent: dict[str, float] = {}
         least, greatest = mechanism.sigma_range
         root = np.sqrt(self.d)
         self.smallest, self.largest = 0.1 * root * least, 2 * root * (mechanism.radius + 3 * greatest)
@@ -132,7 +135,7 @@ class _Search:
         self.center, self.center_std = np.zeros(self.d), np.full(self.d, mechanism.radius)
         self.once = min(_SURE**2 / (8 * self.n**2), 0.005 * self.rho)  # what a quantile of the distances costs
 
-    def run(self):
+    def run(self) -> AdaptiveRelease:
         """Locate, spread, refine."""
         if self.n * np.sqrt(self.rho) < _LEAST:
             raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
@@ -145,26 +148,26 @@ class _Search:
         return self.release(min(last, self.left - self.once - self.doubt))
 
     @property
-    def left(self):
+    def left(self) -> float:
         """What is left of the budget."""
         return self.rho - sum(self.spent.values())
 
-    def spend(self, step, rho):
+    def spend(self, step: str, rho: float) -> None:
         """Charge a step before it looks at the data."""
         if not 0 < rho <= self.left * (1 + 1e-12):
             raise ValueError(f"rho = {self.rho} is too small: {step} needs {rho:.3g}, and {self.left:.3g} is left")
         self.spent[step] = self.spent.get(step, 0.0) + rho
 
-    def norms(self, b=1.0):
+    def norms(self, b: Floats = 1.0) -> Array:
         """Distances of the scaled rows from the centre."""
         return _rows.norms((self.X - self.center) * b)
 
-    def distance(self, q, low, high, b=1.0):
+    def distance(self, q: float, low: float, high: float, b: Floats = 1.0) -> float:
         """A private q-quantile of the distances, searched on a logarithmic scale."""
         self.spend("radii", self.once)
         return self.log_quantile(self.norms(b), q, low, high, self.once)
 
-    def log_quantile(self, values, q, low, high, rho):
+    def log_quantile(self, values: Array, q: float, low: float, high: float, rho: float) -> FloatOrArray:
         """A private q-quantile of positive values, (n,) or (n, k), on a logarithmic scale; of this cost a column."""
         logs, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
         epsilon = np.sqrt(8 * rho)
@@ -173,12 +176,12 @@ class _Search:
         step = _STEP if values.ndim == 1 else _COARSE_STEP
         return np.exp(quantiles.secure_quantile(logs, q, low, high, epsilon, step))
 
-    def noisy_mean(self, b, clip_norm, rho):
+    def noisy_mean(self, b: Floats, clip_norm: float, rho: float) -> tuple[Array, float]:
         """The private mean of the scaled rows around the centre, each clipped, and the standard deviation of its
         noise."""
         return self.mean_of_clipped((self.X - self.center) * b, clip_norm, 2, rho)
 
-    def mean_of_clipped(self, rows, clip_norm, diameter, rho):
+    def mean_of_clipped(self, rows: Array, clip_norm: float, diameter: float, rho: float) -> tuple[Array, float]:
         """The private mean of rows clipped to a norm, and the standard deviation of its noise.
 
         diameter: how far two clipped rows can be apart, in clip norms.
@@ -194,7 +197,7 @@ class _Search:
 
     # Locate -----------------------------------------------------------------------------------------------------------
 
-    def locate(self):
+    def locate(self) -> bool:
         """Centre and standard deviations to begin with; whether the latter are all the same."""
         cost = min(2 * self.d / (self.n * _PACE) ** 2, 0.02 * self.rho)
         radius = self.distance(0.5, self.smallest, self.largest)
@@ -210,7 +213,7 @@ class _Search:
         self.measure_sigma(np.sqrt(middle), alike)
         return alike
 
-    def step_to(self, radius, rho):
+    def step_to(self, radius: float, rho: float) -> None:
         """Move the centre to the noisy mean of the rows clipped to a ball."""
         self.spend("locate", rho)
         mean, std = self.noisy_mean(1.0, radius, rho)
@@ -219,7 +222,7 @@ class _Search:
 
     # Spread -----------------------------------------------------------------------------------------------------------
 
-    def measure_sigma(self, radius, alike):
+    def measure_sigma(self, radius: float, alike: bool) -> None:
         """All standard deviations from the typical distance, or each from its own median."""
         typical = radius / np.sqrt(self.d)
         if alike:
@@ -232,7 +235,7 @@ class _Search:
         median = self.log_quantile(np.abs(self.X - self.center), 0.5, low, high, cost / self.d)
         self.set_sigma(median / _NORMAL_MEDIAN)
 
-    def remeasure_sigma(self, rho):
+    def remeasure_sigma(self, rho: float) -> None:
         """Second moments of the rows divided by their standard deviations: nearly 1 each, and all at once.
 
         Vectors of squares have no negative entry, so two of norm at most V differ by at most sqrt(2) V.
@@ -244,22 +247,24 @@ class _Search:
         mean, std = self.mean_of_clipped(squares, largest, np.sqrt(2), rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
-    def spread(self):
+    def spread(self) -> Array:
         """Standard deviations of the rows about the centre, whose own error is in them."""
         return np.hypot(self.sigma, self.center_std)
 
-    def set_sigma(self, spread):
+    def set_sigma(self, spread: Array) -> None:
         """What is left of the spread without the error of the centre."""
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
 
     # Refine -----------------------------------------------------------------------------------------------------------
 
-    def plan(self):
+    def plan(self) -> list[float]:
         """Budgets of the rounds, the last one included: those that make the forecast of the last round least."""
         left = self.left - 3 * self.once - self.doubt - 0.01 * self.rho
         alike = self.groups()
-        after = {(): alike[:2]}  # sigma and the centre's standard deviation, by the shares spent
+        after: dict[tuple[float, ...], tuple[Array, Array]] = {
+            (): alike[:2]
+        }  # sigma and the centre's standard deviation, by the shares spent
         for share in _SHARES:
             after[share,] = self.foresee(*after[()], share * left, alike[2])
         for first, second in itertools.combinations(_SHARES, 2):
@@ -268,19 +273,21 @@ class _Search:
         best = min(last, key=lambda shares: np.sum(alike[2] * last[shares][1] ** 2))
         return [share * left for share in (*best, 1 - sum(best))]
 
-    def groups(self):
+    def groups(self) -> tuple[Array, Array, Array]:
         """At most 64 groups of coordinates of nearly the same spread: their sigma, center_std and sizes."""
         order = np.argsort(self.spread())
         groups = np.array_split(order, min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
-    def foresee(self, sigma, center_std, rho, copies):
+    def foresee(self, sigma: Array, center_std: Array, rho: float, copies: Floats) -> tuple[Array, Array]:
         """The state after a round of this budget."""
         b = scaling.expected_norm(np.hypot(sigma, center_std))
         return sigma, self.outcome(b, rho, sigma, center_std, copies, tolerance=0.05)[1]
 
-    def outcome(self, b, rho, sigma, center_std, copies=1, tolerance=1e-4):
+    def outcome(
+        self, b: Array, rho: float, sigma: Array, center_std: Array, copies: Floats = 1, tolerance: float = 1e-4
+    ) -> tuple[float, Array]:
         """The best clip norm for one round, and the centre's standard deviations after it."""
         std = 2 / (self.n * np.sqrt(2 * rho))
         clip_norm, _ = error.best_clip_norm(
@@ -290,7 +297,7 @@ class _Search:
         lost = (variance / self.n + squared_bias) / copies
         return clip_norm, np.sqrt((std * clip_norm / b) ** 2 + lost)
 
-    def calibrated(self):
+    def calibrated(self) -> Array:
         """The scaling, with sigma corrected by one factor so that the median distance is what it says.
 
         One number costs next to nothing, and it is what the clip norm hangs on.
@@ -302,14 +309,14 @@ class _Search:
         self.center_std = self.center_std * factor
         return b
 
-    def refine(self, step, rho):
+    def refine(self, step: str, rho: float) -> None:
         """One round of Algorithm 3."""
         b = self.calibrated()
         clip_norm, center_std = self.outcome(b, rho, self.sigma, self.center_std)
         self.average(step, rho, b, clip_norm)
         self.center_std = center_std
 
-    def average(self, step, rho, b, clip_norm):
+    def average(self, step: str, rho: float, b: Array, clip_norm: float) -> Array:
         """Move the centre to the noisy mean of the scaled and clipped rows; returns the noise_std of their sum."""
         self.spend(step, rho)
         mean, std = self.noisy_mean(b, clip_norm, rho)
@@ -319,16 +326,16 @@ class _Search:
     # Doubt ------------------------------------------------------------------------------------------------------------
 
     @property
-    def doubt(self):
+    def doubt(self) -> float:
         """What one look at the tail of the norms costs."""
         return min(_TAIL_SURE**2 / (8 * self.n**2), 0.03 * self.rho)
 
-    def quantile_beyond(self, p, low, high, b, cost):
+    def quantile_beyond(self, p: float, low: float, high: float, b: Array, cost: float) -> float:
         """The norm that a share p of the scaled rows exceeds, by a private quantile of this cost."""
         self.spend("tail", cost)
         return self.log_quantile(self.norms(b), 1 - p, low, high, cost)
 
-    def tail(self, b):
+    def tail(self, b: Array) -> _Tail | None:
         """The _Tail of the norms, or None where they are not longer than those of normal rows."""
         weights = (b * self.spread()) ** 2
         median = np.sqrt(gx2.isf(0.5, weights))  # the released one, by the calibration
@@ -343,7 +350,7 @@ class _Search:
         scale = (self.quantile_beyond(far, found, 5 * found, b, cost) - found) / np.log(_TAIL / far)
         return _Tail(found, max(scale, 0.05 * found), _TAIL * self.n)
 
-    def release(self, rho):
+    def release(self, rho: float) -> AdaptiveRelease:
         """The last round."""
         b = self.calibrated()
         tail = self.tail(b)
@@ -370,11 +377,11 @@ class _Tail:
     scale: float
     rows: float
 
-    def excess(self, clip_norm):
+    def excess(self, clip_norm: float) -> float:
         """The sum of what the rows have beyond the clip norm: the most that clipping can take from their sum."""
         return self.rows * self.scale * np.exp(-(clip_norm - self.start) / self.scale)
 
-    def clip_norm(self, noise):
+    def clip_norm(self, noise: float) -> float:
         """The C that makes noise C**2 + excess(C)**2 least: where (2C / scale) exp(2C / scale) is what follows."""
         log = np.log(2 * self.rows**2 / noise) + 2 * self.start / self.scale
         return float(self.scale / 2 * wrightomega(log))

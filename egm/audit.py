@@ -13,19 +13,32 @@ promised, and no proof of privacy where it does not: that is what theorems are f
 Bugs are planted in the running package, one at a time: not for a process that releases anything.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from egm import _rows, adaptive, lattice, noise, quantiles
+from egm._types import Array, ArrayLike, Floats, Whole
 from egm.calibration import analytic_noise_multiplier
-from egm.mechanisms import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism
+from egm.mechanisms import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Release,
+)
 
 __all__ = ["Case", "Row", "cases", "lower_bound", "planted", "project", "replay", "table"]
 
@@ -37,11 +50,15 @@ _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 _ROWS = "clip skipped", "centre from the data"
 _ROUNDING = "rounding away from zero"
 
+Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # releases: from a data set, so many
+Asked: TypeAlias = tuple[tuple[Any, float], ...]  # the law and the scale of each number drawn
+Patch: TypeAlias = tuple[Any, str, Any]  # of what, which attribute, what in its place
+
 
 # --- The bound --------------------------------------------------------------------------------------------------------
 
 
-def lower_bound(one, other, delta, *, confidence=1 - 1e-6):
+def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confidence: float = 1 - 1e-6) -> float:
     """A number that the epsilon of an (epsilon, delta)-private procedure exceeds, with this probability at least.
 
     one, other: releases for two neighbouring data sets, (m,) or (m, k), independent within each of the two; two that
@@ -59,13 +76,13 @@ def lower_bound(one, other, delta, *, confidence=1 - 1e-6):
         counted = [
             _exceeding(side[:split], thresholds := np.quantile(likely[:split], _SHARES)) for side in (likely, rare)
         ]
-        bounds = _bound(*counted, split, delta, 1 - confidence)
+        bounds = _bound(*counted, split, delta, 1 - confidence)  # type: ignore[call-arg, arg-type]  # counted: two
         chosen.append((np.max(bounds), thresholds[np.argmax(bounds)], likely[split:], rare[split:]))
     _, threshold, likely, rare = max(chosen, key=lambda event: event[0])
     return float(_bound(_exceeding(likely, threshold), _exceeding(rare, threshold), len(rare), delta, 1 - confidence))
 
 
-def project(one, other):
+def project(one: Array, other: Array) -> Array:
     """The direction (k,) in which releases (m, k) of the two kinds are best told apart, if their noise is normal.
 
     There the likelihood ratio is a function of releases @ direction, for the inverse covariance of the noise times the
@@ -77,12 +94,12 @@ def project(one, other):
     return np.linalg.lstsq(covariance / np.outer(unit, unit), difference)[0] / unit
 
 
-def _exceeding(releases, thresholds):
+def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
     """How many exceed each threshold."""
     return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="right")
 
 
-def _bound(likely, rare, m, delta, error):
+def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
     """log((p - delta) / q) with p a lower limit for `likely` counts of m, and q an upper one for `rare`; at least 0."""
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -92,7 +109,7 @@ def _bound(likely, rare, m, delta, error):
 # --- Many releases at once --------------------------------------------------------------------------------------------
 
 
-def replay(release, size, rng=None):
+def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
     """`size` releases, (size, k), for the work of a few: a release is a value plus a linear image of its noise.
 
     release: a function of rng that returns numbers, (k,). rng: a numpy Generator, or None for secure noise. The value
@@ -114,43 +131,44 @@ def replay(release, size, rng=None):
 class _Tape(np.random.Generator):
     """A source of noise that gives out what it was given, and writes down which laws it was asked for."""
 
-    def __init__(self, noises):
+    def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
-        self.noises, self.asked = noises, []
+        self.noises = noises
+        self.asked: list[tuple[Any, float]] = []
 
-    def normal(self, loc, scale):
+    def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.noise calls it
         """Noise in place of normal noise."""
         return self._next("normal", scale)
 
-    def laplace(self, loc, scale):
+    def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.noise calls it
         """Noise in place of Laplace noise."""
         return self._next("laplace", scale)
 
-    def discrete(self, maker, metric, scale):
+    def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
         """Noise in place of OpenDP's; takes the place of noise._vector_noise."""
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
-    def _next(self, law, scale):
+    def _next(self, law: Any, scale: ArrayLike) -> Array:
         start, scale = len(self.asked), np.asarray(scale)
         self.asked += [(law, float(each)) for each in scale.ravel()]
         noises = np.zeros(scale.size) if self.noises is None else self.noises[start : start + scale.size]
         return noises.reshape(scale.shape)
 
 
-def _played(release, rng, noises):
+def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
     """The release with these noises, or none, (k,); and the law and the scale of each that it asked for."""
     tape = _Tape(noises)
     with mock.patch.object(noise, "_vector_noise", tape.discrete):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked)
 
 
-def _simulated(asked, size, rng):
+def _simulated(asked: Asked, size: int, rng: Rng) -> Array:
     """Draws of a numpy Generator: (size, len(asked))."""
     return np.transpose([getattr(rng, law)(0.0, scale, size) for law, scale in asked])
 
 
 @functools.lru_cache(maxsize=16)
-def _secure(asked, size):
+def _secure(asked: Asked, size: int) -> Array:
     """Draws of OpenDP's samplers: (size, len(asked))."""
     return np.transpose([np.array(noise._vector_noise(*law, scale)([0] * size), dtype=float) for law, scale in asked])
 
@@ -169,26 +187,26 @@ class Case:
     name: str
     epsilon: float
     delta: float
-    neighbors: tuple
-    draw: Callable
+    neighbors: tuple[Any, ...]
+    draw: Draw
     size: int
     bugs: tuple[str, ...]
 
-    def bound(self, rng=None, share=1.0):
+    def bound(self, rng: Rng | None = None, share: float = 1.0) -> float:
         """The lower bound of epsilon from `share` of its number of releases. rng: None for secure noise."""
         size = round(share * self.size)
         one, other = (self.draw(data, size, rng) for data in self.neighbors)
         return lower_bound(one, other, self.delta)
 
 
-def cases(epsilon=1.0, delta=0.3):
+def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
     """Every mechanism and the two parts of the adaptive one, each at (epsilon, delta).
 
     The larger delta, the fewer releases show a bug. Pure differential privacy has delta = 0 and gets 2 epsilon, where
     it takes about as many.
     """
     mixed, pure, many = (epsilon, delta), (2 * epsilon, 0.0), 60_000
-    options = {"center": [5.0, -1.0], "clip_probability": 0.1}
+    options: dict[str, Any] = {"center": [5.0, -1.0], "clip_probability": 0.1}
     data = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options)
     added = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, neighbors="add_remove")
     around_zero = GaussianDataMechanism([1.0, 1.0], 2, *mixed, clip_probability=0.1)
@@ -212,22 +230,22 @@ def cases(epsilon=1.0, delta=0.3):
     ]
 
 
-def _replaced(mechanism):
+def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
     """A row at the centre, and one that is far away on one side or on the other, each part of it alike."""
     far = _FAR * mechanism.clip_norm / mechanism.scaling
     return tuple(np.array([mechanism.center, mechanism.center + side * far]) for side in (1, -1))
 
 
-def _added(mechanism):
+def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
     """A row, and a second one that is far away."""
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
 
 
-def _linear(mechanism, setting=contextlib.nullcontext):
+def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Releases of a mechanism, in a setting: estimate and, if there is one, the count."""
 
-    def once(value, rng):
+    def once(value: ArrayLike, rng: Rng | None) -> Array:
         with setting():
             release = mechanism.release(value, rng=rng)
         return np.append(release.estimate, [] if getattr(release, "count", None) is None else release.count)
@@ -235,14 +253,14 @@ def _linear(mechanism, setting=contextlib.nullcontext):
     return lambda value, size, rng: replay(functools.partial(once, value), size, rng)
 
 
-def _noisy_mean(epsilon, delta):
+def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Means of rows clipped to norm 1, as AdaptiveDataMechanism takes them.
 
     Their rho-zCDP is that of a Gaussian mechanism, for which this rho is (epsilon, delta) exactly.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
-    def once(X, rng):
+    def once(X: Array, rng: Rng | None) -> Array:
         mechanism = adaptive.AdaptiveDataMechanism(len(X), rho, radius=1.0, sigma_range=(0.1, 1.0))
         search = adaptive._Search(mechanism, X, rng)
         mean, _ = search.noisy_mean(1.0, 1.0, rho)
@@ -251,15 +269,15 @@ def _noisy_mean(epsilon, delta):
     return lambda X, size, rng: replay(functools.partial(once, X), size, rng)
 
 
-def _ranks():
+def _ranks() -> tuple[Array, Array]:
     """Two values whose median a tenth of the range misses by one and the rest does not; and the other way round."""
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
 
-def _quantile(epsilon):
+def _quantile(epsilon: float) -> Draw:
     """Medians between 0 and 10, one of each of as many equal columns as releases are wanted."""
 
-    def draw(values, size, rng):
+    def draw(values: Array, size: int, rng: Rng | None) -> Any:
         columns = np.repeat(values[:, None], size, axis=1)
         if rng is None:
             return quantiles.secure_quantile(columns, 0.5, 0.0, 10.0, epsilon, 0.5)
@@ -269,11 +287,11 @@ def _quantile(epsilon):
 
 
 @contextlib.contextmanager
-def _coarse():
+def _coarse() -> Iterator[None]:
     """A lattice of 3 units, where one rounding is felt, in place of one of 2**40."""
     right = lattice.Lattice.__init__
 
-    def coarse(grid, clip_norm, d, noise):
+    def coarse(grid: lattice.Lattice, clip_norm: float, d: int, noise: float) -> None:
         right(grid, clip_norm, d, noise)
         grid.radius, grid.unit = _UNITS, clip_norm / (_UNITS * grid.shrink)
 
@@ -285,7 +303,7 @@ def _coarse():
 
 
 @contextlib.contextmanager
-def planted(bug):
+def planted(bug: str) -> Iterator[None]:
     """The package with a bug in it, for as long as the context lasts; for "none" as it is.
 
     "noise × 0.9", "sensitivity halved": all noise is in proportion to the sensitivity, and so the second is noise ×
@@ -298,7 +316,7 @@ def planted(bug):
         yield
 
 
-def _patches():
+def _patches() -> dict[str, list[Patch]]:
     """For each bug what is put in the place of what."""
     return {
         "none": [],
@@ -310,9 +328,9 @@ def _patches():
     }
 
 
-def _less_noise(factor):
+def _less_noise(factor: float) -> list[Patch]:
     """All noise times a factor; for quantiles that is epsilon over it."""
-    patches = []
+    patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
         patches.append((noise, name, functools.partial(_scaled, getattr(noise, name), factor)))
     for name in ("quantile", "secure_quantile"):
@@ -321,16 +339,16 @@ def _less_noise(factor):
     return patches
 
 
-def _scaled(right, factor, scale, other):
+def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
     """Noise times a factor, whole where it was."""
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
 
 
-def _sum(clip=True, rounding=np.trunc):
+def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
     """Lattice.sum, with or without clipping, and rounded like this."""
 
-    def total(grid, X, center=0.0, scaling=1.0):
+    def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
         norms = np.maximum(_rows.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
         return rounding(rows * (grid.radius * grid.shrink / norms)[:, None]).astype(int).astype(object).sum(axis=0)
@@ -338,14 +356,14 @@ def _sum(clip=True, rounding=np.trunc):
     return total
 
 
-def _recentred():
+def _recentred() -> list[Patch]:
     """The mean of the data for a centre."""
     release, mean = GaussianDataMechanism.release, adaptive._Search.noisy_mean
 
-    def wrong_release(mechanism, X, *, rng=None):
+    def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
         return release(dataclasses.replace(mechanism, center=X.mean(axis=0)), X, rng=rng)
 
-    def wrong_mean(search, *given):
+    def wrong_mean(search: adaptive._Search, *given: Any) -> tuple[Array, float]:
         search.center = search.X.mean(axis=0)
         return mean(search, *given)
 
@@ -367,12 +385,12 @@ class Row:
     bound: float
 
     @property
-    def caught(self):
+    def caught(self) -> bool:
         """Whether releases prove that the promise is broken."""
         return self.bound > self.epsilon
 
 
-def table(audited, rng=None, share=1.0):
+def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -> list[Row]:
     """A Row for each of the cases as it is, and for each with each of its bugs: a list.
 
     audited: of `cases`. rng: a numpy Generator, or None for secure noise. share: of the number of releases. Every bug

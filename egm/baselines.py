@@ -14,10 +14,16 @@ Where a paper leaves a constant open, it is that of its public code; where that 
 does, the paper is followed and the docstring says what differs.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
 from egm import noise
+from egm._types import Array, ArrayLike, Number
 from egm._validate import count, finite, matrix, positive, probability, scalar
 from egm.calibration import zcdp_noise_multiplier
 from egm.quantiles import quantile, zcdp_epsilon
@@ -27,7 +33,15 @@ __all__ = ["anisotropic", "coinpress", "coordinate_median", "gaussian", "huang_l
 _BLOCK = 1 << 22  # distances between rows handled at a time
 
 
-def gaussian(X, rho, *, radius, rng, center=0.0, clip_norm=None):
+def gaussian(
+    X: ArrayLike,
+    rho: float,
+    *,
+    radius: ArrayLike,
+    rng: np.random.Generator,
+    center: ArrayLike = 0.0,
+    clip_norm: Number | None = None,
+) -> Array:
     """The mean of rows clipped to a ball, plus noise of standard deviation 2 clip_norm / (n sqrt(2 rho)).
 
     center: that of the ball, a number or (d,). clip_norm: its radius, > 0, by default the norm of `radius`: the ball
@@ -40,7 +54,7 @@ def gaussian(X, rho, *, radius, rng, center=0.0, clip_norm=None):
     return center + _clipped_mean(X - center, clip_norm, rho, rng)
 
 
-def coordinate_median(X, rho, *, radius, rng):
+def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.random.Generator) -> Array:
     """In each coordinate a private median by the exponential mechanism, at rho / d each.
 
     Its error does not depend on a clip norm, so that it wins where d is large and rho small; for normal data the
@@ -50,7 +64,18 @@ def coordinate_median(X, rho, *, radius, rng):
     return quantile(X, 0.5, -radius, radius, zcdp_epsilon(rho / radius.size), rng)
 
 
-def plan(X, rho, *, radius, rng, sigma=None, search_share=0.25, center_share=0.25, clip_share=0.25, beta=0.1):
+def plan(
+    X: ArrayLike,
+    rho: float,
+    *,
+    radius: ArrayLike,
+    rng: np.random.Generator,
+    sigma: ArrayLike | None = None,
+    search_share: float = 0.25,
+    center_share: float = 0.25,
+    clip_share: float = 0.25,
+    beta: float = 0.1,
+) -> Array:
     """PLAN: rows centred, scaled by (sigma + mean sigma)**-0.5, clipped at a private quantile of their norms.
 
     Of rho, search_share goes to finding the centre, by coordinate-wise medians (center_share of it), and the spread;
@@ -83,8 +108,18 @@ def plan(X, rho, *, radius, rng, sigma=None, search_share=0.25, center_share=0.2
 
 
 def huang_liang_yi(
-    X, rho, *, radius, rng, norm_bound=None, search_share=0.25, clip_share=0.25, slack=1.0, steps=20, beta=0.1
-):
+    X: ArrayLike,
+    rho: float,
+    *,
+    radius: ArrayLike,
+    rng: np.random.Generator,
+    norm_bound: float | None = None,
+    search_share: float = 0.25,
+    clip_share: float = 0.25,
+    slack: float = 1.0,
+    steps: int = 20,
+    beta: float = 0.1,
+) -> Array:
     """The shifted clipped mean: rows rotated at random, centred by private medians, clipped at a private quantile.
 
     The rotation is a Hadamard matrix after random signs (rows are padded with zeros to a power of two); it makes all
@@ -122,7 +157,18 @@ def huang_liang_yi(
     return (_hadamard(rotated[None])[0] * signs)[:d]
 
 
-def coinpress(X, rho, *, radius, rng, sigma, covariance_steps=0, steps=None, beta=0.01, clip_probability=None):
+def coinpress(
+    X: ArrayLike,
+    rho: float,
+    *,
+    radius: ArrayLike,
+    rng: np.random.Generator,
+    sigma: ArrayLike,
+    covariance_steps: int = 0,
+    steps: int | None = None,
+    beta: float = 0.01,
+    clip_probability: float | None = None,
+) -> Array:
     """CoinPress: a ball that contains the mean is shrunk again and again by noisy means of rows clipped to it.
 
     sigma: bounds on the standard deviations, a number or (d,), by which rows are divided: their covariance must then be
@@ -157,7 +203,18 @@ def coinpress(X, rho, *, radius, rng, sigma, covariance_steps=0, steps=None, bet
     return sigma * (np.linalg.solve(whitening, center) if covariance_steps else center)
 
 
-def anisotropic(X, rho, *, radius, rng, sigma, center=None, delta=1e-6, beta=0.1, size_share=0.05):
+def anisotropic(
+    X: ArrayLike,
+    rho: float,
+    *,
+    radius: ArrayLike,
+    rng: np.random.Generator,
+    sigma: ArrayLike,
+    center: ArrayLike | None = None,
+    delta: float = 1e-6,
+    beta: float = 0.1,
+    size_share: float = 0.05,
+) -> Array:
     """For known sigma: rows scaled by sigma**-0.5, those far from the others left out, noise of variance ~ sigma_j.
 
     With y = x / sqrt(sigma), two rows are friends if ||y - y'||**2 <= 2 (|s|_1 + 2 |s|_2 sqrt(t) + 2 |s|_inf t) =
@@ -205,18 +262,20 @@ def anisotropic(X, rho, *, radius, rng, sigma, center=None, delta=1e-6, beta=0.1
 # --- The parts that they share ----------------------------------------------------------------------------------------
 
 
-def _gaussian(value, sensitivity, rho, rng):
+def _gaussian(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
     """The Gaussian mechanism: a vector of that l2-sensitivity, plus noise, for rho in zCDP."""
     return value + noise.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
-def _clipped_mean(Y, clip_norm, rho, rng):
+def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
     """The noisy mean of rows shortened to clip_norm: one row can move it by 2 clip_norm / n."""
     shortened = clip_norm / np.maximum(_norms(Y), clip_norm)
     return _gaussian(shortened @ Y / len(Y), 2 * clip_norm / len(Y), rho, rng)
 
 
-def _binary_search(columns, rank, low, high, rho, steps, rng):
+def _binary_search(
+    columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
+) -> Array:
     """In each of k columns (n, k) a point with about `rank` values not above it, by noisy counts at rho / steps each.
 
     One row moves every count by at most 1, so a step has sensitivity sqrt(k). Huang, Liang and Yi (2021), PrivQuant.
@@ -229,14 +288,14 @@ def _binary_search(columns, rank, low, high, rho, steps, rng):
     return (low + high) / 2
 
 
-def _spread(X, radius, rho, rng):
+def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Array:
     """The standard deviations (d,) from the median of half the squared differences of random pairs, at rho each."""
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
     return np.sqrt(quantile(halves, 0.5, 0.0, 2 * radius**2, zcdp_epsilon(rho), rng) / chdtri(1, 0.5))
 
 
-def _hadamard(Z):
+def _hadamard(Z: Array) -> Array:
     """Rows (n, 2**k) times the orthogonal and symmetric Hadamard matrix, in k passes."""
     n, d = Z.shape
     half = 1
@@ -247,7 +306,7 @@ def _hadamard(Z):
     return Z.reshape(n, d) / np.sqrt(d)
 
 
-def _tail(d, p):
+def _tail(d: int, p: float) -> float:
     """g(p), which the norm of a standard normal vector (d,) exceeds with probability at most p.
 
     Laurent and Massart (2000), Lemma 1.
@@ -256,12 +315,14 @@ def _tail(d, p):
     return np.sqrt(d + 2 * np.sqrt(d * t) + 2 * t)
 
 
-def _budgets(rho, steps):
+def _budgets(rho: float, steps: int) -> list[float]:
     """3/4 of it for the last step, the rest in equal parts for those before."""
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
 
-def _balls(n, d, r, rho, steps, beta, clip_probability):
+def _balls(
+    n: int, d: int, r: Number, rho: float, steps: int, beta: float, clip_probability: float | None
+) -> list[tuple[float, float]]:
     """The clip norm and the budget of each of CoinPress's steps, from a ball of radius r."""
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):
@@ -274,7 +335,7 @@ def _balls(n, d, r, rho, steps, beta, clip_probability):
     return balls
 
 
-def _whitening(X, rho, steps, beta, rng):
+def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
     """For rows of covariance <= I a matrix A (d, d) with A covariance A.T <= I, near I for large n, by MVCRec.
 
     One row changes one of the n/2 differences w, and w w.T by at most sqrt(2) g**2 in Frobenius norm. The norm of the
@@ -299,7 +360,7 @@ def _whitening(X, rho, steps, beta, rng):
     return A
 
 
-def _friends(Y, reach):
+def _friends(Y: Array, reach: float) -> Array:
     """For each row the number of rows, itself among them, at a distance of at most `reach`."""
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
@@ -312,14 +373,14 @@ def _friends(Y, reach):
     return counts
 
 
-def _norms(Y):
+def _norms(Y: Array) -> Array:
     """Euclidean norms of rows, also of rows so long that their squares overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)
 
 
-def _checked(X, rho, radius, rng):
+def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
     """X as a matrix, rho as a number, the radius as a vector (d,); and rng is a Generator."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
@@ -332,7 +393,7 @@ def _checked(X, rho, radius, rng):
     return X, rho, np.broadcast_to(radius, X.shape[1])
 
 
-def _sigma(sigma, d):
+def _sigma(sigma: ArrayLike, d: int) -> Array:
     """Standard deviations, a number or (d,), as a vector (d,)."""
     sigma = positive(sigma=sigma)
     if sigma.shape not in ((), (d,)):

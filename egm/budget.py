@@ -41,6 +41,8 @@ either never allowed, and is dropped, or the file is damaged, and is refused. Pr
 what the others have spent. What no file can tell is that an old copy of it was put back.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import fcntl
@@ -51,18 +53,28 @@ import math
 import os
 import secrets
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
+from numpy.random import Generator as Rng
 from scipy.special import erfinv, log_expit, ndtri_exp
 
+from egm._types import ArrayLike, Neighbors, PathLike, Rows
 from egm._validate import between, positive, scalar
-from egm.adaptive import AdaptiveDataMechanism
+from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
-from egm.mechanisms import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism
+from egm.mechanisms import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Release,
+)
 from egm.noise import opendp
 
 __all__ = ["Budget", "BudgetExceeded", "Charge", "JournalError", "Loss"]
@@ -72,6 +84,13 @@ _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # coordinates of a release, and releases, for which the rounding is charged
 _UP = 1 + 1e-12
 _FORMAT = "egm budget 1"
+
+Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
+Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
+DataMechanism: TypeAlias = GaussianDataMechanism | AdaptiveDataMechanism
+Spent: TypeAlias = Any  # rho, a float, or a Loss: as the total is one or the other
+Cost: TypeAlias = float | Fraction
+Charges: TypeAlias = "Sequence[Charge]"
 
 
 class Loss(NamedTuple):
@@ -95,11 +114,11 @@ class Charge:
 class BudgetExceeded(ValueError):
     """The release was refused, and no data were read. asked: its Charge. left: Budget.left."""
 
-    def __init__(self, message, asked, left):
+    def __init__(self, message: str, asked: Charge, left: Spent) -> None:
         super().__init__(message)
         self.asked, self.left = asked, left
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.asked, self.left)
 
 
@@ -125,36 +144,68 @@ class Budget:
     Loss(epsilon=0.840..., delta=1e-06)
     """
 
-    def __init__(self, path=None, *, rho=None, epsilon=None, delta=None, neighbors=None, rule=None):
+    def __init__(
+        self,
+        path: PathLike | None = None,
+        *,
+        rho: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        neighbors: Neighbors | None = None,
+        rule: Rule | None = None,
+    ) -> None:
         terms = _terms(rho, epsilon, delta, neighbors, rule)
         if path is None:
             _complete(terms, "an in-memory budget")
-            self._store = _Memory(_Terms(**terms))
+            self._store: _Memory | _Journal = _Memory(_Terms(**terms))
         else:
             self._store = _Journal(_path(path), terms)
         self._terms = self._store.terms
 
-    rho = property(lambda self: self._terms.rho, doc="The total, or None for a total (epsilon, delta).")
-    epsilon = property(lambda self: self._terms.epsilon, doc="Of the total, or None for a total rho.")
-    delta = property(lambda self: self._terms.delta, doc="Of the total, or None for a total rho.")
-    neighbors = property(lambda self: self._terms.neighbors, doc="What a neighbour is.")
-    rule = property(lambda self: self._terms.rule_for(self.history), doc="The rule, or None if it is still open.")
-    history = property(lambda self: self._store.read(), doc="The charges, a tuple of Charge.")
+    @property
+    def rho(self) -> float | None:
+        """The total, or None for a total (epsilon, delta)."""
+        return self._terms.rho
 
     @property
-    def spent(self):
+    def epsilon(self) -> float | None:
+        """Of the total, or None for a total rho."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float | None:
+        """Of the total, or None for a total rho."""
+        return self._terms.delta
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """What a neighbour is."""
+        return self._terms.neighbors
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule, or None if it is still open."""
+        return self._terms.rule_for(self.history)
+
+    @property
+    def history(self) -> tuple[Charge, ...]:
+        """The charges, a tuple of Charge."""
+        return self._store.read()
+
+    @property
+    def spent(self) -> Spent:
         """What all charges cost together: rho, or the Loss (epsilon, delta) by the rule. Never more than the total."""
         return self._terms.spent(self.history)
 
     @property
-    def left(self):
+    def left(self) -> Spent:
         """What one more release may cost: rho, or the Loss of the largest GaussianMechanism that would be granted.
 
         Where only pure mechanisms can follow, the Loss has delta 0.
         """
         return self._terms.left(self.history)
 
-    def charge(self, mechanism):
+    def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
         """Record a release by this mechanism, which is allowed once this returns. The Charge.
 
         Raises BudgetExceeded if it does not fit, and then nothing is recorded; ValueError for another neighbour
@@ -167,7 +218,15 @@ class Budget:
                 return asked
         raise self._terms.refusal(charges, asked)
 
-    def release(self, mechanism, X, *, rng=None):
+    @overload
+    def release(self, mechanism: AdaptiveDataMechanism, X: ArrayLike, *, rng: Rng | None = None) -> AdaptiveRelease: ...
+    @overload
+    def release(self, mechanism: GaussianDataMechanism, X: Rows, *, rng: Rng | None = None) -> Release: ...
+    @overload
+    def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None) -> Release: ...
+    def release(
+        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None
+    ) -> Release | AdaptiveRelease:
         """Charge, then mechanism.release(X). Without a charge if rng, a numpy Generator, makes this a simulation.
 
         Errors are those of both. The charge stays if the release fails: what it read may have caused that.
@@ -182,14 +241,14 @@ class Budget:
             raise ValueError(f"X must have less than {_ENTRIES} entries, got {np.size(X)}")
         return mechanism.release(X)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Budget({self._store.name}, {self._terms})"
 
 
 # Costs ----------------------------------------------------------------------------------------------------------------
 
 
-def _charge(mechanism, neighbors):
+def _charge(mechanism: Any, neighbors: Neighbors) -> Charge:
     """The Charge of a mechanism."""
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
@@ -212,20 +271,20 @@ def _charge(mechanism, neighbors):
     return charge
 
 
-def _pure_mu_squared(epsilon):
+def _pure_mu_squared(epsilon: float) -> float:
     """(2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up."""
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
         return float(np.float64(mu) ** 2 * _UP)
 
 
-def _sum(values):
+def _sum(values: Iterable[Any]) -> Cost:
     """The exact sum of numbers >= 0: a Fraction, or inf."""
     values = list(values)
     return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
 
 
-def _up(number):
+def _up(number: Cost) -> float:
     """The least double that is not below the number."""
     try:
         nearest = float(number)
@@ -234,12 +293,12 @@ def _up(number):
     return nearest if nearest >= number else math.nextafter(nearest, math.inf)
 
 
-def _down(number):
+def _down(number: Cost) -> float:
     """The largest double that is not above the number, or 0 for a negative one."""
     return -_up(-number) if number > 0 else 0.0
 
 
-def _within(number, total, several):
+def _within(number: Cost, total: float, several: bool) -> bool:
     """Whether a cost, or the sum of several, is granted."""
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
 
@@ -252,16 +311,16 @@ class _Terms:
     """The total and how costs are added up to it."""
 
     rho: float | None
-    epsilon: float | None
-    delta: float | None
-    neighbors: str
-    rule: str | None
+    epsilon: float | Any  # None where rho is given
+    delta: float | Any
+    neighbors: Neighbors
+    rule: Rule | None
 
-    def __str__(self):
+    def __str__(self) -> str:
         given = dataclasses.asdict(self).items()
         return ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
 
-    def rule_for(self, charges):
+    def rule_for(self, charges: Charges) -> Rule | None:
         """The rule, which the first charge decides if the terms do not."""
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -269,11 +328,11 @@ class _Terms:
             return "basic"
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
-    def grants(self, charges, asked):
+    def grants(self, charges: Charges, asked: Charge) -> bool:
         """Whether a charge fits after those."""
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
-    def refusal(self, charges, asked):
+    def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
         """The BudgetExceeded for a charge that does not fit after those."""
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
@@ -289,14 +348,14 @@ class _Terms:
         )
         return BudgetExceeded(message, asked, left)
 
-    def spent(self, charges):
+    def spent(self, charges: Charges) -> Spent:
         """Budget.spent."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
-    def left(self, charges):
+    def left(self, charges: Charges) -> Spent:
         """Budget.left."""
         if self.rho is not None:
             return _down(Fraction(self.rho) - _sum(charge.rho for charge in charges))
@@ -311,7 +370,7 @@ class _Terms:
             return max(found, basic)
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
-    def _largest_epsilon(self, charges):
+    def _largest_epsilon(self, charges: Charges) -> float:
         """The largest epsilon for which a GaussianMechanism of the total's delta would be granted, by bisection."""
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -323,19 +382,19 @@ class _Terms:
             low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def _holds(self, charges):
+    def _holds(self, charges: Charges) -> bool:
         """Whether these charges are within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges), None) is not None
 
-    def _granted(self, charges):
+    def _granted(self, charges: Charges) -> Iterator[tuple[Cost, Cost]]:
         """Those of _losses that are within the total."""
         total = self.epsilon, self.delta
         fits = functools.partial(_within, several=len(charges) > 1)
         return (loss for loss in self._losses(charges) if all(map(fits, loss, total)))
 
-    def _losses(self, charges):
+    def _losses(self, charges: Charges) -> Iterator[tuple[Cost, Cost]]:
         """(epsilon, delta) of these charges together, each valid by the rule, one after the other."""
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -350,7 +409,7 @@ class _Terms:
         if rule in ("zcdp", "planned"):
             yield self._by_zcdp(charges), self.delta
 
-    def _by_gaussian(self, charges):
+    def _by_gaussian(self, charges: Charges) -> float:
         """The epsilon of the Gaussian mechanism that the charges add up to, at the delta that rounding leaves."""
         mu_squared, delta = _up(_sum(charge.mu_squared for charge in charges)), self.delta - self._reserve
         if mu_squared == 0:
@@ -360,14 +419,14 @@ class _Terms:
         return float(gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
 
     @functools.cached_property
-    def _reserve(self):
+    def _reserve(self) -> float:
         """What discrete noise may add to delta under the rule "gaussian"; 2**-58 of the sum of mu**2 and 2**-68."""
         if not self.delta:
             return 0.0
         largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-58 * largest + 2.0**-68) * _UP
 
-    def _by_zcdp(self, charges):
+    def _by_zcdp(self, charges: Charges) -> float:
         """The epsilon of the rho that the charges add up to, by OpenDP."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
@@ -375,33 +434,36 @@ class _Terms:
         return math.inf if not self.delta or rho > 1e50 else _opendp_epsilon(max(rho, 1e-100), self.delta)
 
 
-def _show(cost, rho=None):
+def _show(cost: Spent, rho: float | None = None) -> str:
     """A cost in words: rho, or epsilon and delta unless epsilon is unknown."""
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
     return f"rho = {cost if rho is None else rho!r}"
 
 
-def _is_pure(charge):
+def _is_pure(charge: Charge) -> bool:
     """Whether it has an epsilon without a delta."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
-def _basic(charges):
+def _basic(charges: Charges) -> tuple[Cost, Cost]:
     """The sums of epsilon and of delta."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
 @functools.lru_cache(maxsize=256)
-def _opendp_epsilon(rho, delta):
+def _opendp_epsilon(rho: float, delta: float) -> float:
     """The epsilon of (epsilon, delta)-privacy that OpenDP finds for rho-zCDP, by way of discrete Gaussian noise."""
     dp = opendp()
     integers = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
     noise = dp.m.make_gaussian(*integers, scale=(1 - 4e-16) / math.sqrt(2 * rho))
-    return dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta)
+    epsilon: float = dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta)
+    return epsilon
 
 
-def _terms(rho, epsilon, delta, neighbors, rule):
+def _terms(
+    rho: float | None, epsilon: float | None, delta: float | None, neighbors: str | None, rule: str | None
+) -> dict[str, Any]:
     """The arguments that were given, checked: a dictionary of the fields of _Terms, None for what was not given."""
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
@@ -423,7 +485,7 @@ def _terms(rho, epsilon, delta, neighbors, rule):
     return {"rho": rho, "epsilon": epsilon, "delta": delta, "neighbors": neighbors, "rule": rule}
 
 
-def _path(path):
+def _path(path: PathLike) -> Path:
     """The place of a journal."""
     try:
         return Path(os.fsdecode(path))
@@ -431,14 +493,14 @@ def _path(path):
         raise TypeError(f"path must be a string, a path or None, got {path!r}") from None
 
 
-def _one_of(allowed, **named):
+def _one_of(allowed: Sequence[str], **named: object) -> None:
     """Raise ValueError unless it is one of these or None."""
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
-def _complete(terms, what):
+def _complete(terms: dict[str, Any], what: str) -> None:
     """Fill in the relation of a new budget, which must have a total."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
@@ -453,15 +515,16 @@ class _Memory:
 
     name = "in memory"
 
-    def __init__(self, terms):
-        self.terms, self._charges, self._lock = terms, [], threading.Lock()
+    def __init__(self, terms: _Terms) -> None:
+        self.terms, self._lock = terms, threading.Lock()
+        self._charges: list[Charge] = []
 
-    def read(self):
+    def read(self) -> tuple[Charge, ...]:
         """The charges."""
         return tuple(self._charges)
 
     @contextlib.contextmanager
-    def changing(self):
+    def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """The charges, and a function that appends one; for this thread alone until the end."""
         with self._lock:
             yield tuple(self._charges), self._charges.append
@@ -473,8 +536,8 @@ class _State:
     and where the last whole line ends."""
 
     header: bytes
-    charges: tuple
-    digests: tuple
+    charges: tuple[Charge, ...]
+    digests: tuple[str, ...]
     sealed: int
     end: int
 
@@ -482,7 +545,7 @@ class _State:
 class _Journal:
     """The file: header, seal, charges, one line each. The seal is overwritten in place, all else is appended."""
 
-    def __init__(self, path, given):
+    def __init__(self, path: Path, given: dict[str, Any]) -> None:
         self.path, self.name, self._header = path, repr(str(path)), None
         if not path.exists():
             self._create(dict(given))
@@ -494,19 +557,19 @@ class _Journal:
             if value is not None and value != terms[name]:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {terms[name]!r}, got {value!r}")
 
-    def read(self):
+    def read(self) -> tuple[Charge, ...]:
         """The charges."""
         with self._open(fcntl.LOCK_SH) as file:
             return self._read(file).charges
 
     @contextlib.contextmanager
-    def changing(self):
+    def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """The charges, and a function that appends one; for this process and thread alone until the end."""
         with self._open(fcntl.LOCK_EX) as file:
             state = self._read(file)
             yield state.charges, lambda charge: _append(file, state, charge)
 
-    def _create(self, terms):
+    def _create(self, terms: dict[str, Any]) -> None:
         """A new journal, complete before it has its name, unless another process was faster."""
         _complete(terms, f"a new journal, and {self.name} is none yet")
         header, digest = _line({"format": _FORMAT, "id": secrets.token_hex(8), "terms": terms}, "")
@@ -525,7 +588,7 @@ class _Journal:
             os.close(folder)
 
     @contextlib.contextmanager
-    def _open(self, lock):
+    def _open(self, lock: int) -> Iterator[FileIO]:
         """The file, locked until the end."""
         try:
             handle = os.open(self.path, os.O_RDWR if lock == fcntl.LOCK_EX else os.O_RDONLY)
@@ -535,7 +598,7 @@ class _Journal:
             fcntl.flock(file, lock)
             yield file
 
-    def _read(self, file):
+    def _read(self, file: FileIO) -> _State:
         """The _State of the file. Raises JournalError unless all of it is as it was written."""
         try:
             state = _parse(file.read())
@@ -546,7 +609,7 @@ class _Journal:
         return state
 
 
-def _parse(data):
+def _parse(data: bytes) -> _State:
     """The _State in the bytes of a journal."""
     *lines, tail = data.split(b"\n")
     if len(lines) < 2:
@@ -570,7 +633,7 @@ def _parse(data):
     return _State(header, tuple(charges), tuple(digests), sealed, len(data) - len(tail))
 
 
-def _append(file, state, charge):
+def _append(file: FileIO, state: _State, charge: Charge) -> None:
     """Write a charge behind the last whole line, then the seal, each on the disk before what follows."""
     if len(state.charges) > state.sealed:  # a crash came between the two
         _write(file, _seal(len(state.charges), state.digests[-1]), len(state.header) + 1)
@@ -580,7 +643,7 @@ def _append(file, state, charge):
     _write(file, _seal(len(state.charges) + 1, digest), len(state.header) + 1)
 
 
-def _write(file, data, place):
+def _write(file: FileIO, data: bytes, place: int) -> None:
     """Put the data there, and on the disk."""
     file.seek(place)
     while data:
@@ -588,14 +651,14 @@ def _write(file, data, place):
     os.fsync(file.fileno())
 
 
-def _line(record, previous):
+def _line(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
     """A line for the record, and its digest over the record and all lines before."""
     text = json.dumps(record)
     digest = hashlib.sha256((previous + text).encode()).hexdigest()
     return f"{text}\t{digest}\n".encode(), digest
 
 
-def _record(line, previous, number):
+def _record(line: bytes, previous: str, number: int) -> tuple[dict[str, Any], str]:
     """The record of a line, and its digest."""
     text, _, digest = line.partition(b"\t")
     if hashlib.sha256(previous.encode() + text).hexdigest().encode() != digest:
@@ -603,7 +666,7 @@ def _record(line, previous, number):
     return json.loads(text), digest.decode()
 
 
-def _seal(count, digest):
+def _seal(count: int, digest: str) -> bytes:
     """The second line, always as long: the number of charges, and the digest of the last of them."""
     text = f"{count:012d}\t{digest}"
     return f"{text}\t{hashlib.sha256(text.encode()).hexdigest()}\n".encode()

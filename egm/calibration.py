@@ -15,10 +15,16 @@ numbers. The first line, written with L = epsilon + r/z, is an integral of posit
 and one Gauss-Legendre rule takes it to fourteen digits for every epsilon, however far the tail.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import overload
+
 import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import ndtri, roots_legendre
 
+from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, nonnegative, positive, probability
 
 __all__ = [
@@ -40,7 +46,11 @@ _STEP = 1 + 8e-15
 _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
-def classic_noise_multiplier(epsilon, delta):
+@overload
+def classic_noise_multiplier(epsilon: float, delta: float) -> float: ...
+@overload
+def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
+def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """The noise multiplier sqrt(2 ln(1.25/delta)) / epsilon, proved to suffice for epsilon < 1.
 
     epsilon: in (0, 1), any shape. delta: in (0, 1), broadcast with epsilon. Raises ValueError for epsilon >= 1, where
@@ -56,7 +66,11 @@ def classic_noise_multiplier(epsilon, delta):
     return (np.sqrt(2 * np.log(1.25 / delta)) / epsilon)[()]
 
 
-def analytic_noise_multiplier(epsilon, delta):
+@overload
+def analytic_noise_multiplier(epsilon: float, delta: float) -> float: ...
+@overload
+def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
+def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """The smallest noise multiplier z that makes the Gaussian mechanism (epsilon, delta)-private: sigma_opt.
 
     epsilon: from 1e-100 to 1e100, any shape. delta: from 1e-300 and below 1, broadcast with epsilon. Within 1e-13 of
@@ -74,7 +88,11 @@ def analytic_noise_multiplier(epsilon, delta):
     return z[()]
 
 
-def gaussian_delta(epsilon, noise_multiplier):
+@overload
+def gaussian_delta(epsilon: float, noise_multiplier: float) -> float: ...
+@overload
+def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Array: ...
+def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     """The smallest delta for which Gaussian noise is (epsilon, delta)-private: its privacy curve.
 
     epsilon: >= 0, any shape. noise_multiplier: > 0, broadcast with epsilon. Relative error below 1e-13 where the
@@ -84,7 +102,11 @@ def gaussian_delta(epsilon, noise_multiplier):
     return np.exp(np.minimum(_log_delta(epsilon, z), 0.0))[()]
 
 
-def gaussian_epsilon(delta, noise_multiplier):
+@overload
+def gaussian_epsilon(delta: float, noise_multiplier: float) -> float: ...
+@overload
+def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Array: ...
+def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     """The smallest epsilon >= 0 for which Gaussian noise is (epsilon, delta)-private: the inverse of gaussian_delta.
 
     delta: in (0, 1), any shape. noise_multiplier: > 0, broadcast with delta. Never below the exact value. Raises
@@ -106,7 +128,11 @@ def gaussian_epsilon(delta, noise_multiplier):
     return epsilon[()]
 
 
-def zcdp_noise_multiplier(rho):
+@overload
+def zcdp_noise_multiplier(rho: float) -> float: ...
+@overload
+def zcdp_noise_multiplier(rho: ArrayLike) -> Array: ...
+def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
     """The noise multiplier 1 / sqrt(2 rho) of rho-zero-concentrated differential privacy.
 
     rho: > 0, any shape. Raises ValueError otherwise. Bun and Steinke (2016), Proposition 1.6.
@@ -114,7 +140,11 @@ def zcdp_noise_multiplier(rho):
     return (1 / np.sqrt(2 * positive(rho=rho)))[()]
 
 
-def zcdp_epsilon(rho, delta):
+@overload
+def zcdp_epsilon(rho: float, delta: float) -> float: ...
+@overload
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array: ...
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     """The epsilon for which every rho-zCDP mechanism is (epsilon, delta)-private, by the best known conversion.
 
     The minimum over alpha > 1 of rho alpha + (log(1/delta) - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1), or
@@ -128,7 +158,11 @@ def zcdp_epsilon(rho, delta):
     return np.maximum(least * _STEP, 0.0)[()]
 
 
-def zcdp_rho(epsilon, delta):
+@overload
+def zcdp_rho(epsilon: float, delta: float) -> float: ...
+@overload
+def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
+def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """The largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy: the inverse of zcdp_epsilon.
 
     epsilon: > 0, any shape. delta: in (0, 1), broadcast with epsilon. Never above the exact value. Raises ValueError
@@ -140,18 +174,18 @@ def zcdp_rho(epsilon, delta):
     return (-least / _STEP)[()]
 
 
-def _conversion(u, log_delta):
+def _conversion(u: Array, log_delta: Array) -> Array:
     """What delta adds to rho alpha in the conversion from zCDP, for alpha = 1 + exp(u)."""
     return (-log_delta - u - (1 + np.exp(u)) * np.log1p(np.exp(-u))) * np.exp(-u)
 
 
-def _minimum(function, start, args):
+def _minimum(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
     """The least value of a function with one minimum, elementwise."""
     found = elementwise.bracket_minimum(function, start, args=args)
     return elementwise.find_minimum(function, found.bracket, args=args).f_x
 
 
-def _log_delta(epsilon, z):
+def _log_delta(epsilon: Floats, z: Floats) -> Array:
     """log of int_0^inf phi(r - a) (1 - exp(-r/z)) dr; for a < 0 the factor exp(-a^2/2) is kept out of the integral."""
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -166,7 +200,7 @@ def _log_delta(epsilon, z):
     return np.log(integral) - 0.5 * np.log(2 * np.pi) - beyond[..., 0] ** 2 / 2
 
 
-def _largest_noise_multiplier(epsilon, delta):
+def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
     """A noise multiplier that is certainly enough: Phi(a) <= delta or 1 / (z sqrt(2 pi)) <= delta, whichever is
     smaller."""
     quantile = -ndtri(delta)
@@ -175,7 +209,7 @@ def _largest_noise_multiplier(epsilon, delta):
     return np.minimum(by_tail, 1 / (np.sqrt(2 * np.pi) * delta)) * (1 + 1e-12)
 
 
-def _decreasing_root(function, left, right, args):
+def _decreasing_root(function: Callable[..., Array], left: Array, right: Array, args: tuple[Array, ...]) -> Array:
     """The root of a decreasing function with function(right) <= 0, elementwise; `left` is moved down until it
     brackets."""
     bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

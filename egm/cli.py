@@ -5,6 +5,8 @@ are public anyway. Messages go to standard error, for the operator alone. Exit c
 a file; 1 for what nobody foresaw; 130 for Ctrl-C.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import csv
@@ -16,14 +18,18 @@ import sys
 import time
 import traceback
 import warnings
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
 import egm
 from egm import error, files
-from egm.adaptive import AdaptiveDataMechanism
+from egm._types import Array, Table
+from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import zcdp_rho
-from egm.mechanisms import GaussianDataMechanism
+from egm.mechanisms import GaussianDataMechanism, Release
 from egm.noise import SimulationWarning
 
 __all__ = ["main"]
@@ -41,19 +47,22 @@ _PAUSE = 0.2  # seconds between two of its numbers
 _SHOWN = 20  # columns of a plan
 _LONGEST = 500  # characters of a message
 
+Document: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
 
 class _Mistake(Exception):
     """The user's, in one line."""
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return its exit code."""
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
     try:
         args = _parser().parse_args(argv)
         args.command(args)
     except SystemExit as stop:  # argparse, after --help and --version
-        return stop.code or 0
+        return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
     except (_Mistake, files.FileError) as mistake:
         return _complain(mistake, 2)
     except KeyboardInterrupt:
@@ -65,7 +74,7 @@ def main(argv=None):
     return 0
 
 
-def _complain(message, code):
+def _complain(message: object, code: int) -> int:
     """One line on standard error, and the exit code."""
     line = " ".join(str(message).split())
     print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
@@ -75,7 +84,7 @@ def _complain(message, code):
 # Commands ---------------------------------------------------------------------------------------------------------
 
 
-def _sum(args):
+def _sum(args: Namespace) -> None:
     """Release the sum of a file's rows."""
     table = _table(args)
     if args.rows is None and args.neighbors == "add_remove":
@@ -90,7 +99,7 @@ def _sum(args):
         write(_document(release, table.names, args, _parameters(mechanism), **counted))
 
 
-def _adaptive(args):
+def _adaptive(args: Namespace) -> None:
     """Release the sum of a file's rows of which neither centre nor spread is known."""
     table = _table(args)
     n = _rows_declared(args, table)
@@ -105,8 +114,9 @@ def _adaptive(args):
         write(_document(release, table.names, args, parameters, **found))
 
 
-def _plan(args):
+def _plan(args: Namespace) -> None:
     """Print what a release would be like, without data."""
+    names: Sequence[str] | None
     names, sigma = files.vector(args.sigma)
     names = tuple(names or (str(j + 1) for j in range(len(sigma))))
     with _explained(names):
@@ -128,12 +138,12 @@ def _plan(args):
         write(plan)
 
 
-def _table(args):
+def _table(args: Namespace) -> files.Rows:
     """The rows of the data file."""
     return files.rows(args.data, args.columns, header=args.header)
 
 
-def _rows_declared(args, table):
+def _rows_declared(args: Namespace, table: files.Rows) -> int:
     """The public number of rows: declared, or that of the file."""
     n = args.rows or sum(_progress(table.counts(), table.count, rows_of=int))
     if n < 1:
@@ -143,7 +153,7 @@ def _rows_declared(args, table):
     return n
 
 
-def _model(args, n, names):
+def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
     """The arguments of GaussianDataMechanism."""
     center, scaling = args.center, args.scaling
     if n == 1 and args.clip_probability is None:
@@ -160,7 +170,7 @@ def _model(args, n, names):
     }
 
 
-def _matched(option, path, columns, args):
+def _matched(option: str, path: str, columns: Sequence[str], args: Namespace) -> Array:
     """The values of a vector file in the order of the columns: by name if it has names, else as many as columns."""
     names, values = files.vector(path)
     if names is None:
@@ -177,23 +187,23 @@ def _matched(option, path, columns, args):
     return np.array([found[name] for name in columns])
 
 
-def _rho(args):
+def _rho(args: Namespace) -> float:
     """The budget of `egm adaptive`, from either way of stating it."""
     both = (args.epsilon is None, args.delta is None)
     if args.rho is not None and both == (True, True):
-        return args.rho
+        return args.rho  # type: ignore[no-any-return]  # argparse has seen to it
     if args.rho is None and both == (False, False):
         return float(zcdp_rho(args.epsilon, args.delta))
     raise _Mistake("the budget is either --rho, or --epsilon and --delta")
 
 
-def _rng(args):
+def _rng(args: Namespace) -> np.random.Generator | None:
     """None for secure noise; a Generator if a simulation was asked for."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
 
 
 @contextlib.contextmanager
-def _quiet():
+def _quiet() -> Iterator[None]:
     """The output says itself that it is a simulation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimulationWarning)
@@ -201,7 +211,7 @@ def _quiet():
 
 
 @contextlib.contextmanager
-def _explained(names):
+def _explained(names: Sequence[str]) -> Iterator[None]:
     """An error of egm that names a parameter, as the user's mistake in an option."""
     try:
         yield
@@ -221,7 +231,7 @@ def _explained(names):
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _exactly(n, table, args):
+def _exactly(n: int, table: files.Rows, args: Namespace) -> Iterator[Array]:
     """The blocks of the table, or an error if they are not n rows."""
     rows = 0
     for block in _progress(table, n):
@@ -230,13 +240,13 @@ def _exactly(n, table, args):
     _require(rows, n, args)
 
 
-def _require(rows, n, args):
+def _require(rows: int, n: int, args: Namespace) -> None:
     """An error for another number of rows than the public one."""
     if rows != n:
         raise _Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
-def _in_memory(n, table, args):
+def _in_memory(n: int, table: files.Rows, args: Namespace) -> Array:
     """All n rows as one array."""
     X, start = np.empty((n, len(table.names))), 0
     for block in _exactly(n, table, args):
@@ -245,7 +255,7 @@ def _in_memory(n, table, args):
     return X
 
 
-def _progress(blocks, count, rows_of=len):
+def _progress(blocks: Iterable[T], count: int | None, rows_of: Callable[[Any], int] = len) -> Iterator[T]:
     """The blocks; on a terminal and after a second, how many rows of them there were."""
     if not sys.stderr.isatty():
         yield from blocks
@@ -267,9 +277,11 @@ def _progress(blocks, count, rows_of=len):
 # Output -----------------------------------------------------------------------------------------------------------
 
 
-def _document(release, names, args, parameters, **found):
+def _document(
+    release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, parameters: dict[str, Any], **found: Any
+) -> Document:
     """What is written: the release and what it was made with."""
-    simulated = {"simulated": release.simulated}
+    simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
     return {
@@ -282,7 +294,7 @@ def _document(release, names, args, parameters, **found):
     }
 
 
-def _parameters(mechanism):
+def _parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
     """Everything public that a GaussianDataMechanism was made with or has worked out."""
     names = ("epsilon", "delta", "neighbors", "clip_probability", "clip_norm", "noise_multiplier")
     vectors = {name: getattr(mechanism, name).tolist() for name in ("sigma", "center", "scaling")}
@@ -290,13 +302,13 @@ def _parameters(mechanism):
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
 
 
-def _forecast(forecast):
+def _forecast(forecast: error.ErrorForecast) -> dict[str, float]:
     """An ErrorForecast as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
 
 
 @contextlib.contextmanager
-def _output(args):
+def _output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     """A function that writes a document where it belongs; whether it can is found out before there is one."""
     form = args.format or _suffix_form(args)
     if args.output is None:
@@ -316,13 +328,13 @@ def _output(args):
         raise _Mistake(f"{wrong}{hint}") from None
 
 
-def _suffix_form(args):
+def _suffix_form(args: Namespace) -> str:
     """The format that the name of the output file asks for, or the command's first."""
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     return suffix if suffix in args.forms else args.forms[0]
 
 
-def _print(data):
+def _print(data: bytes) -> None:
     """Bytes on standard output."""
     try:
         sys.stdout.buffer.write(data)
@@ -332,13 +344,13 @@ def _print(data):
         raise _Mistake(f"standard output: {wrong.strerror}") from None
 
 
-def _as_json(document):
+def _as_json(document: Document) -> bytes:
     """Indented, one key a line."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def _as_csv(document):
+def _as_csv(document: Document) -> bytes:
     """A line a column; before them a comment line with the numbers that belong to none, as JSON."""
     d = len(document["columns"])
     flat = {**document, **document["parameters"]}
@@ -354,14 +366,14 @@ def _as_csv(document):
     return text.getvalue().encode()
 
 
-def _as_npy(document):
+def _as_npy(document: Document) -> bytes:
     """One record with the fields of the document: numpy.load(file)["estimate"]."""
     file = io.BytesIO()
     np.save(file, _record(document), allow_pickle=False)
     return file.getvalue()
 
 
-def _record(values):
+def _record(values: Document) -> Table:
     """A dictionary as a structured array without axes."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
@@ -370,7 +382,7 @@ def _record(values):
     return record
 
 
-def _as_text(plan):
+def _as_text(plan: Document) -> bytes:
     """A plan to read."""
     forecast, made = plan["forecast"], plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
@@ -486,16 +498,16 @@ _HELP = {
 class _Parser(argparse.ArgumentParser):
     """Whose errors are one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         raise _Mistake(f"{message} ({self.prog} --help explains)")
 
-    def option(self, name, which=None, **kind):
+    def option(self, name: str, which: str | None = None, **kind: Any) -> None:
         self.add_argument(name, help=" ".join(_HELP[f"{name} of {which}" if which else name].split()), **kind)
 
 
-def _parser():
+def _parser() -> _Parser:
     """All commands and options."""
-    shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    shape: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
     parser.add_argument("--version", action="version", version=f"egm {egm.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="command", required=True)
@@ -528,13 +540,13 @@ def _parser():
     return parser
 
 
-def _data_options(parser):
+def _data_options(parser: _Parser) -> None:
     parser.option("data", metavar="DATA")
     parser.option("--columns", type=_columns, metavar="A,B,C")
     parser.option("--header", choices=("auto", "yes", "no"), default="auto")
 
 
-def _model_options(parser):
+def _model_options(parser: _Parser) -> None:
     parser.option("--sigma", required=True, metavar="FILE")
     parser.option("--epsilon", type=float, required=True, metavar="E")
     parser.option("--delta", type=float, required=True, metavar="D")
@@ -544,7 +556,7 @@ def _model_options(parser):
     parser.option("--neighbors", choices=("replace_one", "add_remove"), default="replace_one")
 
 
-def _output_options(parser, command, *forms):
+def _output_options(parser: _Parser, command: Callable[[Namespace], None], *forms: str) -> None:
     parser.option("--output", metavar="FILE")
     parser.option("--format", choices=forms)
     parser.option("--force", action="store_true")
@@ -552,34 +564,34 @@ def _output_options(parser, command, *forms):
     parser.set_defaults(command=command, forms=forms)
 
 
-def _count(text):
+def _count(text: str) -> int:
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
     return int(number)
 
 
-def _seed(text):
+def _seed(text: str) -> int:
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
 
 
-def _number_or_text(text):
+def _number_or_text(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _columns(text):
+def _columns(text: str) -> list[str]:
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
     return names
 
 
-def _pair(text):
+def _pair(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:

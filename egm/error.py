@@ -10,12 +10,16 @@ sum_i L_i (x_i - center), and the release misses that and gains the noise. With 
 If mu = center the last sum is zero. Against n mu instead of sum x, the variance is that of (1 - L)(x_j - center_j).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from egm import gx2
+from egm._types import Array, Floats, Target
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
 
@@ -33,12 +37,20 @@ class ErrorForecast:
     center: float
 
     @property
-    def total(self):
+    def total(self) -> float:
         """The sum of the three."""
         return self.noise + self.clipping + self.center
 
 
-def clipping(sigma, n, scaling, clip_norm, offset=0.0, target="sample", copies=1):
+def clipping(
+    sigma: Array,
+    n: int,
+    scaling: Array,
+    clip_norm: float,
+    offset: Floats = 0.0,
+    target: Target = "sample",
+    copies: Floats = 1,
+) -> tuple[float, float]:
     """(n sum_j Var, n^2 sum_j bias^2) of what the sum of n clipped rows misses.
 
     sigma, scaling: (d,), > 0. offset: mu - center, a number or (d,). target: "sample" for the sum of the rows,
@@ -48,7 +60,14 @@ def clipping(sigma, n, scaling, clip_norm, offset=0.0, target="sample", copies=1
     return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
 
 
-def loss_of_a_row(sigma, scaling, clip_norm, offset=0.0, target="sample", copies=1):
+def loss_of_a_row(
+    sigma: Array,
+    scaling: Array,
+    clip_norm: float,
+    offset: Floats = 0.0,
+    target: Target = "sample",
+    copies: Floats = 1,
+) -> tuple[Array, Array]:
     """Variance and squared mean of what one clipped row adds to the error, (d,) each, summed over the copies.
 
     Arguments as for clipping.
@@ -68,7 +87,15 @@ def loss_of_a_row(sigma, scaling, clip_norm, offset=0.0, target="sample", copies
     return np.maximum(variance, 0.0), squared_bias  # a small difference of large numbers may end below zero
 
 
-def best_clip_norm(noise, sigma, n, scaling, offset=0.0, copies=1, tolerance=1e-7):
+def best_clip_norm(
+    noise: Callable[[float], float],
+    sigma: Array,
+    n: int,
+    scaling: Array,
+    offset: Floats = 0.0,
+    copies: Floats = 1,
+    tolerance: float = 1e-7,
+) -> tuple[float, float]:
     """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
 
     noise: a function of C, the total variance of the noise; it must grow at least like C. sigma, scaling: (d,), > 0.
@@ -79,7 +106,7 @@ def best_clip_norm(noise, sigma, n, scaling, offset=0.0, copies=1, tolerance=1e-
     typical, largest = np.sqrt(np.sum(copies * weights)), np.sqrt(gx2.isf(1e-3 / n, weights, copies))
     largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
 
-    def total(log_norm):
+    def total(log_norm: float) -> float:
         return noise(np.exp(log_norm)) + sum(clipping(sigma, n, scaling, np.exp(log_norm), offset, copies=copies))
 
     ends = np.log(1e-3 * typical), np.log(largest)

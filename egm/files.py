@@ -6,6 +6,8 @@ with a file is a FileError that names the file and, where it is one cell, its ro
 be private.
 """
 
+from __future__ import annotations
+
 import contextlib
 import csv
 import itertools
@@ -14,19 +16,26 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from egm._dask import from_parquet
+from egm._types import Array, PathLike
 
 __all__ = ["FileError", "Rows", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
 _PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
 _INSTALL = "Parquet needs pyarrow: pip install 'egm[files]'"
+
+T = TypeVar("T")
+# Names, the number of rows if the file says it, and how to read some columns in blocks and the counts of rows.
+Reader: TypeAlias = tuple[list[str], int | None, Callable[[list[int]], Iterator[Array]], Callable[[], Iterator[int]]]
+Vector: TypeAlias = tuple[list[str] | None, Array]
 
 
 class FileError(ValueError):
@@ -43,14 +52,16 @@ class Rows:
 
     names: tuple[str, ...]
     count: int | None
-    blocks: Callable[[], Iterator[np.ndarray]]
+    blocks: Callable[[], Iterator[Array]]
     counts: Callable[[], Iterator[int]]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Array]:
         return self.blocks()
 
 
-def rows(path, columns=None, *, header="auto"):
+def rows(
+    path: PathLike, columns: Sequence[str] | None = None, *, header: Literal["auto", "yes", "no"] = "auto"
+) -> Rows:
     """The Rows of a .csv, .npy, .parquet or .pq file.
 
     columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
@@ -62,14 +73,14 @@ def rows(path, columns=None, *, header="auto"):
         names, count, read, counts = _reader(path, _TABLES)(path, header)
     chosen = _chosen(path, names, columns)
 
-    def blocks():
+    def blocks() -> Iterator[Array]:
         with _reading(path):
             yield from _finite(path, [names[i] for i in chosen], read(chosen))
 
     return Rows(tuple(names[i] for i in chosen), count, blocks, counts)
 
 
-def vector(path):
+def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     """(names, values) of a file with one number a line, or a name and a number: a list or None, and an array (d,).
 
     CSV with a header or without, NumPy of one axis, or Parquet with one column of numbers, or one of text before it.
@@ -87,7 +98,7 @@ def vector(path):
 
 
 @contextlib.contextmanager
-def whole(path, *, overwrite=False):
+def whole(path: PathLike, *, overwrite: bool = False) -> Iterator[BinaryIO]:
     """A binary file to write to, that appears under its name when all is written and safe, or never.
 
     Raises FileError, before anything is written, if the name is taken (unless overwrite, and then only by a regular
@@ -111,7 +122,7 @@ def whole(path, *, overwrite=False):
                 part.unlink()
 
 
-def _place(part, target, overwrite):
+def _place(part: Path, target: Path, overwrite: bool) -> None:
     """Give the finished file its name; FileExistsError if it was taken meanwhile."""
     if not overwrite:
         try:
@@ -129,7 +140,7 @@ def _place(part, target, overwrite):
 
 
 @contextlib.contextmanager
-def _reading(path):
+def _reading(path: Path) -> Iterator[None]:
     """What the operating system and the decoder say against a file, as a FileError."""
     try:
         yield
@@ -139,7 +150,7 @@ def _reading(path):
         raise FileError(f"{path}: is not UTF-8 text") from None
 
 
-def _reader(path, readers):
+def _reader(path: Path, readers: dict[str, T]) -> T:
     """The reader for the suffix of a regular file."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -150,7 +161,7 @@ def _reader(path, readers):
         raise FileError(f"{path}: the name must end in {', '.join(readers)}, not in {path.suffix!r}") from None
 
 
-def _chosen(path, names, columns):
+def _chosen(path: Path, names: list[str], columns: Sequence[str] | None) -> list[int]:
     """Where the columns are among the names."""
     _refuse_twins(path, names if columns is None else columns)
     if columns is None:
@@ -162,19 +173,19 @@ def _chosen(path, names, columns):
     return [names.index(name) for name in columns]
 
 
-def _refuse_twins(path, names):
+def _refuse_twins(path: Path, names: Sequence[str]) -> None:
     """An error for a name that occurs twice."""
     if len(set(names)) < len(names):
         twin = next(name for name in names if names.count(name) > 1)
         raise FileError(f"{path}: the column {twin!r} is named twice")
 
 
-def _few(names):
+def _few(names: Sequence[str]) -> str:
     """The first names of a list, as text."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _finite(path, names, blocks):
+def _finite(path: Path, names: list[str], blocks: Iterable[Array]) -> Iterator[Array]:
     """The blocks, or a FileError for the first number that is not finite."""
     start = 0
     for block in blocks:
@@ -186,12 +197,12 @@ def _finite(path, names, blocks):
         start += len(block)
 
 
-def _wrong(value):
+def _wrong(value: float) -> str:
     """What a number is that is not finite."""
     return "NaN or missing" if np.isnan(value) else "infinite"
 
 
-def _step(columns):
+def _step(columns: int) -> int:
     """Rows in a block."""
     return max(1, _BLOCK // columns)
 
@@ -199,7 +210,7 @@ def _step(columns):
 # CSV --------------------------------------------------------------------------------------------------------------
 
 
-def _csv(path, header):
+def _csv(path: Path, header: str) -> Reader:
     """Names, no count, a reader of blocks and one of counts for a CSV file."""
     names = _header(path)
     numbers = sum(map(_is_number, names))
@@ -212,14 +223,14 @@ def _csv(path, header):
     if not skip:
         names = _numbered(width)
 
-    def read(chosen):
+    def read(chosen: list[int]) -> Iterator[Array]:
         lines = itertools.islice(_lines(path), skip, None)
         start = 0
         while taken := list(itertools.islice(lines, _step(width))):
             yield _parsed(path, taken, start, skip, names, chosen)
             start += len(taken)
 
-    def counts():
+    def counts() -> Iterator[int]:
         with _reading(path):
             lines = itertools.islice(_lines(path), skip, None)
             while part := sum(1 for _ in itertools.islice(lines, _BLOCK)):
@@ -228,7 +239,7 @@ def _csv(path, header):
     return names, None, read, counts
 
 
-def _csv_vector(path):
+def _csv_vector(path: Path) -> Vector:
     """Names or None, and values."""
     first = _header(path)
     if len(first) > 2:
@@ -246,7 +257,7 @@ def _csv_vector(path):
     return (names if width == 2 else None), np.array(values)
 
 
-def _lines(path):
+def _lines(path: Path) -> Iterator[str]:
     """The lines of a text file without blank ones at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
@@ -259,7 +270,7 @@ def _lines(path):
             yield line
 
 
-def _header(path):
+def _header(path: Path) -> list[str]:
     """The cells of the first line."""
     cells = next((_cells(path, 1, line) for line in _lines(path)), None)
     if not cells:
@@ -267,7 +278,7 @@ def _header(path):
     return cells
 
 
-def _cells(path, line, text):
+def _cells(path: Path, line: int, text: str) -> list[str]:
     """The cells of a line, without spaces around them."""
     try:
         (cells,) = csv.reader([text], strict=True)
@@ -276,7 +287,7 @@ def _cells(path, line, text):
     return [cell.strip() for cell in cells]
 
 
-def _is_number(cell):
+def _is_number(cell: str) -> bool:
     """Whether a cell has a number, be it NaN or infinite."""
     try:
         float(cell)
@@ -285,7 +296,7 @@ def _is_number(cell):
     return "_" not in cell
 
 
-def _parsed(path, lines, start, skip, names, chosen):
+def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
     """A block of numbers from lines, of which the first is row `start` (from 0)."""
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
@@ -296,7 +307,7 @@ def _parsed(path, lines, start, skip, names, chosen):
     return np.array([_row(path, line, start + i, skip, names, chosen) for i, line in enumerate(lines)])
 
 
-def _row(path, text, row, skip, names, chosen):
+def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
     """The numbers of one line, slowly, or what is wrong with it."""
     cells = _cells(path, row + skip + 1, text)
     place = f"{path}: row {row + 1} (line {row + skip + 1})"
@@ -312,7 +323,7 @@ def _row(path, text, row, skip, names, chosen):
     return [float(cells[i]) for i in chosen]
 
 
-def _numbered(width):
+def _numbered(width: int) -> list[str]:
     """Names for columns that have none."""
     return [str(i + 1) for i in range(width)]
 
@@ -320,27 +331,27 @@ def _numbered(width):
 # NumPy ------------------------------------------------------------------------------------------------------------
 
 
-def _npy(path, _):
+def _npy(path: Path, _: str) -> Reader:
     """Names, count, a reader of blocks and one of counts for a NumPy file, which is mapped into memory."""
     array = _mapped(path, 2)
 
-    def read(chosen):
+    def read(chosen: list[int]) -> Iterator[Array]:
         everything = chosen == list(range(array.shape[1]))
         for start in range(0, len(array), step := _step(array.shape[1])):
             block = array[start : start + step]
             yield np.array(block if everything else block[:, chosen], dtype=float)
             if hasattr(mmap, "MADV_DONTNEED"):  # or the pages that were read would stay in this process
-                array.base.madvise(mmap.MADV_DONTNEED)
+                array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
     return _numbered(array.shape[1]), len(array), read, lambda: iter([len(array)])
 
 
-def _npy_vector(path):
+def _npy_vector(path: Path) -> Vector:
     """No names, and values."""
     return None, np.array(_mapped(path, 1), dtype=float)
 
 
-def _mapped(path, axes):
+def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
     """The array of a file, in memory only where it is looked at."""
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
@@ -359,14 +370,14 @@ def _mapped(path, axes):
 # Parquet ----------------------------------------------------------------------------------------------------------
 
 
-def _parquet(path, _):
+def _parquet(path: Path, _: str) -> Reader:
     """Names, count, a reader of blocks and one of counts for a Parquet file."""
     with _open_parquet(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     if not schema.names:
         raise FileError(f"{path}: has no columns")
 
-    def read(chosen):
+    def read(chosen: list[int]) -> Iterator[Array]:
         names = [schema.names[i] for i in chosen]
         for i in chosen:
             _require_numbers(path, schema.field(i))
@@ -377,7 +388,7 @@ def _parquet(path, _):
     return list(schema.names), count, read, lambda: iter([count])
 
 
-def _parquet_vector(path):
+def _parquet_vector(path: Path) -> Vector:
     """Names or None, and values."""
     with _open_parquet(path) as file:
         table = file.read()
@@ -389,7 +400,7 @@ def _parquet_vector(path):
 
 
 @contextlib.contextmanager
-def _open_parquet(path):
+def _open_parquet(path: Path) -> Iterator[Any]:
     """The file, or a FileError for what is wrong with it."""
     try:
         import pyarrow as pa
@@ -403,13 +414,13 @@ def _open_parquet(path):
         raise FileError(f"{path}: cannot be read as Parquet ({error})") from None
 
 
-def _require_numbers(path, field):
+def _require_numbers(path: Path, field: Any) -> None:
     """An error for a column of anything but numbers."""
     if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
 
 
-def _numbers(column):
+def _numbers(column: Any) -> Array:
     """A column as float64; what is missing becomes NaN."""
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
 

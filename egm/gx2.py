@@ -38,13 +38,19 @@ Rice (1980), "Distribution of quadratic forms in normal random variables: evalua
 (1987), "Tail probability approximations".
 """
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import exp1, wofz
 
+from egm._types import Array, ArrayLike, Floats
 from egm._validate import nonnegative, positive, real, scalar, vector
 
 __all__ = [
@@ -77,11 +83,18 @@ _EXACT = 256  # more weights than this are clustered
 _WIDTH = 0.1  # of a cluster, in log(r / (1 - r))
 _ORDER = 10  # moments kept of each
 
+Complex: TypeAlias = NDArray[np.complex128]
+Long: TypeAlias = NDArray[Any]  # of np.longdouble
+Real: TypeAlias = Any  # a float or a np.longdouble
+Quadrature: TypeAlias = tuple[Complex, Complex, float]  # nodes, masses, relative error
+Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
+T = TypeVar("T")
+
 
 class AccuracyError(ArithmeticError):
     """The quadrature did not reach its accuracy. `estimate` is the best value found."""
 
-    def __init__(self, message, estimate):
+    def __init__(self, message: str, estimate: float) -> None:
         super().__init__(message)
         self.estimate = estimate
 
@@ -91,7 +104,15 @@ class AccuracyError(ArithmeticError):
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def sf(x, weights, dof=1, nc=0, *, full_output=False):
+@overload
+def sf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def sf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+@overload
+def sf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
+def sf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+) -> Floats | tuple[Floats, Floats]:
     """Upper tail P[Q > x].
 
     x: any shape. weights: (d,), finite and > 0. dof: > 0 and nc: >= 0, scalars or (d,). Returns the shape of x.
@@ -103,32 +124,68 @@ def sf(x, weights, dof=1, nc=0, *, full_output=False):
     return _output(_upper(x, weights, dof, nc), np.exp, full_output)
 
 
-def logsf(x, weights, dof=1, nc=0, *, full_output=False):
+@overload
+def logsf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def logsf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+@overload
+def logsf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
+def logsf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+) -> Floats | tuple[Floats, Floats]:
     """log P[Q > x], also where P[Q > x] would underflow. Its absolute error is sf's relative one; otherwise as sf."""
     return _output(_upper(x, weights, dof, nc), np.positive, full_output)
 
 
-def cdf(x, weights, dof=1, nc=0, *, full_output=False):
+@overload
+def cdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def cdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+@overload
+def cdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
+def cdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+) -> Floats | tuple[Floats, Floats]:
     """Lower tail P[Q <= x], with relative accuracy also near zero. Arguments as for sf."""
     return _output(_lower(x, weights, dof, nc), np.exp, full_output)
 
 
-def logcdf(x, weights, dof=1, nc=0, *, full_output=False):
+@overload
+def logcdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def logcdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+@overload
+def logcdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
+def logcdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+) -> Floats | tuple[Floats, Floats]:
     """log P[Q <= x], also where P[Q <= x] would underflow. Arguments as for sf."""
     return _output(_lower(x, weights, dof, nc), np.positive, full_output)
 
 
-def pdf(x, weights, dof=1, nc=0):
+@overload
+def pdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """Density of Q at x, the derivative of cdf. Arguments as for sf; at x = 0 the limit from above."""
     return np.exp(logpdf(x, weights, dof, nc))
 
 
-def logpdf(x, weights, dof=1, nc=0):
+@overload
+def logpdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """log of the density of Q at x. Arguments as for sf."""
     return _map(_log_density, real(x=x), weights, dof, nc)
 
 
-def isf(p, weights, dof=1, nc=0):
+@overload
+def isf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """The x with P[Q > x] = p: the upper quantile.
 
     p: in [0, 1], any shape. weights, dof, nc as for sf. Returns the shape of p. The round trip sf(isf(p)) = p holds to
@@ -137,12 +194,20 @@ def isf(p, weights, dof=1, nc=0):
     return ilogsf(_log_probability(p), weights, dof, nc)
 
 
-def ppf(p, weights, dof=1, nc=0):
+@overload
+def ppf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """The x with P[Q <= x] = p: the lower quantile, 0 where it would underflow. Arguments as for isf."""
     return _map(lambda form, log_p: _quantile(form, log_p, lower=True), _log_probability(p), weights, dof, nc)
 
 
-def ilogsf(logp, weights, dof=1, nc=0):
+@overload
+def ilogsf(logp: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+@overload
+def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
+def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """The x with log P[Q > x] = logp, for tails that no double can hold: logp may be -1e6.
 
     logp: <= 0, any shape; 0 gives 0 and -inf gives inf. weights, dof, nc as for sf. Raises ValueError for logp > 0.
@@ -153,19 +218,34 @@ def ilogsf(logp, weights, dof=1, nc=0):
     return _map(lambda form, log_p: _quantile(form, log_p, lower=False), logp, weights, dof, nc)
 
 
-def mean(weights, dof=1, nc=0):
+def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     """E[Q] = sum_j weights_j (dof_j + nc_j)."""
     weights, dof, nc = _parameters(weights, dof, nc)
     return float(np.sum(weights * (dof + nc)))
 
 
-def var(weights, dof=1, nc=0):
+def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     """Var[Q] = 2 sum_j weights_j^2 (dof_j + 2 nc_j)."""
     weights, dof, nc = _parameters(weights, dof, nc)
     return float(2 * np.sum(weights**2 * (dof + 2 * nc)))
 
 
-def rvs(weights, dof=1, nc=0, *, size=None, rng):
+@overload
+def rvs(
+    weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, size: None = None, rng: np.random.Generator
+) -> float: ...
+@overload
+def rvs(
+    weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, size: int | Sequence[int], rng: np.random.Generator
+) -> Array: ...
+def rvs(
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    *,
+    size: int | Sequence[int] | None = None,
+    rng: np.random.Generator,
+) -> Floats:
     """Draws of Q by simulation, from the numpy Generator `rng`: shape `size`, or one number for size=None."""
     weights, dof, nc = _parameters(weights, dof, nc)
     shape = () if size is None else tuple(np.atleast_1d(size))
@@ -175,7 +255,7 @@ def rvs(weights, dof=1, nc=0, *, size=None, rng):
     return total[()]
 
 
-def conditional_means(x, weights, dof=1, nc=0):
+def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array:
     """E[Y_j | Q = x] for Q = sum_j weights_j Y_j, Y_j ~ chi2(dof_j, nc_j): which terms make Q this large.
 
     x: one number > 0. weights, dof, nc as for sf. Returns shape (d,); sum_j weights_j E[Y_j | Q = x] = x. These are
@@ -192,7 +272,7 @@ def conditional_means(x, weights, dof=1, nc=0):
     return (dof * once + nc * twice) / np.sum(mass).imag
 
 
-def clip_moments(x, weights, dof=1, nc=0):
+def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
     """What a row loses when it is clipped to squared norm x, its squared norm being Q = sum_j weights_j Y_j.
 
     Y_j ~ chi2(dof_j, nc_j) is the squared length of a normal vector V_j of dof_j coordinates with variance 1, whose
@@ -208,7 +288,7 @@ def clip_moments(x, weights, dof=1, nc=0):
     x = scalar(positive, x=x)
     weights, dof, nc = _parameters(weights, dof, nc)
     form = _form(weights, dof, nc)
-    x = np.longdouble(x) / form.unit
+    x = np.longdouble(x) / form.unit  # type: ignore[assignment]  # keeps its last digits
     try:
         once, twice, once_squared, twice_squared = _lost_in_tail(form, x, weights)
     except AccuracyError:
@@ -216,7 +296,7 @@ def clip_moments(x, weights, dof=1, nc=0):
     return once, dof * once + nc * twice, dof * once_squared + nc * twice_squared
 
 
-def _lost_in_tail(form, x, weights):
+def _lost_in_tail(form: _Form, x: Real, weights: Array) -> Array:
     """E[L g(Q)] and E[L^2 g(Q)], with two and with four more degrees of freedom at each weight, by one contour."""
     crossing = _saddle(form, x, lower=False)
     shift, mass, _ = _contour(crossing, x, density=False)
@@ -225,7 +305,7 @@ def _lost_in_tail(form, x, weights):
     return height * np.concatenate([_inverses(crossing, shift, mass * share, weights) for share in shares])
 
 
-def _lost_by_density(form, x, weights):
+def _lost_by_density(form: _Form, x: Real, weights: Array) -> Array:
     """The same for an x so far below the mean that nearly all is lost: over the density, panel by panel in log Q."""
     ends = [_quantile(form, np.log(_NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
@@ -242,7 +322,7 @@ def _lost_by_density(form, x, weights):
     return total
 
 
-def _lost_share(z):
+def _lost_share(z: Complex) -> tuple[Complex, Complex]:
     """int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
 
     In closed form with J_m, the integrals of t^(-m/2): they are 1/z - J_1 and 1/z - 2 J_1 + J_2. They cancel when z is
@@ -263,7 +343,7 @@ _LAGUERRE = np.polynomial.laguerre.laggauss(80)
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
 
 
-def _inverses(crossing, shift, mass, weights):
+def _inverses(crossing: _Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
     """Im sum_i mass_i / (1 - 2 w_j s_i) and the same with the square, for every weight: two vectors (d,).
 
     About the centre m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V e)^p, with V the
@@ -281,7 +361,7 @@ def _inverses(crossing, shift, mass, weights):
     return _series(once, group, e), _series(twice, group, e)
 
 
-def _series(rows, group, e):
+def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
     """sum_p rows[p][group] e^p, by Horner's rule."""
     total = rows[-1][group]
     for row in rows[-2::-1]:
@@ -305,44 +385,44 @@ class _Form:
     """
 
     unit: float
-    centers: np.ndarray
-    lowest: np.ndarray
-    k: np.ndarray
-    nc: np.ndarray
-    moments: tuple | None = None
+    centers: Array
+    lowest: Array
+    k: Array
+    nc: Array
+    moments: tuple[Array, ...] | None = None
 
     @cached_property
-    def r(self):
+    def r(self) -> Array:
         return self.centers / (self.unit / 2)
 
     @cached_property
-    def gap(self):
+    def gap(self) -> Array:
         """1 - r, by an exact subtraction of weights."""
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 
     @cached_property
-    def exact_r(self):
+    def exact_r(self) -> Long:
         """r with the digits that a large number of degrees of freedom would magnify."""
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property
-    def central(self):
+    def central(self) -> bool:
         return not np.any(self.nc)
 
     @cached_property
-    def means(self):
+    def means(self) -> Long:
         return self.exact_r * (self.k + self.nc) / 2
 
     @cached_property
-    def mean(self):
+    def mean(self) -> Real:
         return self.means.sum()
 
     @cached_property
-    def deviation(self):
-        return np.sqrt(self.r**2 @ (self.k / 2 + self.nc))
+    def deviation(self) -> float:
+        return np.sqrt(self.r**2 @ (self.k / 2 + self.nc))  # type: ignore[return-value]  # of a scalar product
 
 
-def _parameters(weights, dof, nc):
+def _parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array, Array, Array]:
     """The three vectors, checked and of the same length."""
     weights = vector(weights=weights)
     dof, nc = positive(dof=dof), nonnegative(nc=nc)
@@ -354,7 +434,7 @@ def _parameters(weights, dof, nc):
     return weights, np.broadcast_to(dof, weights.shape), np.broadcast_to(nc, weights.shape)
 
 
-def _form(weights, dof, nc):
+def _form(weights: Array, dof: Array, nc: Array) -> _Form:
     """The form of checked parameters: equal weights merged, and close ones clustered where that leaves far fewer."""
     if weights.size <= _EXACT:
         return _merged(weights, dof, nc)
@@ -368,14 +448,14 @@ def _form(weights, dof, nc):
     return make(weights, dof, nc)
 
 
-def _merged(weights, dof, nc):
+def _merged(weights: Array, dof: Array, nc: Array) -> _Form:
     """The form with one group for each distinct weight."""
     values, group = np.unique(weights, return_inverse=True)
     k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
-    return _Form(2 * values[-1], values, values, k, shift)
+    return _Form(2 * values[-1], values, values, k, shift)  # type: ignore[arg-type]  # counts with weights are float64
 
 
-def _clustered(weights, dof, nc, *, starts):
+def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> _Form:
     """The form with one group for each cluster of sorted weights, in one pass a moment."""
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
@@ -385,7 +465,7 @@ def _clustered(weights, dof, nc, *, starts):
     return _Form(2 * weights[-1], centers, weights[starts], k, shift, moments)
 
 
-def _edges(smallest, largest):
+def _edges(smallest: float, largest: float) -> Array:
     """Lower edges of the clusters, at equal steps of log(r / (1 - r)) up to the largest weight."""
     theta = np.arange(np.log(smallest) - np.log(largest) - _WIDTH, 37.0, _WIDTH)
     decay = np.exp(-np.abs(theta))
@@ -393,7 +473,7 @@ def _edges(smallest, largest):
     return np.where(theta < 0, edge, largest - edge)
 
 
-def _moments(values, e, starts):
+def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
     """sum_j values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
     if not values.any():
         return np.zeros((_ORDER, starts.size))
@@ -405,7 +485,7 @@ def _moments(values, e, starts):
     return np.array(rows)
 
 
-def _log_probability(p):
+def _log_probability(p: ArrayLike) -> Array:
     """log p for p in [0, 1], with log 0 = -inf."""
     p = real(p=p)
     if np.any((p < 0) | (p > 1)):
@@ -427,7 +507,7 @@ class _Crossing:
     c^3. They leave out the moments of clusters: they choose a contour, and any contour gives the same integral.
     """
 
-    def __init__(self, form, theta, lower):
+    def __init__(self, form: _Form, theta: float, lower: bool) -> None:
         self.form, self.theta, self.lower = form, theta, lower
         c = self.c = -np.exp(theta) if lower else 1 / (1 + np.exp(-theta))
         self.pace = 1.0 if lower else 1 / (1 + np.exp(theta))
@@ -442,11 +522,11 @@ class _Crossing:
             self.skew += 3 * ((square * v) @ inflated)
 
     @property
-    def x(self):
+    def x(self) -> float:
         """The x whose saddle point is c: K'(c) - 1/c."""
         return (self.drift - 1) / self.c
 
-    def log_height(self, x):
+    def log_height(self, x: Real) -> tuple[float, float]:
         """log of exp(K(c) - c x), and the size of the numbers that it is the sum of.
 
         With 1/|c| this is the size of the integrand where the contour crosses. Terms with y = r c > -1 are taken less
@@ -468,7 +548,7 @@ class _Crossing:
         size = np.abs(terms).sum() + np.abs(form.k * y).sum() + abs(c * x)
         return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
-    def formula(self):
+    def formula(self) -> tuple[float, float]:
         """The saddlepoint formula for the log of the tail at `self.x`, to second order; its slope in theta, to first.
 
         With f the exponent K(s) - s x - log s: exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)).
@@ -483,7 +563,7 @@ class _Crossing:
         return value, -(spread + third / spread / 2) * self.pace
 
 
-def _minus_log1p_less_mean(y, slack):
+def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
     """-log(1 - y) - y, where slack is 1 - y; near zero by the series of 2 artanh(z) with z = y / (2 - y)."""
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
@@ -494,7 +574,7 @@ def _minus_log1p_less_mean(y, slack):
     return value
 
 
-def _beyond_centers(form, v):
+def _beyond_centers(form: _Form, v: Any) -> Any:
     """What the moments of clusters add to K where r s / (1 - r s) is v: the series of log(1 - v e) and 1/(1 - v e)."""
     if form.moments is None:
         return 0.0
@@ -507,14 +587,14 @@ def _beyond_centers(form, v):
     return total
 
 
-def _saddle(form, x, lower=None):
+def _saddle(form: _Form, x: Real, lower: bool | None = None) -> _Crossing:
     """The crossing whose saddle point belongs to x: by default in the lower tail below the mean, else in the upper."""
     x = float(x)
     lower = x < form.mean if lower is None else lower
     z = abs(x - float(form.mean)) / form.deviation
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
-    def excess(theta):
+    def excess(theta: float) -> tuple[float, float, _Crossing]:
         """log of K'(c) over log of x + 1/c, nearly a straight line in theta on both sides; increasing."""
         crossing = _Crossing(form, theta, lower)
         drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
@@ -525,7 +605,7 @@ def _saddle(form, x, lower=None):
     return _root(excess, start, tolerance=1e-4)
 
 
-def _root(increasing, start, tolerance):
+def _root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
     """Where an increasing function is zero, by Newton's rule kept inside the bracket that its signs give.
 
     increasing(u) returns the value, the slope and whatever the caller wants to keep of u. The search ends when the
@@ -551,7 +631,7 @@ def _root(increasing, start, tolerance):
 _BENDS = (1.0, 0.25, 0.0)
 
 
-def _contour(crossing, x, density=True):
+def _contour(crossing: _Crossing, x: Real, density: bool = True) -> Quadrature:
     """Nodes s - c and masses m of a quadrature along the contour, relative to the height of the integrand at c:
 
     1/(2 pi i) int exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i).
@@ -568,7 +648,7 @@ def _contour(crossing, x, density=True):
     raise failure
 
 
-def _trapezoid(crossing, x, bend, density):
+def _trapezoid(crossing: _Crossing, x: float, bend: float, density: bool) -> Quadrature:
     """The nodes, masses and error on a contour of the given bend: trapezoid rules, the step halved until two agree."""
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -576,7 +656,7 @@ def _trapezoid(crossing, x, bend, density):
     third = abs(crossing.skew) + (2 / spread**2 if crossing.lower else 0)
     h, gamma = c / np.sqrt(spread), bend * c * third / (6 * spread**2)
 
-    def evaluate(u):
+    def evaluate(u: NDArray[Any]) -> tuple[Complex, Complex]:
         shift = 1j * h * u + gamma * u * u
         return shift, np.exp(_growth(crossing, shift) - shift * x) * (1j * h + 2 * gamma * u)
 
@@ -597,7 +677,7 @@ def _trapezoid(crossing, x, bend, density):
     raise AccuracyError(f"reached a relative error of {error:.1e}, aimed at {_RTOL:.1e}", estimate=fine[0] / np.pi)
 
 
-def _outwards(evaluate):
+def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tuple[Complex, Complex]:
     """The integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
     parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
@@ -612,18 +692,19 @@ def _outwards(evaluate):
             break  # it grows again, near a point of the cut where many weights meet
         smallest = so_far[-1]
         if ended.any():
-            return tuple(np.concatenate(part)[: start + length] for part in zip(*parts, strict=True))
+            shift, mass = (np.concatenate(part)[: start + length] for part in zip(*parts, strict=True))
+            return shift, mass
     raise AccuracyError("the integrand does not die away along the contour", estimate=np.nan)
 
 
-def _terms(crossing, shift, mass):
+def _terms(crossing: _Crossing, shift: Complex, mass: Complex) -> Array:
     """What the integrals for the tail and for the density are the sums of, over pi: shape (2, nodes)."""
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
     return terms
 
 
-def _growth(crossing, shift):
+def _growth(crossing: _Crossing, shift: Complex) -> Complex:
     """K(c + shift) - K(c), by real arithmetic on 1 - q shift, where q = r / (1 - r c)."""
     form = crossing.form
     q = form.r / crossing.slack
@@ -644,7 +725,7 @@ def _growth(crossing, shift):
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _at(crossing, x):
+def _at(crossing: _Crossing, x: Real) -> tuple[float, float, float, float]:
     """At x: log of the tail that the crossing belongs to, its estimated error, log of the density and its slope."""
     shift, mass, error = _contour(crossing, x)
     tail, density = _terms(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
@@ -655,7 +736,7 @@ def _at(crossing, x):
     return log_tail, error + _EPS * (20 + 2 * size), log_density, -crossing.c * (1 + moment / density)
 
 
-def _tails(form, x):
+def _tails(form: _Form, x: Real) -> tuple[Estimate, Estimate]:
     """(log P[Q > x], its error), (log P[Q <= x], its error): one by its contour, the other as the complement."""
     x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
@@ -671,28 +752,28 @@ def _tails(form, x):
     return pair[::-1] if crossing.lower else pair
 
 
-def _upper(x, weights, dof, nc):
+def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
     """log sf and its error at every x."""
     return _map(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
 
 
-def _lower(x, weights, dof, nc):
+def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
     """log cdf and its error at every x."""
     return _map(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
 
 
-def _output(log_and_error, function, full_output):
+def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """function(log) alone, or with the error."""
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 
 
-def _log_complement(log_p):
+def _log_complement(log_p: float) -> float:
     """log(1 - p)."""
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
-def _log_density(form, x):
+def _log_density(form: _Form, x: Real) -> float:
     """log of the density of Q at x."""
     x = x / np.longdouble(form.unit)
     if x < 0 or np.isinf(x):
@@ -701,7 +782,7 @@ def _log_density(form, x):
     return log_density - np.log(form.unit)
 
 
-def _log_density_at_zero(form):
+def _log_density_at_zero(form: _Form) -> float:
     """The limit of the density from above: it is finite and positive only for two degrees of freedom in all."""
     total = np.sum(form.k)
     if total != 2:
@@ -709,7 +790,7 @@ def _log_density_at_zero(form):
     return -np.sum(form.k * np.log(form.r) + form.nc) / 2
 
 
-def _quantile(form, log_p, lower):
+def _quantile(form: _Form, log_p: float, lower: bool) -> float:
     """The x with log of the lower (or upper) tail equal to log_p, by whichever tail is the smaller one at x."""
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0
@@ -719,7 +800,7 @@ def _quantile(form, log_p, lower):
     return form.unit * (x or _search(form, log_lower, lower=True))
 
 
-def _above_mean(form, log_upper):
+def _above_mean(form: _Form, log_upper: float) -> bool:
     """Whether the upper quantile lies above the mean: there it is searched in the upper tail, else in the lower.
 
     Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1)
@@ -737,7 +818,7 @@ _LAPLACE_TOP = 1 - 0.5 * np.log(2 * np.pi)
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
 
-def _search(form, log_p, lower):
+def _search(form: _Form, log_p: float, lower: bool) -> float:
     """The x, in units of the form, at which a tail has the logarithm log_p.
 
     The logarithm of a tail is nearly proportional to a power of exp(theta), so the search is for a root of its
@@ -745,15 +826,15 @@ def _search(form, log_p, lower):
     """
     depth = _LAPLACE_TOP - log_p
 
-    def excess(theta, tail):
+    def excess(theta: float, tail: Callable[[_Crossing], tuple[float, float, float]]) -> tuple[float, float, float]:
         crossing = _Crossing(form, theta, lower)
         log_tail, slope, kept = tail(crossing)
         return np.log((_LAPLACE_TOP - log_tail) / depth), -slope / (_LAPLACE_TOP - log_tail), kept
 
-    def formula(crossing):
+    def formula(crossing: _Crossing) -> tuple[float, float, float]:
         return *crossing.formula(), crossing.theta
 
-    def exact(crossing):
+    def exact(crossing: _Crossing) -> tuple[float, float, float]:
         log_tail, _, log_density, density_slope = _at(crossing, crossing.x)
         tail_slope = (1 if lower else -1) * np.exp(log_density - log_tail)  # d log tail / dx
         step = (log_p - log_tail) / tail_slope
@@ -769,7 +850,9 @@ def _search(form, log_p, lower):
     return _root(lambda theta: excess(theta, exact), start, tolerance=3e-5 / depth)
 
 
-def _map(function, values, weights, dof, nc):
+def _map(
+    function: Callable[[_Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
+) -> Any:
     """function(form, value) for every entry of `values`: an array of the same shape, or a number for a number.
 
     Where the function returns a pair, so does the last axis of the result.

@@ -19,14 +19,20 @@ a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon and
 private for that epsilon and delta + (1 + exp(epsilon)) d / (4 s^2).
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
@@ -38,6 +44,9 @@ _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
 
+S = TypeVar("S")
+T = TypeVar("T")
+
 
 class Lattice:
     """The integer vectors for rows clipped to `clip_norm`: `radius` is K, a power of two, and `unit` what 1 stands for.
@@ -46,7 +55,7 @@ class Lattice:
     ValueError if that room is under 20 bits, or for a clip norm that is not between 1e-250 and 1e250.
     """
 
-    def __init__(self, clip_norm, d, noise):
+    def __init__(self, clip_norm: float, d: int, noise: float) -> None:
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
         # The norms and three products are rounded; d + 16 units of 2**-52 are more than all of that.
@@ -54,11 +63,11 @@ class Lattice:
         self.clip_norm = clip_norm
         self.unit = clip_norm / (self.radius * self.shrink)
 
-    def rows(self, X, center=0.0, scaling=1.0):
+    def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
         """The rows (m, d) as integer vectors of norm at most the radius, one at a time: int64, (m, d). As in sum."""
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
-    def sum(self, X, center=0.0, scaling=1.0):
+    def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
         """The sum of the integer vectors of the rows (x - center) * scaling, exactly: Python integers, (d,).
 
         X: numbers (m, d) of any real type, order and size; beyond X it takes no memory to speak of. center, scaling:
@@ -69,7 +78,7 @@ class Lattice:
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
         return sum((total.astype(object) for total in totals), np.zeros(X.shape[1], dtype=object))
 
-    def _part(self, X, part, center, scaling):
+    def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
         """The sum of the rows of a range: int64, (d,)."""
         from egm import _kernel  # compiles
 
@@ -85,14 +94,14 @@ class Lattice:
         return total
 
 
-def _parts(rows, d):
+def _parts(rows: int, d: int) -> list[range]:
     """Ranges of rows: one a core if there is much to do, and few enough for 64-bit sums."""
     cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // cores), _MOST))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _in_parallel(function, items):
+def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
     """[function(item) for item in items], in threads if there are several."""
     if len(items) < 2:
         return [function(item) for item in items]
@@ -100,7 +109,7 @@ def _in_parallel(function, items):
 
 
 @functools.cache
-def _pool():
+def _pool() -> ThreadPoolExecutor:
     """The threads, which stay for the next block."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
@@ -109,7 +118,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has no threads but its first
 
 
-def fineness(noise):
+def fineness(noise: float) -> int:
     """How many bits below a clip norm, or a sensitivity, the unit can be for noise so many times as large.
 
     40, or what the noise leaves of 56. Raises ValueError if that is under 20.
@@ -120,14 +129,14 @@ def fineness(noise):
     return bits
 
 
-def rounded(value, unit):
+def rounded(value: ArrayLike, unit: ArrayLike) -> list[int]:
     """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape."""
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(Fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
 
 
 @functools.lru_cache(maxsize=64)
-def gaussian_std(sensitivity, d, epsilon, delta):
+def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
     Of delta, what the noise differs from a rounded Gaussian is taken off first. Raises ValueError if that is all of it.

@@ -9,13 +9,17 @@ which is public. Or, where a mechanism offers "add_remove", if one has a row mor
 not public.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from scipy.special import chdtri
 
 from egm import _rows, error, gx2, lattice, noise, scaling, sums
+from egm._types import Array, ArrayLike, Floats, Neighbors, Rows, Target, Whole
 from egm._validate import between, count, finite, matrix, positive, probability, scalar, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
@@ -31,6 +35,8 @@ __all__ = [
 
 _RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
 
+T = TypeVar("T", bound=Floats)
+
 
 @dataclass(frozen=True, eq=False)
 class Release:
@@ -40,8 +46,8 @@ class Release:
     the noisy number of rows, where that number is not public.
     """
 
-    estimate: np.ndarray
-    noise_std: np.ndarray
+    estimate: Array  # of one number np.float64, which can do what an array without axes can
+    noise_std: Array
     simulated: bool
     count: float | None = None
 
@@ -58,21 +64,25 @@ class LaplaceMechanism:
     epsilon: float
     noise_scale: float = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
         epsilon = scalar(positive, epsilon=self.epsilon)
         with np.errstate(over="ignore"):
             scale = _ordinary(np.float64(sensitivity) / epsilon, sensitivity=sensitivity, epsilon=epsilon)
         _fix(self, sensitivity=sensitivity, epsilon=epsilon, noise_scale=float(scale))
 
-    def usefulness(self, delta, d=1):
+    @overload
+    def usefulness(self, delta: float, d: int = 1) -> float: ...
+    @overload
+    def usefulness(self, delta: ArrayLike, d: int = 1) -> Array: ...
+    def usefulness(self, delta: ArrayLike, d: int = 1) -> Floats:
         """lambda = noise_scale ln(d / delta): with probability 1 - delta no coordinate of d is off by more.
 
         delta: in (0, 1), any shape. d: a whole number >= 1. Chan (2012), Theorem 2.7.
         """
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
-    def release(self, value, *, rng=None):
+    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
         scale = np.full(value.shape, self.noise_scale)
@@ -99,13 +109,13 @@ class GaussianMechanism:
     noise_multiplier: float = field(init=False)
     noise_std: float = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
         multiplier = _calibrate(self)
         noise_std = _ordinary(sensitivity * multiplier, sensitivity=sensitivity, epsilon=self.epsilon)
         _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
-    def release(self, value, *, rng=None):
+    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
         if rng is not None:
@@ -123,21 +133,25 @@ class EllipticalGaussianMechanism:
     (2022).
     """
 
-    sensitivities: np.ndarray
+    sensitivities: Array
     epsilon: float
     delta: float
     noise_multiplier: float = field(init=False)
-    scaling: np.ndarray = field(init=False)
-    noise_std: np.ndarray = field(init=False)
+    scaling: Array = field(init=False)
+    noise_std: Array = field(init=False)
 
-    def __post_init__(self):
+    if TYPE_CHECKING:  # what is given is less exact than what the fields hold
+
+        def __init__(self, sensitivities: ArrayLike, epsilon: float, delta: float) -> None: ...
+
+    def __post_init__(self) -> None:
         sensitivities = vector(sensitivities=self.sensitivities)
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, scaling=b, noise_std=noise_std)
 
-    def release(self, value, *, rng=None):
+    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
         if value.shape != self.noise_std.shape:
@@ -168,20 +182,35 @@ class GaussianDataMechanism:
     as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
-    sigma: np.ndarray
+    sigma: Array
     n: int
     epsilon: float
     delta: float
-    center: np.ndarray = field(default=0.0, kw_only=True)
-    clip_probability: float | str | None = field(default=None, kw_only=True)
-    scaling: np.ndarray | str = field(default="optimal", kw_only=True)
-    neighbors: str = field(default="replace_one", kw_only=True)
+    center: Array = field(default=0.0, kw_only=True)  # type: ignore[arg-type]  # becomes an array
+    clip_probability: float = field(default=None, kw_only=True)  # type: ignore[assignment]  # becomes a number
+    scaling: Array = field(default="optimal", kw_only=True)  # type: ignore[arg-type]  # becomes an array
+    neighbors: Neighbors = field(default="replace_one", kw_only=True)
     noise_multiplier: float = field(init=False)
     clip_norm: float = field(init=False)
     count_weight: float = field(init=False)
-    noise_std: np.ndarray = field(init=False)
+    noise_std: Array = field(init=False)
 
-    def __post_init__(self):
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            sigma: ArrayLike,
+            n: int,
+            epsilon: float,
+            delta: float,
+            *,
+            center: ArrayLike = ...,
+            clip_probability: float | Literal["optimal"] | None = ...,
+            scaling: str | ArrayLike = ...,
+            neighbors: Neighbors = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
         sigma, n = vector(sigma=self.sigma), count(n=self.n)
         between(*_RANGE, sigma=sigma)
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
@@ -200,26 +229,30 @@ class GaussianDataMechanism:
         _ordinary(noise_std, sigma=sigma, scaling=self.scaling, epsilon=self.epsilon)
         _fix(self, count_weight=weight, noise_std=noise_std)
 
-    def _choose_clip_norm(self):
+    def _choose_clip_norm(self) -> None:
         """The scaling and the clip norm of least forecast error.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
         nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
         of the best of all scalings in every case tried).
         """
-        if self.clip_probability != "optimal":
+        if self.clip_probability != "optimal":  # type: ignore[comparison-overlap]  # still what was given
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
+        best: tuple[Any, ...]
         best, p = (np.inf,), 1 / self.n
         for _ in range(2 if isinstance(self.scaling, str) and self.scaling == "optimal" else 1):
             b = _scaling(self.scaling, self.sigma, min(max(p, 1e-300), 0.1))
             clip_norm, total = error.best_clip_norm(
-                lambda norm, b=b: np.sum(self._noise_variances(b, norm)), self.sigma, self.n, b
+                lambda norm, b=b: np.sum(self._noise_variances(b, norm)),  # type: ignore[misc]  # has a default
+                self.sigma,
+                self.n,
+                b,
             )
             p = float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
             best = min(best, (total, b, clip_norm, p), key=lambda found: found[0])
         _fix(self, scaling=best[1], clip_norm=best[2], clip_probability=best[3])
 
-    def _count_weight(self, b, clip_norm):
+    def _count_weight(self, b: Array, clip_norm: float) -> float:
         """What one row adds to the weighted count: the share of least error of the sum, but never less than C / 10.
 
         With A = sum b**-2 and B = ||center||**2 the noise of the sum has the variance (C**2 + weight**2) (A + B /
@@ -231,14 +264,14 @@ class GaussianDataMechanism:
         best = clip_norm * np.linalg.norm(self.center) / np.linalg.norm(1 / b)
         return float(max(np.sqrt(best), clip_norm / 10))
 
-    def _noise_variances(self, b, clip_norm):
+    def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """The variance of the noise in each coordinate of the sum."""
         weight = self._count_weight(b, clip_norm)
         if not weight:
             return (2 * clip_norm * self.noise_multiplier / b) ** 2
         return (clip_norm**2 + weight**2) * self.noise_multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
 
-    def error(self, *, mean=None, target="sample"):
+    def error(self, *, mean: ArrayLike | None = None, target: Target = "sample") -> ErrorForecast:
         """The ErrorForecast for normal data: exact expectations, known before any data.
 
         mean: the true mu, a number or (d,), by default the centre. target: "sample", the sum of the rows, or
@@ -251,7 +284,7 @@ class GaussianDataMechanism:
         parts = error.clipping(self.sigma, self.n, self.scaling, self.clip_norm, offset, target)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
-    def confidence_radius(self, level):
+    def confidence_radius(self, level: float) -> float:
         """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for mu = center.
 
         level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space; to what
@@ -268,7 +301,7 @@ class GaussianDataMechanism:
         radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
         return float(np.min(radii))
 
-    def release(self, X, *, rng=None):
+    def release(self, X: Rows, *, rng: np.random.Generator | None = None) -> Release:
         """A private estimate of X.sum(axis=0).
 
         X: real numbers, (n, d), an iterator over blocks of rows, (rows, d) each, or a dask array; it is read once and
@@ -290,8 +323,9 @@ class GaussianDataMechanism:
             return self._release_with_count(total, rows, rng)
         return _noisy(total / self.scaling + self.n * self.center, self.noise_std, rng)
 
-    def _secure_release(self, grid, total, rows):
+    def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
         """The release by integers: sum of the rows on the lattice, weighted count, discrete Gaussian noise."""
+        sensitivity: float
         weight, sensitivity = 0, 2 * grid.radius
         if self.neighbors == "add_remove":
             weight = round(self.count_weight / grid.unit)
@@ -304,7 +338,7 @@ class GaussianDataMechanism:
         estimate += (self.n if counted is None else counted) * self.center
         return Release(estimate, self.noise_std, simulated=False, count=counted)
 
-    def _release_with_count(self, total, rows, rng):
+    def _release_with_count(self, total: ArrayLike, rows: float, rng: np.random.Generator) -> Release:
         """Sum and weighted count with the same noise, which is the sensitivity of both together times sigma_opt."""
         std = np.hypot(self.clip_norm, self.count_weight) * self.noise_multiplier
         joint = np.append(total, self.count_weight * rows)
@@ -313,13 +347,13 @@ class GaussianDataMechanism:
         estimate = np.array(total) / self.scaling + rows * self.center
         return Release(estimate, self.noise_std, simulated=True, count=float(rows))
 
-    def clip(self, rows):
+    def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
         rows = matrix(self.sigma.size, rows=rows)
         return _rows.clip(rows, self.clip_norm)
 
 
-def _fix(mechanism, **values):
+def _fix(mechanism: object, **values: Any) -> None:
     """Set the fields of a frozen dataclass once, with arrays of its own that cannot be written to."""
     for name, value in values.items():
         if isinstance(value, np.ndarray):
@@ -328,7 +362,7 @@ def _fix(mechanism, **values):
         object.__setattr__(mechanism, name, value)
 
 
-def _ordinary(noise, **parameters):
+def _ordinary(noise: T, **parameters: Any) -> T:
     """The noise, or a ValueError with the parameters where it is so small or large that doubles lose digits of it."""
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
@@ -336,7 +370,7 @@ def _ordinary(noise, **parameters):
     raise ValueError(f"noise must lie between 1e-300 and 1e300, got {noise} for {given}")
 
 
-def _calibrate(mechanism):
+def _calibrate(mechanism: Any) -> float:
     """The noise multiplier for the mechanism's (epsilon, delta), which are checked and stored as numbers."""
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -344,24 +378,24 @@ def _calibrate(mechanism):
     return float(analytic_noise_multiplier(epsilon, delta))
 
 
-def _noisy(value, std, rng):
+def _noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
     """The release of a value with normal noise."""
     return Release(value + noise.simulated_gaussian(std, rng), std, simulated=True)
 
 
-def _unit(sensitivity, noise):
+def _unit(sensitivity: float, noise: float) -> float:
     """A power of two near 2**-40 of the sensitivity, or more where the noise is so many times as large."""
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
-def _from_lattice(value, unit, integers):
+def _from_lattice(value: Array, unit: ArrayLike, integers: list[int]) -> Any:
     """The value rounded to units, plus so many units of noise."""
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
     return (np.array([float(step) for step in steps]).reshape(value.shape) * units)[()]
 
 
-def _secure(value, unit, sensitivity, epsilon, delta):
+def _secure(value: Array, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
     """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
     on_lattice = math.ceil(sensitivity) + math.isqrt(value.size) + 1
     std = lattice.gaussian_std(on_lattice, value.size, epsilon, delta)
@@ -369,7 +403,7 @@ def _secure(value, unit, sensitivity, epsilon, delta):
     return Release(estimate, std * unit, simulated=False)
 
 
-def _scaling(choice, sigma, clip_probability):
+def _scaling(choice: str | ArrayLike, sigma: Array, clip_probability: float) -> Array:
     """The scaling vector b that the argument `scaling` asks for."""
     if not isinstance(choice, str):
         b = between(*_RANGE, scaling=vector(scaling=choice))
@@ -385,7 +419,7 @@ def _scaling(choice, sigma, clip_probability):
     raise ValueError(f'scaling must be "optimal", "expected_norm", "none" or an array, got {choice!r}')
 
 
-def _center(center, sigma, name="center"):
+def _center(center: ArrayLike, sigma: Array, name: str = "center") -> Array:
     """The centre, or another location, as a vector of the shape of sigma."""
     center = between(-_RANGE[1], _RANGE[1], **{name: center})
     if center.shape not in ((), sigma.shape):

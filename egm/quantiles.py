@@ -8,9 +8,14 @@ Where one value is replaced by another, n stays and a rank moves by at most one,
 factor exp(epsilon). It is constant between neighbouring order statistics: with n + 1 gaps the sampling is exact.
 """
 
+from __future__ import annotations
+
+from typing import overload
+
 import numpy as np
 
 from egm import noise
+from egm._types import Array, ArrayLike, FloatOrArray, Floats
 from egm._validate import finite, nonnegative, positive, probability, scalar
 
 __all__ = ["quantile", "secure_quantile", "zcdp_epsilon"]
@@ -19,7 +24,9 @@ _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
 
 
-def quantile(values, q, low, high, epsilon, rng):
+def quantile(
+    values: ArrayLike, q: float, low: ArrayLike, high: ArrayLike, epsilon: float, rng: np.random.Generator
+) -> FloatOrArray:
     """A point between low and high that about a share q of the values does not exceed: epsilon-private.
 
     values: (n,) or (n, k), n >= 1, a quantile for each column; they are clipped to [low, high] and never changed. q:
@@ -49,7 +56,7 @@ def quantile(values, q, low, high, epsilon, rng):
     return drawn if values.ndim == 2 else float(drawn[0])
 
 
-def secure_quantile(values, q, low, high, epsilon, step):
+def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilon: float, step: float) -> Floats:
     """A quantile as above, of secure randomness, on a lattice: low, low + step, ... up to high.
 
     Ranks are counted, so scores are integers that one row changes by at most one, and `noise.secure_index` draws among
@@ -67,7 +74,11 @@ def secure_quantile(values, q, low, high, epsilon, step):
     return drawn if values.ndim == 2 else float(drawn[0])
 
 
-def zcdp_epsilon(rho):
+@overload
+def zcdp_epsilon(rho: float) -> float: ...
+@overload
+def zcdp_epsilon(rho: ArrayLike) -> Array: ...
+def zcdp_epsilon(rho: ArrayLike) -> Floats:
     """The epsilon sqrt(8 rho) for which `quantile` is rho-zCDP in each column.
 
     rho: >= 0, any shape. An exponential mechanism of parameter epsilon has a privacy loss in an interval of length
@@ -77,7 +88,7 @@ def zcdp_epsilon(rho):
     return np.sqrt(8 * nonnegative(rho=rho))[()]
 
 
-def _draw(rows, low, high, penalty, rng):
+def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
     """A point for each of the rows (k, n). The gap with the largest log(length) - penalty + Gumbel noise is drawn with
     probability proportional to length exp(-penalty); minus the log of a standard exponential is Gumbel noise."""
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
@@ -88,7 +99,7 @@ def _draw(rows, low, high, penalty, rng):
     return rng.uniform(np.take_along_axis(edges, gap, axis=1), np.take_along_axis(edges, gap + 1, axis=1))[:, 0]
 
 
-def _bounds(low, high, k):
+def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
     """The bounds as vectors (k,), with low < high."""
     low, high = finite(low=low), finite(high=high)
     for name, bound in (("low", low), ("high", high)):

@@ -8,18 +8,21 @@ A mechanism that clips at radius C after multiplying coordinate j by b_j, and th
 F does not change when b is multiplied by a constant, so every scaling here is given the norm E||b x||**2 = 1.
 """
 
+from __future__ import annotations
+
 from collections import deque
 
 import numpy as np
 from scipy.optimize import brentq
 
 from egm import gx2
+from egm._types import Array, ArrayLike
 from egm._validate import nonnegative, probability, scalar, vector
 
 __all__ = ["clip_norm", "elliptical", "expected_norm", "mean_deviation", "noise_factor", "optimal"]
 
 
-def elliptical(sensitivities):
+def elliptical(sensitivities: ArrayLike) -> Array:
     """Theorem 3: b_j = sqrt(Delta_j / sum Delta), the best scaling of Algorithm 2, with ||b|| = 1.
 
     sensitivities: (d,), > 0, in the units of the data. Raises ValueError otherwise. Pagh and Lebeda (2022), Lemma 3.2.
@@ -28,7 +31,7 @@ def elliptical(sensitivities):
     return np.sqrt(sensitivities / np.sum(sensitivities))
 
 
-def expected_norm(sigma):
+def expected_norm(sigma: ArrayLike) -> Array:
     """Lemma 4.1: b_j = 1 / sqrt(sigma_j sum sigma), the best scaling if the clipping radius did not depend on it.
 
     sigma: standard deviations (d,), > 0, in the units of the data. Returns b in inverse units, with sum (b sigma)**2
@@ -38,7 +41,7 @@ def expected_norm(sigma):
     return 1 / np.sqrt(sigma * np.sum(sigma))
 
 
-def mean_deviation(sigma, deviations):
+def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     """The best scaling if C**2 were the mean of ||b x||**2 plus k standard deviations, sum w + k sqrt(2 sum w**2).
 
     sigma: standard deviations (d,), > 0, in the units of the data. deviations: k >= 0, scalar. Returns b in inverse
@@ -51,7 +54,7 @@ def mean_deviation(sigma, deviations):
     log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond either end nothing changes any more
     log_square = 2 * np.log(sigma / np.max(sigma))
 
-    def solve(log_mu):
+    def solve(log_mu: float) -> Array:
         target = log_mu + log_square
         log_v = np.minimum(target / 2, target / 3)
         for _ in range(6):  # Newton: the left side is convex in log v, with a slope from 2 to 3
@@ -65,7 +68,7 @@ def mean_deviation(sigma, deviations):
     return np.sqrt(v / np.sum(v)) / sigma
 
 
-def clip_norm(b, sigma, clip_probability):
+def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     """C, the radius that a row multiplied by b exceeds with the clip probability p: the square root of q_p((b
     sigma)**2).
 
@@ -81,13 +84,13 @@ def clip_norm(b, sigma, clip_probability):
     return float(np.max(spread) * np.sqrt(gx2.isf(p, weights[weights > 0])))
 
 
-def noise_factor(b, sigma, clip_probability):
+def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     """F(b): the noise's total variance over (2 sigma_opt)**2, in squared units of the data. Arguments as for
     clip_norm."""
     return float(clip_norm(b, sigma, clip_probability) ** 2 * np.sum(vector(b=b) ** -2.0))
 
 
-def optimal(sigma, clip_probability):
+def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     """The scaling that minimises F, with the clipping radius that it causes taken into account.
 
     sigma: standard deviations (d,), > 0. clip_probability: p in (0, 1), scalar. Returns b with sum (b sigma)**2 = 1;
@@ -98,7 +101,8 @@ def optimal(sigma, clip_probability):
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
     share = sigma / np.sum(sigma)
     log_weights, best = np.log(share), (np.inf, share)
-    iterates, residuals = deque(maxlen=_WINDOW), deque(maxlen=_WINDOW)
+    iterates: deque[Array] = deque(maxlen=_WINDOW)
+    residuals: deque[Array] = deque(maxlen=_WINDOW)
     for _ in range(_MOST_ROUNDS):
         weights = np.exp(log_weights)
         weights /= np.sum(weights)
@@ -113,7 +117,7 @@ def optimal(sigma, clip_probability):
     return np.sqrt(best[1]) / sigma
 
 
-def _stationary(share, weights, pull):
+def _stationary(share: Array, weights: Array, pull: Array) -> Array:
     """The w, of sum 1, with w_j proportional to share_j / sqrt(g_j(w_j)), for a model of each coordinate's pull g_j.
 
     Given Q = q a coordinate is close to normal with variance 1 / (1 - 2 w_j s), one s for all, so its own weight sets
@@ -123,7 +127,7 @@ def _stationary(share, weights, pull):
     """
     s = (1 - 1 / pull) / (2 * weights)
 
-    def solve(log_scale):
+    def solve(log_scale: float) -> Array:
         root = np.exp(log_scale) * share
         pulled = root * s
         height = np.hypot(pulled, 1)
@@ -133,7 +137,7 @@ def _stationary(share, weights, pull):
     return weights / np.sum(weights)
 
 
-def _extrapolated(iterates, residuals):
+def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
     """Anderson's mixing: the combination of the last iterates whose residuals nearly cancel, plus what is left of them.
 
     Far from the end such a combination can lie anywhere, and the plain next iterate is taken instead.

@@ -1,17 +1,24 @@
 """The sum of the clipped rows of whatever holds them: arrays, memory maps, iterators of blocks, dask arrays."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from egm import _dask
+from egm._types import Array, ArrayLike, Rows, Whole
 from egm._validate import unread_matrix
+
+if TYPE_CHECKING:
+    from egm.lattice import Lattice
 
 __all__ = ["clipped_sum"]
 
 
-def clipped_sum(X, grid, center, scaling):
+def clipped_sum(X: Rows, grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
     """(total, rows): the sum of the rows (x - center) * scaling on the lattice, clipped to its norm, and their number.
 
     X: real numbers, (n, d), an iterator of blocks of rows, (m, d) each, or a dask array (n, d); it is read once and
@@ -21,7 +28,7 @@ def clipped_sum(X, grid, center, scaling):
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling)
     if isinstance(X, Iterator):
-        results = map(of_block, X)
+        results: Iterable[tuple[Whole, int]] = map(of_block, X)
     elif _dask.is_dask(X):
         results = _dask.results(X, of_block)
     else:
@@ -32,7 +39,7 @@ def clipped_sum(X, grid, center, scaling):
     return total, rows
 
 
-def _of_block(X, grid, center, scaling):
+def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
     """The same for an array or a list of rows."""
     X = unread_matrix(center.size, X=X)
     return grid.sum(X, center, scaling), len(X)

@@ -224,9 +224,10 @@ SOURCE = '''
 from egm.quantiles import quantile
 from egm import quantiles
 X = 1
-def helper():
+def helper(n: int = 1) -> int:
     """Doc."""
-    return X
+    value: int = X
+    return value
 def one(): return helper() + quantile()  # comment
 def two(): return quantiles.other
 '''
@@ -239,6 +240,10 @@ QUANTILES = "def quantile(): return 1\ndef other(): return 2"
         ("X = 1", "X = 2", {"one"}),
         ("Doc", "Documentation", set()),
         ("# comment", "", set()),
+        (" -> int", "", set()),
+        ("n: int = 1", "n=1", set()),
+        ("value: int", "value", set()),
+        ("n: int = 1", "n: int = 2", {"one"}),
         ("quantile(): return 1", "quantile(): return 2", {"one"}),
         ("other(): return 2", "other(): return 3", {"two"}),
     ],
