@@ -12,7 +12,10 @@ fails                 (none offered)      does not hold
 ====================  ==================  ======================
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, field
+from typing import Any, SupportsFloat
 
 from IPython.display import display
 
@@ -30,15 +33,15 @@ class Finding:
     result: str
     figures: dict[str, float] = field(default_factory=dict)
 
-    def __str__(self):
+    def __str__(self) -> str:
         figures = "".join(f", {name} = {value:.6g}" for name, value in self.figures.items())
         return f"{self.claim}: {self.result}{figures}"
 
-    def _repr_mimebundle_(self, **_):
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"text/plain": str(self), MIME: asdict(self)}
 
 
-def record(claim, *, printed, corrected=None, **figures):
+def record(claim: str, *, printed: bool, corrected: bool | None = None, **figures: SupportsFloat) -> None:
     """State in the output of the running cell what the check of a claim found.
 
     claim: its key in the ledger. printed: whether the statement holds as its source prints it. corrected: whether it
@@ -56,7 +59,7 @@ def record(claim, *, printed, corrected=None, **figures):
     display(Finding(claim, result, {name: float(value) for name, value in figures.items()}))
 
 
-def _truth(name, value):
+def _truth(name: str, value: object) -> bool:
     """A truth value of Python or NumPy as a bool: a number or an array would be true by accident."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")

@@ -109,6 +109,7 @@ def project(tmp_path):
         "pyproject.toml",
         "claims.yml",
         "errata.yml",
+        "CITATION.cff",
         "egm/__init__.py",
         "_build/html/index.html",
     ):
@@ -153,6 +154,14 @@ def test_executed_chapter_carries_no_trace_of_the_machine(project):
     text = execute.execute_all(project)["01-works.ipynb"].read_text()
     assert str(project) not in text
     assert "papermill" not in text
+
+
+def test_what_a_cell_prints_stays_in_one_piece(project):
+    """However slowly it is printed: the kernel sends what it has at times of its own."""
+    slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
+    write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
+    (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells
+    assert [(output.name, output.text) for output in cell.outputs] == [("stdout", "a\nb\n"), ("stderr", "c\n")]
 
 
 def test_warning_of_jupyter_book_stops_the_build(project):

@@ -1,5 +1,7 @@
 """Figures: each function draws what its table says on the axis that it is given, and returns that axis."""
 
+from itertools import pairwise
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -21,17 +23,69 @@ def table():
     return experiments.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
-def test_curves_draw_one_labelled_line_a_group(ax, table):
-    assert plots.curves(table, ax, "alpha", by="d", label="d = {}", places=[0.5, 0.5]) is ax
-    assert [text.get_text() for text in ax.texts] == ["d = 10", "d = 100"]
+def names(ax):
+    """{text: its box on the page} of what is written on the axis."""
+    renderer = ax.figure.canvas.get_renderer()
+    return {text.get_text(): text.get_window_extent(renderer) for text in ax.texts if text.get_text()}
+
+
+def test_curves_draw_one_line_a_group(ax, table):
+    assert plots.curves(table, ax, "alpha", by="d", label="d = {}") is ax
     for line, d in zip(ax.lines, [10, 100], strict=True):
+        assert line.get_label() == f"d = {d}"
         np.testing.assert_allclose(line.get_ydata(), d ** np.array([0.0, 0.5, 1.0]))
-    assert len({(line.get_color(), str(line._dash_pattern)) for line in ax.lines}) == 2
 
 
-def test_curves_without_places_have_a_legend(ax, table):
-    plots.curves(table, ax, "alpha", by="d")
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["10", "100"]
+def test_lines_and_points_differ_without_colour():
+    """In grey, dashes and markers tell them apart; in colour, colours."""
+    for look in ([str(plots.line(i)["dashes"]) for i in range(7)], [plots.dots(i)["marker"] for i in range(7)]):
+        assert len(set(look)) == 7
+    assert len(set(plots.COLORS)) == len(plots.COLORS) == 7
+
+
+def test_a_dictionary_chooses_names_and_orders_groups(ax, table):
+    plots.curves(table, ax, "alpha", by="d", label={100: "many", 7: "none", 10: "few"})
+    assert [line.get_label() for line in ax.lines] == ["many", "few"]
+
+
+def test_names_at_the_ends_do_not_overlap(ax, table):
+    """Each begins right of the end of its line, in the line's colour; close ends are moved apart, in their order."""
+    for i, end in enumerate([1.0, 1.001, 1.002, 5.0]):
+        ax.plot([0, 1], [0, end], label=f"line {i}", **plots.line(i))
+    plots.name_curves(ax)
+    boxes = [names(ax)[f"line {i}"] for i in range(4)]
+    assert all(box.x0 > ax.transData.transform((1, 0))[0] for box in boxes)
+    assert all(low.y1 < high.y0 for low, high in pairwise(boxes))
+    assert abs((boxes[3].y0 + boxes[3].y1) / 2 - ax.transData.transform((0, 5))[1]) < 3
+    assert [text.get_color() for text in ax.texts] == list(plots.COLORS[:4])
+
+
+def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
+    ax.plot([1, 2, 3], [1, 2, 1e9], label="lost")
+    ax.plot([1, 2, 3], [-5, -5, -5], label="never seen")
+    ax.set(ylim=(0, 10))
+    plots.name_curves(ax)
+    assert list(names(ax)) == ["lost"]
+    assert names(ax)["lost"].x0 < ax.transData.transform((2.2, 0))[0]
+
+
+@pytest.mark.parametrize(("side", "across", "up"), [("above", 0, 1), ("below left", -1, -1), ("right", 1, 0)])
+def test_a_name_stands_beside_its_line(ax, side, across, up):
+    """At the fraction of the axis's width that is asked for, also on logarithmic axes."""
+    ax.plot([1, 1000], [1, 1e6], label="power")
+    plots.name_curves(plots.log_axis(ax).set(xlim=(1, 1000)) and ax, [0.5], side)
+    box, place = names(ax)["power"], ax.transData.transform((1000**0.5, 1000.0))
+    center = np.array([box.x0 + box.x1, box.y0 + box.y1]) / 2
+    assert [int(np.sign(round(x / 6))) for x in center - place] == [across, up]
+
+
+def test_note_and_rule_are_where_they_say(ax):
+    ax.plot([0, 10], [0, 10])
+    plots.rule(plots.note(ax, "here", 5, 5), "limit", y=8)
+    box, place = names(ax)["here"], ax.transData.transform((5, 5))
+    assert box.contains(*place)
+    assert names(ax)["limit"].y0 > ax.transData.transform((0, 8))[1]
+    assert ax.lines[-1].get_ydata() == [8, 8]
 
 
 def test_bars_stand_side_by_side(ax, table):
@@ -41,15 +95,33 @@ def test_bars_stand_side_by_side(ax, table):
     assert all(first < second for first, second in zip(left[:3], left[3:], strict=True))
 
 
-def test_log_axis_has_minor_ticks_without_labels(ax):
-    ax.plot([1, 1000], [1, 1e6])
+def test_log_axis_has_minor_ticks(ax):
+    """At 2, ..., 9 times the powers of ten; over many decades, also from right to left, at the powers."""
+    ax.plot([1, 1000], [1, 1e24])
     assert plots.log_axis(ax) is ax
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert len(ax.xaxis.get_minorticklocs()) > 10
+    assert {20.0, 90.0} <= set(ax.xaxis.get_minorticklocs().round(9))
+    for limits in ((1, 1e24), (1e24, 1)):
+        ax.set(ylim=limits)
+        powers = np.log10(ax.yaxis.get_minorticklocs())
+        np.testing.assert_allclose(powers, np.round(powers), atol=1e-9)
+        assert len(powers) > 10
 
 
-def test_colours_are_distinct():
-    assert len(set(plots.COLORS)) == len(plots.COLORS)
+@pytest.mark.parametrize(
+    ("limits", "labels"),
+    [
+        ((0.01, 1000), ["0.01", "0.1", "1", "10", "100", "1,000"]),
+        ((1, 1e6), ["$\\mathdefault{10^{0}}$", "$\\mathdefault{10^{6}}$"]),
+        ((1, 8), ["1", "2", "5"]),
+        ((2e-9, 4e-8), [r"$2\cdot 10^{-9}$", r"$5\cdot 10^{-9}$", r"$2\cdot 10^{-8}$"]),
+    ],
+)
+def test_log_axis_is_labelled_with_plain_numbers_where_it_can(ax, limits, labels):
+    plots.log_axis(ax, "x").set(xlim=limits)
+    ax.figure.draw_without_rendering()
+    ticks = [*ax.xaxis.get_major_ticks(), *ax.xaxis.get_minor_ticks()]
+    assert set(labels) <= {tick.label1.get_text() for tick in ticks}
 
 
 def test_intervals_are_two_standard_errors_to_either_side(ax):
@@ -61,3 +133,38 @@ def test_intervals_are_two_standard_errors_to_either_side(ax):
     assert first.lines[0].get_xydata().tolist() == [[1, 10], [2, 20]]
     assert [path.vertices[:, 1].tolist() for path in first.lines[2][0].get_paths()] == [[8, 12], [14, 26]]
     assert second.lines[0].get_color() == plots.COLORS[1]
+
+
+def test_intervals_do_not_hide_each_other(ax):
+    """The second of two at the same place is drawn beside the first, and both are in the picture."""
+    rows = [(1, 10.0, 1.0, "a"), (1, 10.0, 1.0, "b")]
+    table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
+    plots.intervals(table, ax, "x", by="name").figure.draw_without_rendering()
+    xs = [bars.lines[0].get_transform().transform((1, 10))[0] for bars in ax.containers]
+    assert 1 < xs[1] - xs[0] < 5
+    assert all(ax.bbox.x0 < x < ax.bbox.x1 for x in xs)
+
+
+def test_intervals_may_end_at_given_values(ax):
+    table = np.array([(1, 10.0, 9.0, 14.0)], dtype=[("x", int), ("value", float), ("low", float), ("high", float)])
+    plots.intervals(table, ax, "x", between=("low", "high"))
+    (path,) = ax.containers[0].lines[2][0].get_paths()
+    assert path.vertices[:, 1].tolist() == [9, 14]
+
+
+def test_shapes_lie_about_the_origin(ax):
+    plots.box(plots.ellipse(ax, (3, 1), 0), (2, 0.5))
+    outline, box = ax.patches
+    np.testing.assert_allclose(
+        outline.get_extents().transformed(ax.transData.inverted()).get_points(), [[-3, -1], [3, 1]]
+    )
+    assert (*box.get_xy(), box.get_width(), box.get_height()) == (-2, -0.5, 4, 1)
+
+
+def test_pixels_are_drawn_and_not_painted(ax):
+    """From the top, and as squares: a bitmap would not be sharp in print."""
+    plots.pixels(ax, np.array([[1.0, 0.0], [0.0, 0.0]]), 0, 1)
+    assert not ax.images
+    (mesh,) = ax.collections
+    assert mesh.get_array().tolist() == [[0, 0], [1, 0]]
+    assert not mesh.get_rasterized()

@@ -5,6 +5,8 @@ what the chapters found when they ran. Every code cell becomes a target (`tools.
 at it.
 """
 
+import re
+from base64 import b64decode
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +28,7 @@ RESULTS = (HOLDS, CORRECTED, FAILS, CITED)
 SOURCES = {"report": "The report of 20 January 2023", "notes": "The lecture notes of 27 May 2012"}
 PRINTS = {"20 January": "In the last version of the report", "notes": "In the lecture notes"}
 EARLIER = "Only in earlier versions"
+FIGURES = {"improvement": ("08-empirical-evaluation.ipynb", "fig-improvement")}  # file: chapter and cell
 
 
 def write(ledger: Ledger, folder: Path) -> None:
@@ -35,6 +38,17 @@ def write(ledger: Ledger, folder: Path) -> None:
     (folder / "claims-listed.md").write_text(list_claims(ledger))
     (folder / "errata-counted.md").write_text(count_slips(ledger))
     (folder / "errata-listed.md").write_text(list_slips(ledger))
+
+
+def copy_figures(executed: dict[str, Path], folder: Path) -> None:
+    """Save the figures of chapters that pages show as well, in every vector format that the chapter has."""
+    for name, (chapter, cell) in FIGURES.items():
+        cells = nbformat.read(executed[chapter], as_version=4).cells if chapter in executed else []
+        for data in (out.get("data", {}) for one in cells if one.id == cell for out in one.outputs):
+            if "image/svg+xml" in data:
+                (folder / f"{name}.svg").write_text(data["image/svg+xml"])
+            if "application/pdf" in data:
+                (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
 
 
 def count_claims(ledger: Ledger) -> str:
@@ -107,7 +121,7 @@ def statement(ledger: Ledger, claim: Claim) -> str:
     if claim.correction:
         paragraphs.append(f"*{'Correction' if claim.result == CORRECTED else 'Instead'}:* {claim.correction}")
     if slips := [slip for slip in ledger.slips if slip.id in claim.slips]:
-        paragraphs.append("*Slips:* " + ", ".join(f"{{ref}}`{slip.place} <{target(slip)}>`" for slip in slips))
+        paragraphs.append("*Slips:* " + ", ".join(map(reference, slips)))
     return "\n\n".join(paragraphs)
 
 
@@ -153,6 +167,12 @@ def target(entry: Entry) -> str:
     return f"ledger-{entry.id}"
 
 
+def reference(entry: Entry) -> str:
+    """A link to the entry, called by its place; what is TeX there becomes letters, for a link has no formulas."""
+    name = re.sub(r"\\mathcal |[${}]", "", entry.place)
+    return f"{{ref}}`{name} <{target(entry)}>`"
+
+
 def links(cells: list[str]) -> Iterable[str]:
     """The cells by name, each a link, after the chapter or appendix that they belong to."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
@@ -179,4 +199,4 @@ def line(ledger: Ledger, entry: Entry) -> str:
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         result = "as printed fails" + (", as corrected holds" if result == CORRECTED else "")
-    return f"```{{div}} finding\nLedger: {{ref}}`{entry.place} <{target(entry)}>` {result}.\n```"
+    return f"```{{div}} finding\nLedger: {reference(entry)} {result}.\n```"

@@ -1,0 +1,184 @@
+"""The figures of the built book, as a referee would look at them: in the HTML, in the SVG files, and in both themes."""
+
+import ast
+import re
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import nbformat
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+
+from egm import plots
+from tools.execute import ROOT, chapters
+
+CSS = ROOT / "book" / "_static" / "book.css"
+# What a caption must say about its values: computed, simulated, or counted in data that are at hand.
+PRECISION = r"exact|simulat|counted"
+FONTS = {"DejaVuSans", "DejaVuSans-Oblique", "STIXNonUnicode-Italic"}  # the last has the script letters of formulas
+POINTS = {10.0, 11.0}  # sizes of text; the book's body text has 12
+WIDEST = 6.5 * 72  # points that the text column of a laptop has room for
+LARGEST = 300_000  # bytes
+# Keywords and names by which a cell could have a style of its own.
+KEYWORDS = {
+    "color",
+    "c",
+    "cmap",
+    "dashes",
+    "fontsize",
+    "linestyle",
+    "linewidth",
+    "ls",
+    "lw",
+    "markersize",
+    "rasterized",
+}
+NAMES = {"figsize", "fill_between", "imshow", "matplotlib", "plt", "rcParams"}
+
+
+@pytest.fixture(scope="module")
+def images(book, toc):
+    """(page, image) for every image in the text of every page of the table of contents."""
+    paths = [book / f"{name}.html" for name in toc]
+    found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
+    assert len([image for _, images in found for image in images]) > 50
+    return [(path, image) for path, images in found for image in images]
+
+
+@pytest.fixture(scope="module")
+def files(images):
+    """{file: its source} of every image."""
+    paths = {(path.parent / unquote(image["src"])).resolve() for path, image in images}
+    return {path: path.read_text() for path in paths}
+
+
+def plain(tag):
+    """The words of a tag, one space between them."""
+    return " ".join(tag.get_text().split())
+
+
+def after(source, patch):
+    """What stands in a group of an SVG file."""
+    return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
+
+
+def test_every_image_is_a_figure_with_a_message(images):
+    """Its caption is numbered, begins with a bold sentence that says what to see, and tells how exact values are."""
+    for path, image in images:
+        figure = image.find_parent("figure")
+        assert figure, f"{path.name}: {image}"
+        text, message = figure.select_one("figcaption .caption-text"), figure.select_one(".caption-text > strong")
+        assert figure.select_one("figcaption .caption-number"), f"{path.name}: {image}"
+        assert text, f"{path.name}: {image}"
+        assert message, f"{path.name}: {text}"
+        text, message = plain(text), plain(message)
+        assert text.startswith(message), f"{path.name}: {text}"
+        assert len(message.split()) >= 3, f"{path.name}: {message}"
+        assert message.endswith("."), f"{path.name}: {message}"
+        assert len(text.split()) >= len(message.split()) + 6, f"{path.name}: {text}"
+        assert re.search(PRECISION, text, re.IGNORECASE), f"{path.name}: {text}"
+
+
+def test_every_image_has_a_text_that_replaces_it(images):
+    """It tells what is drawn in words, without formulas, and is not the caption once more."""
+    texts = [image.get("alt", "") for _, image in images]
+    assert len(set(texts)) == len(texts)
+    for (path, image), text in zip(images, texts, strict=True):
+        assert len(text.split()) >= 12, f"{path.name}: {text}"
+        assert not re.search(r"[$\\{}`]", text), f"{path.name}: {text}"
+        assert text not in plain(image.find_parent("figure").find("figcaption"))
+
+
+def test_every_figure_is_referred_to(images):
+    """A figure that the text does not mention is read by nobody."""
+    sources = [(ROOT / "book" / "index.md").read_text()]
+    sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
+    referred = set(re.findall(r"\{numref\}`([\w-]+)`", "\n".join(sources)))
+    assert {image.find_parent("figure")["id"] for _, image in images} - {"fig-headline"} <= referred
+
+
+def test_landing_page_shows_the_figure_of_its_chapter(images):
+    """The same drawing, not one of an earlier run."""
+    files = {image.find_parent("figure")["id"]: path.parent / image["src"] for path, image in images}
+    drawn = {name: file.read_text().strip() for name, file in files.items()}
+    assert drawn["fig-headline"] == drawn["fig-improvement"]
+
+
+def test_images_are_drawings_of_one_size(files):
+    """Vector files, small, as wide as the page shows them, all text in one family and in two sizes."""
+    for path, source in files.items():
+        assert path.suffix == ".svg", path
+        assert len(source.encode()) < LARGEST, path
+        svg = ElementTree.fromstring(source)
+        assert not {tag.tag.partition("}")[2] for tag in svg.iter()} & {"image", "text"}, path
+        assert float(svg.get("width").removesuffix("pt")) < WIDEST, path
+        glyphs = {tag.get("id", "").rpartition("-")[0] for tag in svg.iter("{http://www.w3.org/2000/svg}path")}
+        assert "DejaVuSans" in glyphs, path
+        assert glyphs - {""} <= FONTS, path  # the others are markers, without a font
+        sizes = {round(100 * float(size), 1) for size in re.findall(r"scale\(([\d.]+) -", source)}
+        assert sizes <= POINTS, path
+
+
+def test_images_have_the_colours_of_the_style(files):
+    """The palette and greys, and nothing painted behind the figure or its axes."""
+    own = {colour.lower() for colour in plots.COLORS}
+    for path, source in files.items():
+        colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
+        assert not {c for c in colours - own if len({c[1:3], c[3:5], c[5:]}) > 1}, path
+        assert "fill: none" in after(source, "patch_1"), path  # what matplotlib calls the background of the figure
+        assert "fill: none" in after(source, "patch_2") or "patch_2" not in source, path  # and that of the first axes
+
+
+def rgb(colour):
+    """Red, green and blue between 0 and 1."""
+    return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+
+
+def contrast(first, second):
+    """The contrast ratio of two colours as WCAG 2 defines it."""
+    parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (first, second)]
+    low, high = sorted(part @ [0.2126, 0.7152, 0.0722] for part in parts)
+    return (high + 0.05) / (low + 0.05)
+
+
+def half_turn(colour):
+    """The filter hue-rotate(180deg), by the matrix of the Filter Effects specification."""
+    matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
+    return np.clip(matrix @ colour, 0, 1)
+
+
+def backgrounds(book):
+    """The background of a page in each theme, as the last of the theme's styles that the page loads says."""
+    styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
+    rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
+    return {theme: "#ffffff" if colour == "#fff" else colour for theme, colour in rules}
+
+
+STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_can_be_read(book, theme):
+    """Every colour of the palette is used for text as well: a contrast of 4.5, in both themes; rules need 3."""
+    assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
+    behind = rgb(backgrounds(book)[theme])
+    for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:
+        shown = rgb(colour) if theme == "light" else half_turn(1 - rgb(colour))
+        assert contrast(shown, behind) >= least, colour
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
+def test_cells_have_no_style_of_their_own(chapter):
+    """How a figure looks is said in egm.plots, once."""
+    for cell in nbformat.read(chapter, as_version=4).cells:
+        if cell.cell_type == "code" and "plots." in cell.source:
+            tree = list(ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))))
+            assert not {node.arg for node in tree if isinstance(node, ast.keyword)} & KEYWORDS, cell.id
+            assert not {node.id for node in tree if isinstance(node, ast.Name)} & NAMES, cell.id
+            calls = [node for node in tree if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+            assert not {call.func.attr for call in calls} & NAMES, cell.id
+            plotted = [argument for call in calls if call.func.attr == "plot" for argument in call.args]
+            assert not [
+                node.value for node in plotted if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            ], cell.id
