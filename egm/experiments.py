@@ -3,24 +3,31 @@
 A table is a numpy structured array, one row a combination of parameters: `table["value"][table["d"] == 100]`.
 """
 
+from __future__ import annotations
+
 import ast
 import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import product
 from time import perf_counter
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from egm import scaling as scalings
+from egm._types import Array, ArrayLike, Table, Target
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
+from egm.mechanisms import GaussianDataMechanism
 
 __all__ = [
     "check_parameters",
     "duels",
     "improvement",
     "lugannani_rice",
+    "profiles",
     "race",
     "rivals",
     "sweep",
@@ -28,7 +35,7 @@ __all__ = [
 ]
 
 
-def zipf_sigma(d, alpha, total=1.0):
+def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
     """Standard deviations i**-alpha, i = 1 ... d, scaled to the sum `total`: shape (d,), largest first.
 
     d: a whole number >= 1. alpha: >= 0, the skewness; 0 makes them equal. total: > 0. Raises ValueError otherwise,
@@ -41,7 +48,7 @@ def zipf_sigma(d, alpha, total=1.0):
     return total * power / np.sum(power)
 
 
-def improvement(d, n, alpha, scaling="expected_norm"):
+def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", "optimal"] = "expected_norm") -> float:
     """E_n / E_t: the noise's squared error without scaling over that with it, at clip probability 1/n, Zipf sigma.
 
     d, n: whole numbers >= 1 and >= 2. alpha: >= 0. scaling: "expected_norm" (Lemma 4.1, the report's) or "optimal".
@@ -50,14 +57,32 @@ def improvement(d, n, alpha, scaling="expected_norm"):
     """
     sigma = zipf_sigma(d, alpha)
     p = scalar(probability, **{"clip_probability = 1/n": 1 / count(n=n)})
-    choices = {"expected_norm": scalings.expected_norm, "optimal": lambda sigma: scalings.optimal(sigma, p)}
+    choices: dict[str, Callable[[Array], Array]] = {
+        "expected_norm": scalings.expected_norm,
+        "optimal": lambda sigma: scalings.optimal(sigma, p),
+    }
     if scaling not in choices:
         raise ValueError(f'scaling must be "expected_norm" or "optimal", got {scaling!r}')
     without = scalings.noise_factor(np.ones_like(sigma), sigma, p)
     return without / scalings.noise_factor(choices[scaling](sigma), sigma, p)
 
 
-def sweep(function, **axes):
+def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Table:
+    """Coordinate by coordinate, what the mechanism for Zipf sigma does under each of the three scalings: a table.
+
+    d, n: whole numbers >= 1 and >= 2. alpha: >= 0. epsilon: > 0. delta: in (0, 1). Columns: `scaling`, that is "none",
+    "expected_norm" (Lemma 4.1) and "optimal"; `j` from 1 to d; `sigma`, of sum 1; `b`; `noise_std`, of the noise in
+    the released sum. Raises ValueError outside these ranges.
+    """
+    sigma, rows = zipf_sigma(d, alpha), []
+    for scaling in ("none", "expected_norm", "optimal"):
+        mechanism = GaussianDataMechanism(sigma, n, epsilon, delta, scaling=scaling)
+        columns = zip(sigma, mechanism.scaling, mechanism.noise_std, strict=True)
+        rows += [(scaling, j, *column) for j, column in enumerate(columns, start=1)]
+    return np.array(rows, dtype=[("scaling", "U13"), ("j", int), ("sigma", float), ("b", float), ("noise_std", float)])
+
+
+def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Table:
     """function(**point) at every combination of the axes' values, as a table with one column an axis and `value`.
 
     function: returns a number. axes: a sequence of values each; the last one varies fastest.
@@ -68,7 +93,7 @@ def sweep(function, **axes):
     return np.array([(*point, value) for point, value in zip(points, values, strict=True)], dtype=kinds)
 
 
-def lugannani_rice(x, weights):
+def lugannani_rice(x: float, weights: ArrayLike) -> float:
     """The saddlepoint formula for P[sum_j weights_j Z_j**2 > x], off by a few percent, by 17 where one weight rules.
 
     x: one number above the mean, sum weights. weights: (d,), > 0. With K the cumulant function, K'(s) = x, v_j = 2
@@ -86,25 +111,27 @@ def lugannani_rice(x, weights):
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
 
 
-def race(functions, repetitions=5, patience=1.0):
+def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0) -> Table:
     """Run functions in turns: a table with columns `name`, `value` (of the last run), `best` and `median` (seconds).
 
     functions: {name: function of no arguments that returns a number}. By turns, whatever else the machine does slows
     them alike, so that ratios of times mean something where times do not. A function that has taken `patience` seconds
     in all is not run again.
     """
-    values, seconds = {}, {name: [] for name in functions}
+    values: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(count(repetitions=repetitions)):
         for name, function in functions.items():
             if sum(seconds[name]) < patience:
                 start = perf_counter()
                 values[name] = function()
                 seconds[name].append(perf_counter() - start)
-    rows = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
-    return np.rec.fromrecords(rows, names="name,value,best,median")
+    rows: list[Any] = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
+    table: Table = np.rec.fromrecords(rows, names="name,value,best,median")  # type: ignore[call-overload]  # as documented
+    return table
 
 
-def rivals():
+def rivals() -> Table:
     """Errors of our mechanism and of the published ones on the grids of PLAN's experiments: a table.
 
     A row for each cell and method. `grid`, `d`, `alpha`, `n`, `rho` name the cell: "A" has rows from N(0, I), "B" and
@@ -120,7 +147,12 @@ def rivals():
     return np.array(values, dtype=[(n, "U30" if k is str else k) for n, k in zip(names, kinds, strict=True)])
 
 
-def duels(table, error="sample", method="ours", told=("", "largest sigma", "norm of mu")):
+def duels(
+    table: Table,
+    error: Target = "sample",
+    method: str = "ours",
+    told: Sequence[str] = ("", "largest sigma", "norm of mu"),
+) -> Table:
     """In each cell of a table such as `rivals()` the method against the best of those that know no more: a table.
 
     error: "sample" or "population". told: what a rival may know besides the range to be compared; it must have given
@@ -148,7 +180,7 @@ def duels(table, error="sample", method="ours", told=("", "largest sigma", "norm
 _RIVALS = {"grid": str, "method": str, "knows": str, "d": int, "n": int, "failures": int, "seeds": int}
 
 
-def check_parameters(namespace, **ranges):
+def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
     """Refuse a parameter that a notebook does not have, and a value outside its range, with a ValueError.
 
     namespace: the notebook's globals(). ranges: (least, greatest) of each parameter, a whole number where both are; a
@@ -156,7 +188,8 @@ def check_parameters(namespace, **ranges):
     its defaults as if the wish had been heard. It writes the wishes into a cell that begins with "# Parameters".
     """
     wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
-    for name in (target.id for wish in ast.parse(wishes).body for target in wish.targets):
+    body: list[Any] = ast.parse(wishes).body  # assignments all
+    for name in (target.id for wish in body for target in wish.targets):
         if name not in ranges:
             raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
     for name, (least, greatest) in ranges.items():

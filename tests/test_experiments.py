@@ -3,12 +3,11 @@
 import json
 from itertools import count
 from pathlib import Path
-from time import sleep
 
 import numpy as np
 import pytest
 
-from egm import experiments, gx2
+from egm import GaussianDataMechanism, experiments, gx2
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "improvement.json").read_text())
 
@@ -106,10 +105,18 @@ def test_race_takes_turns():
     assert np.all(table["best"] <= table["median"])
 
 
-def test_race_measures_and_loses_patience():
-    naps = iter((0.02, 0.01, 0.03, 0.5))
-    table = experiments.race({"slow": lambda: sleep(next(naps)) or 1.0}, repetitions=4, patience=0.05)
-    assert 0.01 <= table["best"][0] <= 0.02 <= table["median"][0] < 0.1
+def test_race_measures_and_loses_patience(monkeypatch):
+    """With a clock of its own: the fourth nap, when patience is at an end, is not taken."""
+    naps, now = iter((0.02, 0.01, 0.03)), [0.0]
+    monkeypatch.setattr(experiments, "perf_counter", lambda: now[0])
+
+    def nap():
+        now[0] += next(naps)
+        return 1.0
+
+    table = experiments.race({"slow": nap}, repetitions=4, patience=0.05)
+    assert (table["value"][0], table["best"][0], table["median"][0]) == pytest.approx((1.0, 0.01, 0.02))
+    assert next(naps, None) is None
 
 
 def notebook(wish="", **values):
@@ -186,3 +193,18 @@ def test_ratio_has_its_standard_error():
     table["sample_se"] = 0.1
     duels = experiments.duels(table)
     assert np.std(duels["ratio"]) == pytest.approx(np.mean(duels["ratio_se"]), rel=0.1)
+
+
+def test_profiles_hold_the_error_of_each_scaling():
+    """The squares of the noise add up to the forecast, and their ratio is the improvement."""
+    table, sums = experiments.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
+    for scaling in ("none", "expected_norm", "optimal"):
+        rows = table[table["scaling"] == scaling]
+        mechanism = GaussianDataMechanism(experiments.zipf_sigma(30, 1.5), 1000, 0.5, 1e-7, scaling=scaling)
+        sums[scaling] = np.sum(rows["noise_std"] ** 2)
+        assert rows["j"].tolist() == list(range(1, 31))
+        assert sums[scaling] == pytest.approx(mechanism.error().noise, rel=1e-12)
+        np.testing.assert_array_equal(rows["b"], mechanism.scaling)
+    for scaling in ("expected_norm", "optimal"):
+        gain = experiments.improvement(30, 1000, 1.5, scaling)
+        assert sums["none"] / sums[scaling] == pytest.approx(gain, rel=1e-11)

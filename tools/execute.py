@@ -1,8 +1,8 @@
 """Execute chapters with papermill, each in its own process, and remember what has not changed.
 
 An executed chapter is stored as `<chapter>-<key>.ipynb`, where the key is a digest of everything that its output may
-depend on; what its checks recorded stands beside it in a file `.json`. A chapter that fails is never stored, so
-whatever is in the store is whole.
+depend on; what its checks recorded stands beside it in a file `.json`, and what it was executed with in a file
+`.run.json` (`tools.recorder`). A chapter that fails is never stored, so whatever is in the store is whole.
 """
 
 import hashlib
@@ -23,6 +23,12 @@ from egm.claims import MIME
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT = 600  # seconds for one cell
 SIMULATION = "noise from a numpy Generator is simulation"  # how the warning of egm.noise begins
+WIDGET = "application/vnd.jupyter.widget-view+json"
+RECORDER = Path(__file__).with_name("recorder.py")
+# Pages have two backgrounds, so their figures have none; whoever runs a notebook gets a white one.
+KERNEL = 'c.InlineBackend.print_figure_kwargs = {"bbox_inches": "tight", "facecolor": "none"}\n'
+FIGURES = Path(__file__).with_name("figures.py")
+MATPLOTLIB = "pdf.fonttype: 42\n"  # fonts with their outlines whole: journals refuse those of type 3
 ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
 
 
@@ -38,7 +44,8 @@ def chapters(root: Path = ROOT) -> list[Path]:
 def key(chapter: Path) -> str:
     """Digest of all that the chapter's output may depend on: itself, the package, the settings and the lock."""
     root = chapter.parent.parent
-    digest = hashlib.sha256(sys.version.encode())
+    settings = f"{sys.version}{KERNEL}{MATPLOTLIB}".encode()
+    digest = hashlib.sha256(settings + FIGURES.read_bytes() + RECORDER.read_bytes())
     package = [file for file in (root / "egm").rglob("*") if file.suffix in (".py", ".csv")]
     for file in [chapter, root / "constraints.txt", root / "pyproject.toml", *sorted(package)]:
         digest.update(f"\0{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
@@ -48,13 +55,23 @@ def key(chapter: Path) -> str:
 def environment(scratch: Path) -> dict[str, str]:
     """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly.
 
-    The chapters simulate and say so, so the book leaves out the warning that egm gives for it.
+    The chapters simulate and say so, so the book leaves out the warning that egm gives for it. What the kernel runs
+    with is recorded in the scratch folder (`tools.recorder`), and figures come as PDF, too (`tools.figures`); the lines
+    that see to it leave no name in the chapter.
     """
-    startup = scratch / "profile_default" / "startup"
-    startup.mkdir(parents=True, exist_ok=True)
+    profile = scratch / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text(KERNEL)
+    startup = profile / "startup"
+    startup.mkdir(exist_ok=True)
     (startup / "simulation.py").write_text(f"import warnings\nwarnings.filterwarnings('ignore', {SIMULATION!r})\n")
+    start = f"__import__('runpy').run_path({str(RECORDER)!r})['start']({str(scratch / 'run.json')!r})\n"
+    (startup / "recorder.py").write_text(start)
+    (startup / "figures.py").write_text(f"__import__('runpy').run_path({str(FIGURES)!r})['start']()\n")
+    (scratch / "matplotlibrc").write_text(MATPLOTLIB)
     threads = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
     fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0", "IPYTHONDIR": str(scratch)}
+    fixed["MATPLOTLIBRC"] = str(scratch / "matplotlibrc")
     return {**os.environ, **threads, **fixed}
 
 
@@ -75,8 +92,27 @@ def tail(text: str, lines: int = 12) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """What a cell prints in one piece: a kernel sends it in as many as its clock happens to make of it."""
+    joined = []
+    for output in outputs:
+        if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
 def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drop times and paths, so that the same chapter gives the same file on every machine."""
+    """Drop times, paths and widgets, so that the same chapter gives the same file on every machine.
+
+    What a cell prints is one output, in however many pieces a slow kernel has sent it. A widget lives only while its
+    kernel does, has a random name, and would make the page load scripts from a network.
+    """
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = join_prints([output for output in cell.outputs if WIDGET not in output.get("data", {})])
     for holder in [notebook, *notebook.cells]:
         for trace in ("papermill", "execution"):
             holder.metadata.pop(trace, None)
@@ -108,7 +144,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """The executed chapter in the store, and the seconds it took: None when it was there already."""
     stored = store / f"{chapter.stem}-{key(chapter)}.ipynb"
-    if stored.exists() and stored.with_suffix(".json").exists():
+    beside = (".json", ".run.json")
+    if stored.exists() and all(stored.with_suffix(suffix).exists() for suffix in beside):
         return stored, None
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=store) as scratch:
@@ -119,9 +156,11 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
         notebook = strip_traces(nbformat.read(output, as_version=4))
         nbformat.write(notebook, output)
         output.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))
+        output.with_name("run.json").replace(output.with_suffix(".run.json"))
         for outdated in store.glob(f"{chapter.stem}-*"):
             outdated.unlink()
-        os.replace(output.with_suffix(".json"), stored.with_suffix(".json"))
+        for suffix in beside:
+            os.replace(output.with_suffix(suffix), stored.with_suffix(suffix))
         os.replace(output, stored)
     return stored, time.perf_counter() - start
 
