@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import ledger, pages
+from tools import api, launch, ledger, pages, provenance
 from tools.execute import ROOT, ChapterError, execute_all, tail
 
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
@@ -31,17 +31,23 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, and MathJax to
-    read it offline."""
+    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, the reference,
+    the citation, and MathJax to read it offline. Pages are stamped with their provenance, and linked to the project's
+    address if it has one."""
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
         copy(root / name, stage / name)
     (stage / "notebooks").mkdir()
-    found = ledger.read(executed, root)
+    found, made, address = ledger.read(executed, root), provenance.commit(root), launch.repository(root)
+    launch.configure(stage / "_config.yml", address, made)
     for name, file in executed.items():
         notebook = pages.link_findings(nbformat.read(file, as_version=4), found, name)
+        provenance.add_stamp(notebook, file, made, address)
         nbformat.write(notebook, stage / "notebooks" / name)
     pages.write(found, stage / "book" / "generated")
+    api.write(stage / "book" / "generated")
+    copy(root / "CITATION.cff", stage / "book" / "generated" / "CITATION.cff")
+    pages.copy_figures(executed, stage / "book" / "generated")
     mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"
     for name in MATHJAX:
         copy(mathjax / name, stage / "book" / "_static" / "mathjax" / name)
@@ -57,14 +63,18 @@ def environment(root: Path) -> dict[str, str]:
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def run_jupyter_book(stage: Path, root: Path) -> Path:
-    """Turn the laid-out sources into HTML; any warning is an error. The whole log is in `_build/sphinx.log`."""
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "-W", "-n", "--keep-going"]
-    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
-    (root / "_build" / "sphinx.log").write_text(done.stdout + done.stderr)
+def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
+    """Turn the laid-out sources into HTML or LaTeX; any warning is an error. The log is `_build/sphinx-<builder>.log`.
+
+    variables: of the environment, besides those that all builders have.
+    """
+    program = Path(sys.executable).with_name("jupyter-book")
+    command = [program, "build", stage, "--builder", builder, "-W", "-n", "--keep-going"]
+    done = subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
+    (root / "_build" / f"sphinx-{builder}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
         raise BookError(readable(tail(done.stderr or done.stdout, 40), stage))
-    return stage / "_build" / "html"
+    return stage / "_build" / builder
 
 
 def readable(log: str, stage: Path) -> str:

@@ -1,0 +1,298 @@
+"""The book as PDF: the numbers of the HTML, nothing over the margins, vectors, fonts; and what stops its build."""
+
+import posixpath
+import re
+import shutil
+import subprocess
+from collections import Counter
+from html import unescape
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+from tools import pdf
+from tools.build import BookError, run_jupyter_book
+from tools.execute import ROOT
+
+LEVELS = ("chapter", "section", "subsection", "subsubsection", "paragraph")
+NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # what a reference shows
+TITLES = ["caption", "h1", "h2", "h3", "h4"]
+MARGINS = (26, 26)  # mm, left and right, as in tools/book.sty
+MM = 72 / 25.4  # points of PDF
+
+
+def names_in(entries, depth=0):
+    """(docname, how deep it lies below the chapters) of entries of the table of contents and of those below them."""
+    for entry in entries:
+        yield entry["file"], depth
+        yield from names_in(entry.get("sections", []), depth + 1)
+
+
+def names_in_toc():
+    """The same of the whole book, in its order."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
+
+
+@pytest.fixture(scope="module")
+def pages(book):
+    """{docname: the article of its page}, in the order of the book."""
+    found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
+    return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
+
+
+@pytest.fixture(scope="module")
+def latex(typeset):
+    """The folder in which XeLaTeX ran."""
+    return typeset.parent / "stage-pdf" / "_build" / "latex"
+
+
+@pytest.fixture(scope="module")
+def printed(latex):
+    """{label: (number, page)} of everything that can be referred to, as LaTeX wrote it down."""
+    lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
+    return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
+
+
+@pytest.fixture(scope="module")
+def words(typeset):
+    """For each page its label, its width and its words as (left, right, text), from poppler."""
+    command = ["pdftotext", "-bbox", str(typeset), "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    labels = PdfReader(typeset).page_labels
+    found = []
+    for label, page in zip(labels, re.findall(r"<page width=.*?</page>", text, re.DOTALL), strict=True):
+        width = float(re.search(r'width="([\d.]+)"', page)[1])
+        boxes = re.findall(r'<word xMin="([-\d.]+)" yMin="[-\d.]+" xMax="([-\d.]+)" yMax="[-\d.]+">(.*?)</word>', page)
+        found.append((label, width, [(float(left), float(right), word) for left, right, word in boxes]))
+    return found
+
+
+def shown_numbers(name, article):
+    """{label in LaTeX: (number, its place)} of every equation, statement, figure, table and listing of a page."""
+    found = {}
+    for place in article.select(".eqno, .caption-number"):
+        holder = place.find_parent(id=True)
+        label = f"equation:{name}:{holder['id'].removeprefix('equation-')}" if place["class"] == ["eqno"] else ""
+        numbers = re.findall(r"[A-Z]?[\d.]*\d", place.get_text())
+        if numbers:  # a remark that asked for none has none
+            found[label or f"{name}:{holder['id']}"] = numbers[-1]
+    return found
+
+
+def test_every_number_is_that_of_the_html(pages, printed):
+    """Equations, definitions, lemmas, theorems, algorithms, figures, tables: none missing, none different."""
+    expected, places = {}, 0
+    for name, article in pages.items():
+        expected |= shown_numbers(name, article)
+        places += sum(bool(re.search(r"\d", place.get_text())) for place in article.select(".eqno, .caption-number"))
+    assert places == len(expected) > 300
+    assert {label: printed[label][0] for label in expected if label in printed} == expected
+
+
+def test_every_heading_has_the_number_of_the_html(pages, latex):
+    """Chapters, appendices and sections, in their order; pages without numbers are without in both."""
+    expected = []
+    for name, depth in names_in_toc():
+        for heading in pages[name].select("section > h1, section > h2, section > h3, section > h4"):
+            number = heading.find(class_="section-number")
+            level = LEVELS[int(heading.name[1]) - 1 + depth]
+            expected.append((level, number.get_text().strip(". \u00a0") if number else ""))
+    lines = re.findall(r"\\contentsline \{(\w+)\}\{(?:\\numberline \{(.*?)\})?", (latex / "egm.aux").read_text())
+    assert [line for line in lines if line[0] in LEVELS] == expected
+
+
+def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
+    """Wherever a page refers to something with a number, the PDF leads to the same thing and says the same.
+
+    In headings and titles of tables LaTeX has no links; there, too, the words are those of the HTML.
+    """
+    expected = Counter()
+    for name, article in pages.items():
+        for link in article.select("a.reference.internal[href]"):
+            url, text = urlsplit(link["href"]), link.get_text()
+            path = posixpath.join(posixpath.dirname(name), unquote(url.path).removesuffix(".html"))
+            page = posixpath.normpath(path) if url.path else name
+            if url.fragment.startswith("equation-"):
+                expected[f"equation:{page}:{url.fragment.removeprefix('equation-')}", text.strip("()")] += 1
+            elif (
+                NUMBERED.fullmatch(text) and url.fragment and not link.find_parent(["caption", "h1", "h2", "h3", "h4"])
+            ):
+                expected[f"{page}:{url.fragment}", text] += 1
+    tex = re.sub(r"\\endfirsthead.*?\\endlastfoot", "", (latex / "egm.tex").read_text(), flags=re.DOTALL)
+    tex = re.sub(r"\\detokenize\{(.*?)\}", r"\1", tex)
+    found = Counter((label, printed[label][0]) for label in re.findall(r"\(\\ref\{(equation:.*?)\}\)", tex))
+    for label, text in re.findall(r"\\hyperref\[(.*?)\]\{(?:\\sphinxcrossref\{)?(?:\\DUrole\{.*?\}\{)?(.*?)\}\}", tex):
+        text = re.sub(r"(?:\\@)? \\ref\{(.*)", lambda at: " " + printed[at[1].rstrip("}")][0], text).replace(r"\@", "")
+        if NUMBERED.fullmatch(text) and not label.endswith("::doc"):
+            found[label, text] += 1
+    assert sum(expected.values()) > 600
+    assert (expected - found, found - expected) == (Counter(), Counter())
+
+
+def test_numbers_stand_on_their_pages(pages, printed, words):
+    """What LaTeX wrote down about a number is what a reader sees on the page that it names."""
+    text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
+    for name, article in pages.items():
+        for label, number in shown_numbers(name, article).items():
+            pattern = rf"\({re.escape(number)}\)" if label.startswith("equation:") else rf"\b{re.escape(number)}\b"
+            assert re.search(pattern, text[str(printed[label][1])]), (label, number)
+
+
+def test_nothing_stands_in_the_margins(words):
+    """No word of any page begins or ends outside of the text block, by more than a millimetre."""
+    left, right = MARGINS
+    outside = [
+        (label, word)
+        for label, width, found in words
+        for start, end, word in found
+        if word.strip() and (start < (left - 1) * MM or end > width - (right - 1) * MM + hanging(word))
+    ]
+    assert not outside
+
+
+def hanging(word):
+    """How far, in points, microtype lets the last character of a line hang out, to make the margin look straighter."""
+    return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
+
+
+def test_every_page_has_text(words):
+    """Text can be searched and copied: there are words on each page, in the order in which they are read."""
+    assert all(found for _, _, found in words)
+    assert "Preliminaries" in " ".join(word for label, _, found in words for *_, word in found if label == "5")
+
+
+def test_figures_are_vectors(typeset, pages):
+    """As many figures as in HTML, and the landing page's, all of them drawn: there is not one raster image."""
+    reader = PdfReader(typeset)
+    kinds = Counter()
+    for page in reader.pages:
+        objects = page["/Resources"].get("/XObject", {})
+        kinds.update(objects[name]["/Subtype"] for name in objects)
+    figures = sum(len(article.select("img")) for article in pages.values())
+    assert kinds == {"/Form": figures}
+
+
+def fonts(resources, seen):
+    """The font dictionaries of a page's resources and of the figures in them."""
+    for font in resources.get("/Font", {}).values():
+        font = font.get_object()
+        yield from (inner.get_object() for inner in font.get("/DescendantFonts", [font]))
+    for drawing in resources.get("/XObject", {}).values():
+        drawing = drawing.get_object()
+        if id(drawing) not in seen and "/Resources" in drawing:
+            seen.add(id(drawing))
+            yield from fonts(drawing["/Resources"], seen)
+
+
+def test_fonts_are_embedded(typeset):
+    """Journals refuse a PDF that relies on a reader's fonts, and one with fonts of type 3."""
+    seen, wrong = set(), set()
+    for page in PdfReader(typeset).pages:
+        for font in fonts(page["/Resources"], seen):
+            descriptor = font.get("/FontDescriptor", {})
+            if font["/Subtype"] == "/Type3" or not any(f"/FontFile{kind}" in descriptor for kind in ("", 2, 3)):
+                wrong.add(font.get("/BaseFont", "/Type3"))
+    assert not wrong
+
+
+def test_metadata(typeset):
+    """Title and authors as a library's catalogue takes them, and the date of the commit."""
+    reader, config = PdfReader(typeset), yaml.safe_load((ROOT / "_config.yml").read_text())
+    assert (reader.metadata.title, reader.metadata.author) == (config["title"], config["author"])
+    command = ["git", "log", "-1", "--format=%ct"]
+    date = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert reader.metadata.creation_date.timestamp() == int(date)
+    assert pdf.version().split(",")[0] in reader.pages[0].extract_text()
+    assert {item.title for item in reader.outline if not isinstance(item, list)} >= {"Chapters", "Appendices"}
+
+
+def test_log_is_clean(latex):
+    """No undefined or doubled reference, no missing character, no error, nothing too wide."""
+    assert not pdf.complaints((latex / "egm.log").read_text(errors="replace"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "! Undefined control sequence.",
+        "LaTeX Warning: Reference `x' on page 1 undefined on input line 3.",
+        "LaTeX Warning: Label `x' multiply defined.",
+        "Package hyperref Warning: Token not allowed in a PDF string (Unicode):",
+        "Missing character: There is no ε (U+03B5) in font x!",
+        "Overfull \\hbox (1.5pt too wide) in paragraph at lines 1--2",
+        "xdvipdfmx:warning: Object @x already defined.",
+    ],
+)
+def test_log_that_is_not_clean(line):
+    """Each kind of complaint is found, and a box that is too wide by what nobody sees is none."""
+    harmless = "This is XeTeX\nOverfull \\hbox (0.4pt too wide) in paragraph at lines 1--2\n"
+    assert pdf.complaints(f"{harmless}{line}\n") == [line]
+
+
+def test_missing_programs_are_named(monkeypatch, tmp_path):
+    """Without XeLaTeX the message says what to install, and no outdated PDF stays."""
+    (tmp_path / "_build").mkdir()
+    (tmp_path / "_build" / "egm.pdf").touch()
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(BookError, match=r"xelatex and latexmk not found.*apt-get install texlive-xetex"):
+        pdf.build(tmp_path)
+    assert not (tmp_path / "_build" / "egm.pdf").exists()
+
+
+PAGE = """# A page of every kind
+
+```{{raw}} html
+<div id="explorer"><script>draw()</script></div>
+```
+
+Greek in text: ε, δ, σ, Σ, *α*, **β**, and ⊙, ≤, →; the same in `code: ε ⊙ ┌─┐ ≤`.
+
+```{{py:function}} f(x: float, *, rng=None) -> float
+
+The ε of f.
+```
+
+```python
+{long}
+```
+
+{more}
+"""
+
+
+def small_book(folder, more=""):
+    """Lay out a book of one page, and typeset it."""
+    stage = folder / "stage"
+    (stage / "book" / "_static").mkdir(parents=True)
+    shutil.copy(ROOT / "_config.yml", stage)
+    shutil.copy(ROOT / "book" / "references.bib", stage / "book")
+    (stage / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (stage / "book" / "index.md").write_text(PAGE.format(long="x = " + " + ".join(["value"] * 40), more=more))
+    (folder / "_build").mkdir()
+    return pdf.typeset(run_jupyter_book(stage, folder, "latex"), folder)
+
+
+@pytest.mark.usefixtures("xelatex")
+def test_page_of_every_kind(tmp_path, monkeypatch):
+    """Raw HTML is left out, code wraps, symbols have glyphs in every font; the folder's name does not matter."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # there is no commit that would date them
+    (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))
+    text = PdfReader(one).pages[-1].extract_text()
+    assert "draw()" not in text
+    assert "ε" in text
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.usefixtures("xelatex")
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [("\N{EGYPTIAN HIEROGLYPH A001}", "Missing character"), ("$\\undefined$", "Undefined control sequence")],
+)
+def test_defect_stops_the_build(tmp_path, more, complaint):
+    """A character without a glyph would be a gap in the text; an unknown command in a formula is an error."""
+    with pytest.raises(BookError, match=complaint):
+        small_book(tmp_path, more)

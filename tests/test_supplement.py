@@ -1,0 +1,157 @@
+"""The supplement: complete, whole, without a trace of its maker's machine, and the same whenever a commit is packed."""
+
+import hashlib
+import json
+import posixpath
+import shutil
+import sys
+import zipfile
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+from tools import pdf, provenance, supplement
+from tools.build import run_jupyter_book
+from tools.execute import ROOT, chapters, execute_all
+from tools.provenance import Commit
+
+MOST = 40_000_000  # bytes: what journals take
+WHEN = 1_600_000_000
+
+
+@pytest.fixture(scope="module")
+def files(book, typeset):
+    """{path: content} of the supplement of the book that the session has built."""
+    if not provenance.commit(ROOT):
+        pytest.skip("not a repository: there is no commit of which a supplement could be made")
+    return supplement.contents(execute_all(), book, typeset)
+
+
+@pytest.fixture(scope="module")
+def archive(files, tmp_path_factory):
+    """The supplement itself."""
+    return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
+
+
+@pytest.fixture(scope="module")
+def html(files):
+    """{path: parsed page} of the book in it."""
+    return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
+
+
+def test_size(archive):
+    """Small enough for a journal."""
+    assert archive.stat().st_size < MOST
+
+
+def test_check_sums(archive, tmp_path):
+    """Unpacked, every file but the list itself is in the list, with its digest."""
+    with zipfile.ZipFile(archive) as packed:
+        assert packed.testzip() is None
+        packed.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    lines = [line.split("  ", 1) for line in (folder / supplement.SUMS).read_text().splitlines()]
+    there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert {name for _, name in lines} == there.keys() - {supplement.SUMS}
+    assert all(hashlib.sha256(there[name].read_bytes()).hexdigest() == digest for digest, name in lines)
+
+
+def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
+    """Entries in order, one date, one set of permissions; packed again from the same files, the same bytes."""
+    again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
+    assert again.read_bytes() == archive.read_bytes()
+    with zipfile.ZipFile(archive) as packed:
+        entries = packed.infolist()
+    assert [entry.filename for entry in entries] == sorted(entry.filename for entry in entries)
+    assert {entry.date_time for entry in entries} == {(2020, 9, 13, 12, 26, 40)}
+    assert {entry.external_attr >> 16 for entry in entries} == {0o100644}
+
+
+def test_readme_says_what_is_there(files):
+    """Each entry at the top of the supplement stands in the README, and nothing else does."""
+    table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
+    named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
+    assert named | {"README.md"} == {name.split("/")[0] for name in files}
+    assert pdf.version().encode() in files["README.md"]
+
+
+def test_links_resolve_within(files, html):
+    """Offline means that whatever a page refers to is in the supplement, down to the anchor."""
+    anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
+    for name, page in html.items():
+        for link in (tag[kind] for kind in ("href", "src") for tag in page.find_all(attrs={kind: True})):
+            url = urlsplit(link)
+            if url.scheme or url.netloc or link == "#":
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path))) if url.path else name
+            assert path in files, f"{name}: {link}"
+            known = path in anchors and "search.html" not in path  # the search page's anchors are made by its script
+            assert not (known and url.fragment) or unquote(url.fragment) in anchors[path], f"{name}: {link}"
+
+
+def test_no_trace_of_the_machine(files):
+    """Neither the folder of the project nor that of Python, nor a home: not in any file, not in the book's index."""
+    places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
+    plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
+    for name, data in plain.items():
+        assert not [place for place in places if place.encode() in data], name
+
+
+def test_chapters_are_executed(files):
+    """Every chapter, with its results, and none with an error."""
+    for chapter in chapters():
+        notebook = nbformat.reads(files[f"notebooks/{chapter.name}"].decode(), as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+        assert all(cell.execution_count for cell in code), chapter.name
+        assert not [out for cell in code for out in cell.outputs if out.output_type == "error"], chapter.name
+
+
+def test_findings_are_those_of_the_ledger(files):
+    """Every claim and every slip, in order, each that has a check with what the check found."""
+    rows = json.loads(files["findings.json"])
+    entries = [entry for name in ("claims.yml", "errata.yml") for entry in yaml.safe_load(files[name])]
+    assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
+    for row in rows:
+        assert bool(row["found"]) == bool(row["cell"])
+        if row["found"] and row["type"] == "claim":
+            assert row["found"]["result"] == row["result"]
+
+
+def test_only_a_commit_is_archived(monkeypatch, tmp_path):
+    """With uncommitted changes, and outside of a repository, there is none, not even the one of before."""
+    (tmp_path / "_build").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    outdated = tmp_path / "_build" / "egm-supplement-0.0.9.zip"
+    for made in (Commit("0" * 40, datetime.now(UTC), changed=True), None):
+        outdated.touch()
+        monkeypatch.setattr(provenance, "commit", lambda root, made=made: made)
+        with pytest.raises(supplement.SupplementError, match="commit or stash"):
+            supplement.supplement(tmp_path)
+        assert not outdated.exists()
+        assert supplement.name(tmp_path).endswith("-uncommitted.zip")
+
+
+def test_book_is_the_same_when_built_again(book, tmp_path):
+    """In another folder, later, by a process that orders its sets differently: the same HTML, byte by byte."""
+    stage = tmp_path / "another stage"
+    shutil.copytree(book.parent / "stage", stage, ignore=shutil.ignore_patterns("_build"))
+    (tmp_path / "_build").mkdir()
+    again = run_jupyter_book(stage, tmp_path, **date(ROOT))
+    assert different(supplement.tree(book, "html"), supplement.tree(again, "html")) == set()
+
+
+def date(root):
+    """The variable that dates a book by the commit in a folder, as the book there is dated."""
+    made = provenance.commit(root)
+    return {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
+
+
+def different(one, other):
+    """The names under which two collections of files do not hold the same."""
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

@@ -1,0 +1,211 @@
+"""Sphinx extension: the book in LaTeX, as one volume with the numbers that its pages have in HTML.
+
+LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that `tools.numbering`
+gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are in `tools/book.sty`.
+"""
+
+import os
+from pathlib import Path
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.builders.latex.nodes import thebibliography
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.math import wrap_displaymath
+from sphinx.writers.latex import LaTeXTranslator
+from sphinx_proof.nodes import NODE_TYPES, unenumerable_node
+
+MANY_ROWS = 30  # from which on Sphinx lets a table run over pages
+STYLE = Path(__file__).with_name("book.sty")
+
+
+def number_of(translator, kind: str, name: str) -> str:
+    """What HTML shows before the thing of that kind and name, such as 4.1 for a lemma; empty if nothing."""
+    numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
+    return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
+
+
+class BookTranslator(LaTeXTranslator):
+    """Sphinx's writer, except that nothing is left for LaTeX to count."""
+
+    def section_number(self, section: nodes.section) -> str:
+        """Number of a section in HTML: that of its anchor, or for a page's first section that of the page."""
+        numbers = self.builder.env.toc_secnumbers.get(self.curfilestack[-1], {})
+        anchor = f"#{section['ids'][0]}"
+        return ".".join(map(str, numbers.get(anchor if anchor in numbers else "", ())))
+
+    def visit_title(self, node):
+        """Before a heading, say which number it has."""
+        if isinstance(node.parent, nodes.section) and not self.this_is_the_title:
+            name = self.sectionnames[min(self.sectionlevel, len(self.sectionnames) - 1)]
+            self.body.append(f"\\booknumber{{{name}}}{{{self.section_number(node.parent)}}}\n")
+            statements = getattr(self.builder.env, "proof_list", {})  # a heading "Theorem 4" has the theorem's own id
+            node.parent["ids"] = [name for name in node.parent["ids"] if name not in statements]
+        super().visit_title(node)
+
+    def visit_math_block(self, node):
+        """A labelled equation has its number as a tag; `wrap_displaymath` would leave it to LaTeX."""
+        if not node.get("label") or node.get("nowrap"):
+            super().visit_math_block(node)
+        label = f"equation:{node['docname']}:{node['label']}"
+        tag = f"\\label{{{label}}}\\tag{{{number_of(self, 'displaymath', node['ids'][0])}}}"
+        text = wrap_displaymath(node.astext(), None, False).replace("{equation*}", "{equation}")
+        self.body.append(text.replace(r"\begin{equation}", r"\begin{equation}" + tag, 1))
+        raise nodes.SkipNode
+
+    def visit_figure(self, node):
+        """Say the number of the figure where its caption will print it."""
+        super().visit_figure(node)
+        self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
+
+    def visit_table(self, node):
+        """Say the number of the table; give one that is longer than a page columns in which text can wrap."""
+        self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
+        if "ledger" in node["classes"]:
+            node["classes"].append("longtable")
+        super().visit_table(node)
+        rows = list(node.findall(nodes.row))
+        if len(rows) > MANY_ROWS and "colwidths-given" not in node["classes"]:
+            widths = [max(map(len, column)) for column in zip(*map(texts, rows), strict=True)]
+            self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
+
+    def visit_container(self, node):
+        """Leave out what HTML folds, and let a cell be referred to."""
+        cell = node.parent.get("classes", [])
+        if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
+            raise nodes.SkipNode
+        if "cell" in node["classes"]:
+            self.body.append("\n" + "".join(map(self.hypertarget, node["ids"])))
+        super().visit_container(node)
+
+    def depart_container(self, node):
+        """After a cell comes a new paragraph, even if the cell ends with a formula."""
+        super().depart_container(node)
+        if "cell" in node["classes"]:
+            self.body.append("\n\n")
+
+    def visit_admonition(self, node):
+        """A proof is text that ends with a mark, not a box."""
+        if "proof" not in node["classes"]:
+            return super().visit_admonition(node)
+        self.body.append("\n\\begin{bookproof}\n")
+
+    def depart_admonition(self, node):
+        """End the proof or the box."""
+        if "proof" not in node["classes"]:
+            return super().depart_admonition(node)
+        self.body.append("\n\\end{bookproof}\n")
+
+
+def visit_statement(self, node):
+    """A statement: its kind, its number, its label; then comes its title."""
+    number = number_of(self, node["countertype"], node["ids"][0])
+    self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
+    self.body.append(f"{{{self.hypertarget_to(node)}}}")
+    self.no_latex_floats += 1
+
+
+def depart_statement(self, node):
+    """The end of a statement."""
+    self.body.append("\\end{bookstatement}\n")
+    self.no_latex_floats -= 1
+
+
+class Arrange(SphinxPostTransform):
+    """Landing page as the first chapter, then the parts of the table of contents; the bibliography in its place.
+
+    Sphinx would nest the chapters in the landing page, whose title is that of the book.
+    """
+
+    default_priority = 1
+    formats = ("latex",)
+
+    def run(self, **kwargs):
+        """Rearrange the tree that has every page in it."""
+        book, root = self.document[0], self.config.root_doc
+        toctrees = self.env.get_doctree(root).findall(addnodes.toctree)
+        wrappers = list(toctrees_in(book))
+        for wrapper in wrappers:
+            wrapper.parent.remove(wrapper)
+        front = nodes.section("", *book.children, ids=book["ids"], names=book["names"])
+        book.children = []
+        book += [front[0].deepcopy(), addnodes.start_of_file("", front, docname=root)]
+        for toctree, wrapper in zip(toctrees, wrappers, strict=True):
+            book += nodes.raw("", f"\\bookpart{{{toctree['caption']}}}\n", format="latex")
+            book += wrapper.children
+        del self.document["docname"]  # whose label the landing page has now
+
+
+class PlaceBibliography(SphinxPostTransform):
+    """Put the bibliography into the page that has it; Sphinx gathers it at the end of the book."""
+
+    default_priority = 760  # after Sphinx has gathered it
+    formats = ("latex",)
+
+    def run(self, **kwargs):
+        """Move it to the end of its page."""
+        for gathered in list(self.document.findall(thebibliography)):
+            pages = self.document.findall(addnodes.start_of_file)
+            page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
+            gathered.parent.remove(gathered)
+            page += gathered
+
+
+def texts(row: nodes.row) -> list[str]:
+    """The text of every cell of a row."""
+    return [entry.astext() for entry in row]
+
+
+def toctrees_in(node: nodes.Element):
+    """The tables of contents in a part of a page, but not those of the pages that Sphinx has put into them.
+
+    From above, because Sphinx leaves a page that it has put elsewhere without a way up.
+    """
+    for child in node.children:
+        if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
+            yield child
+        elif not isinstance(child, addnodes.start_of_file):
+            yield from toctrees_in(child)
+
+
+def macros(config) -> str:
+    """The commands that MathJax knows, defined for LaTeX."""
+    lines = []
+    for name, meaning in config.mathjax3_config["tex"]["macros"].items():
+        text, arguments = meaning if isinstance(meaning, list) else (meaning, 0)
+        lines.append(f"\\providecommand{{\\{name}}}{{}}\\renewcommand{{\\{name}}}[{arguments}]{{{text}}}")
+    return "\n".join(lines)
+
+
+def configure(app, config):
+    """Everything about LaTeX that is not a matter of looks."""
+    config.latex_elements = {
+        "papersize": "a4paper",
+        "pointsize": "11pt",
+        "extraclassoptions": "openany,oneside",
+        "fontpkg": "",
+        "fncychap": "",
+        "cmappkg": "",  # for another engine
+        "releasename": "Version",
+        "preamble": "",
+        "maketitle": "\\booktitlepage",
+        "printindex": "",
+        "makeindex": "",
+        **config.latex_elements,
+    }
+    config.latex_elements["preamble"] += "\n\\usepackage{book}\n" + macros(config)
+    config.release = os.environ.get("BOOK_RELEASE", "")
+    config.today_fmt = "%d %B %Y"
+    config.latex_additional_files = [str(STYLE)]
+    config.latex_domain_indices = False
+
+
+def setup(app):
+    """Replace the writer; sphinx-proof's own visitors are overridden, so this extension comes after it."""
+    app.set_translator("latex", BookTranslator)
+    app.add_post_transform(Arrange)
+    app.add_post_transform(PlaceBibliography)
+    app.connect("config-inited", configure, priority=900)
+    for kind in [*NODE_TYPES.values(), unenumerable_node]:
+        app.add_node(kind, override=True, latex=(visit_statement, depart_statement))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

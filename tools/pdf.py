@@ -1,0 +1,88 @@
+"""Typeset the book: the sources laid out as for HTML, written as LaTeX by Sphinx, typeset by XeLaTeX.
+
+The finished book is `_build/egm.pdf`. It is removed before a build starts and appears only when the build has ended
+without a warning of Sphinx or of LaTeX, so what is there is always whole and always current.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from tools import provenance
+from tools.build import BookError, environment, lay_out, run_jupyter_book
+from tools.execute import ROOT, ChapterError, execute_all, tail
+
+PROGRAMS = ("xelatex", "latexmk")
+PACKAGES = Path(__file__).with_name("pdf-packages.txt").read_text().replace("\n", " ").strip()
+LATEXMK = ["latexmk", "-xelatex", "-interaction=nonstopmode", "-halt-on-error", "-norc", "-quiet"]
+COMPLAINT = re.compile(r"^(?:! |(?:LaTeX|Package|Class) .*(?:Warning|Error)|Missing character|Overfull|.*xdvipdfmx:).*")
+# In points: a third of a millimetre over the margin, and half a line below a page, whose ends differ by more anyway.
+TOLERANCE = {"wide": 1.0, "high": 6.0}
+
+
+def version(root: Path = ROOT) -> str:
+    """Version and commit of what is typeset, and whether it differs from the commit."""
+    number = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    made = provenance.commit(root)
+    return f"{number}, commit {made.short}{', with uncommitted changes' * made.changed}" if made else number
+
+
+def require_tex(*more: str) -> None:
+    """Say what to install where XeLaTeX is missing, or one of the given programs."""
+    if missing := [name for name in (*PROGRAMS, *more) if not shutil.which(name)]:
+        raise BookError(f"{' and '.join(missing)} not found. On Debian and Ubuntu: apt-get install {PACKAGES}")
+
+
+def complaints(log: str) -> list[str]:
+    """What a log of LaTeX has to say against the book, line by line."""
+    return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
+
+
+def is_small(line: str) -> bool:
+    """Whether a line is about a box that is hardly too large."""
+    size = re.match(r"Overfull .*\(([\d.]+)pt too (wide|high)", line)
+    return size is not None and float(size[1]) < TOLERANCE[size[2]]
+
+
+def typeset(folder: Path, root: Path) -> Path:
+    """Run XeLaTeX as often as it takes. The log is in `_build/latex.log`."""
+    fixed = {"FORCE_SOURCE_DATE": "1", "TZ": "UTC", "max_print_line": "10000"}  # the last: one message, one line
+    command = [*LATEXMK, "egm.tex"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(root) | fixed, capture_output=True, text=True, check=False
+    )
+    log = folder / "egm.log"
+    text = (log.read_text(errors="replace") if log.exists() else "") + done.stdout + done.stderr
+    (root / "_build" / "latex.log").write_text(text)
+    wrong = complaints(text)
+    if done.returncode or wrong:
+        hint = f"\nIf a file or a font is missing: apt-get install {PACKAGES}" if "not found" in text else ""
+        raise BookError("\n".join(wrong[:20] or [tail(text)]) + hint)
+    return folder / "egm.pdf"
+
+
+def build(root: Path = ROOT) -> Path:
+    """Build the whole book as one PDF and return its path."""
+    finished, stage = root / "_build" / "egm.pdf", root / "_build" / "stage-pdf"
+    finished.unlink(missing_ok=True)
+    require_tex()
+    lay_out(stage, execute_all(root), root)
+    folder = run_jupyter_book(stage, root, "latex", BOOK_RELEASE=version(root))
+    os.replace(typeset(folder, root), finished)
+    return finished
+
+
+def main() -> None:
+    """Build, and end with the path of the PDF or with what went wrong."""
+    try:
+        print(build())
+    except (ChapterError, BookError) as error:
+        sys.exit(f"\nThe PDF was not built.\n{error}")
+
+
+if __name__ == "__main__":
+    main()
