@@ -1,0 +1,279 @@
+"""The pages about the package: what they show is what it does, and the reference has every public name."""
+
+import contextlib
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+
+import numpy as np
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+import egm
+from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, gx2
+from egm.calibration import analytic_noise_multiplier
+from egm.mechanisms import EllipticalGaussianMechanism
+from tools import api
+from tools.execute import ROOT
+from tools.prose import to_rst
+
+TUTORIAL, MECHANISMS, NOTATION, CITE = (
+    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite")
+)
+BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+# The tutorial ---------------------------------------------------------------------------------------------------------
+
+
+def run_python(code, names):
+    """What a block prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "book/tutorial.md", "exec"), names)
+    return printed.getvalue()
+
+
+def run_console(session):
+    """What the commands of a block print, one after another; installing is for the tests of the wheel."""
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
+    commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
+    done = [subprocess.run(["sh", "-c", each], env={**os.environ, "PATH": path}, **PIPES) for each in commands]
+    assert not any(each.stderr for each in done)
+    return "".join(each.stdout for each in done)
+
+
+PIPES = {"capture_output": True, "text": True, "check": True}
+
+
+def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
+    """In a folder that is empty, block by block: each prints what is shown after it, and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    names, printed = {}, ""
+    for language, block in BLOCK.findall(TUTORIAL):
+        if language == "text":
+            assert block == printed
+            printed = ""
+            continue
+        assert not printed, block
+        if language == "python":
+            printed = run_python(block, names)
+        else:
+            assert run_console(block) == "".join(re.findall(r"^(?!\$ ).*\n", block, re.MULTILINE))
+    assert not printed
+    assert {path.name for path in tmp_path.iterdir()} >= {"people.npy", "sums.csv", "people.budget"}
+
+
+def test_tutorial_releases_securely():
+    """Each release that is not called a trial is made without rng."""
+    calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
+    assert {name for name, _ in calls} == {"release", "trial"}
+    assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
+
+
+# Which mechanism ------------------------------------------------------------------------------------------------------
+
+SENSITIVITIES, SIGMA, EPSILON, DELTA = np.array([0.5, 1.0, 4.0]), np.array([1.0, 2.0, 5.0]), 0.7, 1e-5
+SIGMA_OPT = analytic_noise_multiplier(EPSILON, DELTA)
+DATA = GaussianDataMechanism(SIGMA, 1000, EPSILON, DELTA)
+WEIGHTS = (DATA.scaling * SIGMA) ** 2
+ERRORS = [  # formula of the page, its value, the variance that the mechanism says it adds
+    (r"$2 d\, \Delta_1^2 / \varepsilon^2$", 6 * 4 / EPSILON**2, 3 * 2 * LaplaceMechanism(2, EPSILON).noise_scale ** 2),
+    (
+        r"$d\, \sopt^2 \Delta^2$",
+        3 * SIGMA_OPT**2 * 4,
+        3 * GaussianMechanism(2, EPSILON, DELTA).noise_std ** 2,
+    ),
+    (
+        r"$\sopt^2 \bigl(\sum_j \Delta_j\bigr)^2$",
+        SIGMA_OPT**2 * np.sum(SENSITIVITIES) ** 2,
+        np.sum(EllipticalGaussianMechanism(SENSITIVITIES, EPSILON, DELTA).noise_std ** 2),
+    ),
+    (
+        r"$4 \sopt^2\, q_p(\bm w) \sum_j b_j^{-2}$",
+        4 * SIGMA_OPT**2 * gx2.isf(1 / 1000, WEIGHTS) * np.sum(DATA.scaling**-2.0),
+        DATA.error().noise,
+    ),
+]
+
+
+@pytest.mark.parametrize(("formula", "value", "variance"), ERRORS)
+def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
+    assert formula in MECHANISMS
+    assert value == pytest.approx(variance, rel=1e-12)
+
+
+def test_decisions_rest_on_what_the_package_does():
+    """Each number of the page that no chapter computes."""
+    wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
+    assert "twice too wide, twice the noise" in MECHANISMS
+    assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
+    assert r"$n \sqrt\rho \ge 20$" in MECHANISMS
+    with pytest.raises(ValueError, match="must be at least 20"):
+        egm.AdaptiveDataMechanism(100, 0.0399, radius=1, sigma_range=(1, 1)).release(np.ones((100, 1)))
+    assert "changes nine entries" in MECHANISMS
+    noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
+    assert noise[8][0] < noise[8][1]
+    assert noise[9][0] > noise[9][1]
+    assert "half the standard\ndeviation" in MECHANISMS
+    other = GaussianDataMechanism(SIGMA, 1000, EPSILON, DELTA, neighbors="add_remove")
+    assert other.noise_std == pytest.approx(DATA.noise_std / 2, rel=0.01)  # the count takes half a percent
+    few = GaussianDataMechanism([1.0], 100, 1, 1e-6)
+    assert f"{few.noise_std[0] / np.sqrt(100):.1f} times its sampling error" in MECHANISMS
+
+
+def test_every_mechanism_is_in_the_decision_and_in_the_table():
+    decision, table = MECHANISMS.split("## What each needs")
+    for name in [name for name in egm.__all__ if name.endswith("Mechanism")] + ["secure_quantile"]:
+        assert f".{name}`" in decision
+        assert f".{name}`" in table
+
+
+# The reference --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reference(book):
+    """{page: parsed} of the reference."""
+    pages = (book / "book" / "api").glob("*.html")
+    return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
+
+
+def test_every_public_name_stands_there_once(reference):
+    """With its signature: the same parameters, in the same order, with the same kinds and defaults."""
+    entries = [entry for page in reference.values() for entry in page.select("dt.sig[id^='egm.']")]
+    found = Counter(entry["id"] for entry in entries)
+    things = {name: thing for name, thing in api.catalogue().items() if not inspect.ismodule(thing)}
+    assert found == Counter(things.keys())
+    for entry in entries:
+        thing, shown = things[entry["id"]], " ".join(entry.get_text().split())
+        if inspect.isroutine(thing) or (inspect.isclass(thing) and "(" in shown):
+            names = [name.get_text() for name in entry.select(".sig-param > .n:first-child, .sig-param > .o + .n")]
+            assert names == [name for name in inspect.signature(thing).parameters if name != "self"], shown
+
+
+def test_everything_public_is_in_the_catalogue():
+    """What `__all__` has, but for what another module defines, and what a class has, but for its arguments."""
+    known = api.catalogue()
+    for module in api.modules():
+        assert all(any(getattr(module, name) is thing for thing in known.values()) for name in module.__all__)
+    for full, cls in [(full, thing) for full, thing in known.items() if inspect.isclass(thing)]:
+        shown = api.signature(cls)
+        arguments = shown.parameters if shown else ()
+        inside = [name for name in vars(cls) if not name.startswith("_") and name not in arguments]
+        assert not [name for name in inside if f"{full}.{name}" not in known], full
+
+
+def test_every_module_and_command_has_a_place():
+    """On one page and no more."""
+    text = "".join(path.read_text() for path in (ROOT / "book" / "api").glob("*.md"))
+    included = Counter(re.findall(r"generated/(.*)\.rst", text))
+    commands = [f"command-{name}" for name, _ in api.commands()]
+    assert included == Counter([*(module.__name__ for module in api.modules()), *commands])
+
+
+def test_every_option_is_listed(reference):
+    listed = {entry["id"] for entry in reference["command-line"].select("dt.sig[id^=cmdoption]")}
+    for name, parser in api.commands():
+        flags = [flag for action in parser._actions for flag in action.option_strings if action.dest != "help"]
+        assert {f"cmdoption-egm-{name}-{flag.strip('-')}" for flag in flags} <= listed
+
+
+def test_new_name_needs_a_docstring():
+    """A dataclass writes one of its own if there is none, and a subclass would inherit one."""
+
+    def silent(x):
+        return x
+
+    with pytest.raises(ValueError, match=r"egm\.new\.silent has no docstring"):
+        api.entry("egm.new.silent", silent, {})
+    child = type("child", (egm.GaussianMechanism,), {})
+    with pytest.raises(ValueError, match=r"egm\.new\.child has no docstring"):
+        api.prose("egm.new.child", child, {})
+
+
+def link(name):
+    return {"isf": "egm.gx2.isf", "gx2.isf": "egm.gx2.isf"}.get(name)
+
+
+@pytest.mark.parametrize(
+    ("plain", "marked"),
+    [
+        ("sum w**2 * b_j and |x|", r"sum w\*\*2 \* b\_j and \|x\|"),
+        ("see `isf` and `no_name`", r"see \ :py:obj:`isf <egm.gx2.isf>`\  and \ ``no_name``"),
+        ("of gx2.isf(p, w)", r"of \ :py:obj:`gx2.isf <egm.gx2.isf>`\ (p, w)"),
+        ("Arguments as for isf.", r"Arguments as for \ :py:obj:`isf <egm.gx2.isf>`\ ."),
+        ("p, x: any shape.", r"\ **p**\ , \ **x**\ : any shape."),
+        ("an `n_rows`\nof rows", "an \\ ``n_rows``\nof rows"),
+        ("note: not a parameter", "note: not a parameter"),
+        ("a word that is isf or x, but n_rows", r"a word that is isf or x, but \ ``n_rows``"),
+        ('by "none" or "A quoted title"', 'by \\ ``"none"``\\  or "A quoted title"'),
+        ("so\n\n    f(x) = 2 x,\n\nand", "so\n\n.. code-block:: text\n\n   f(x) = 2 x,\n\nand"),
+        ("so\n\n    y = f(x)", "so\n\n.. code-block:: python\n\n   y = f(x)"),
+        ("1. a\n   b:\n\n       2 x\n\n2. c", "1. a\n   b:\n\n   .. code-block:: text\n\n      2 x\n\n2. c"),
+    ],
+)
+def test_docstrings_are_not_markup(plain, marked):
+    """What looks like markup stays text, what is a name becomes code, formulas keep their lines."""
+    assert to_rst(plain, link, {"p", "x", "n_rows"}) == marked
+
+
+# Notation and citation ------------------------------------------------------------------------------------------------
+
+
+def test_names_in_the_table_of_notation_exist():
+    """Each is a name of the reference, an argument, or a field."""
+    things = api.catalogue()
+    signatures = [api.signature(thing) for thing in things.values() if callable(thing)]
+    arguments = {name for each in signatures if each for name in each.parameters}
+    cells = [line.split(" | ")[2] for line in NOTATION.splitlines() if line.startswith("| $")]
+    names = [name for cell in cells for name in re.findall(r"(?<!\})`([^`]+)`", cell)]
+    assert len(names) > 10
+    assert not [name for name in names if name not in arguments]
+    targets = re.findall(r"`([^`]+) <([\w.]+)>`", NOTATION)
+    assert len(targets) > 10
+    for shown, target in targets:
+        assert target in things
+        last = re.sub(r"\(.*", "", shown).split(".")[-1]
+        assert last in (target.split(".")[-1], "noise_multiplier")
+
+
+def field(name, text):
+    """The value of a field in a BibTeX entry, without its braces."""
+    (value,) = re.findall(rf"^  {name} = (.*?),?$", text, re.MULTILINE)
+    return value.strip("{}")
+
+
+def test_citations_agree():
+    """BibTeX, text, CITATION.cff, pyproject.toml and the book's own bibliography."""
+    cff = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    report, work = re.findall(r"^```bibtex\n(.*?)^```$", CITE, re.MULTILINE | re.DOTALL)
+    assert report in (ROOT / "book" / "references.bib").read_text()
+    (cited,) = cff["references"]
+    (author,) = cited["authors"]
+    assert field("author", report) == f"{author['family-names']}, {author['given-names']}"
+    assert (field("title", report), field("year", report)) == (cited["title"], str(cited["year"]))
+    names = " and ".join(author["name"] for author in project["authors"])
+    assert [author["name"] for author in cff["authors"]] == [author["name"] for author in project["authors"]]
+    assert field("author", work) == names
+    assert (field("title", work), field("license", work)) == (cff["title"], project["license"])
+    assert field("version", work) == cff["version"] == project["version"] == egm.__version__
+    assert f"> {names}. *{cff['title']}.* Version {project['version']}." in CITE
+    assert set(re.findall(r"version (\d[\w.]*\w)", CITE, re.IGNORECASE)) == {project["version"]}
+
+
+def test_anchors_that_are_recommended_exist(book):
+    for path, anchor in re.findall(r"`([\w/-]+\.html)#([\w.-]+)`", CITE):
+        page = BeautifulSoup((book / path).read_text(), "html.parser")
+        assert page.find(id=anchor), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", ["tutorial", "mechanisms", "practice", "api", "cite"])
+def test_landing_page_leads_there(page):
+    assert f"({page}.md)" in (ROOT / "book" / "index.md").read_text()
