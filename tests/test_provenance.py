@@ -1,0 +1,243 @@
+"""The stamp at the end of each chapter says what is true, however the chapter came into the book."""
+
+import ast
+import json
+import platform
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import nbformat
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from test_launch import commit_all
+
+from tools import build, execute, provenance, recorder
+from tools.execute import ROOT, chapters
+
+CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
+FACTS = ["Commit", "Executed with", "Parameters", "Randomness"]
+
+
+def git(*arguments):
+    """What git prints about this repository."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def code_cells(chapter):
+    """The committed chapter's code cells."""
+    return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
+
+
+@pytest.fixture
+def shown(book, chapter):
+    """{fact: text} of the stamp on a chapter's page; the title under None."""
+    page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
+    (box,) = page.select("details.provenance")
+    facts = dict(re.sub(r"\s+", " ", item.get_text()).strip().split(": ", 1) for item in box.select("li"))
+    return {None: box.summary.get_text(strip=True)} | facts
+
+
+@CHAPTERS
+def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
+    """Whoever reads on is not stopped by it; a keyboard opens it, because browsers do that for `details`."""
+    page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
+    (box,) = page.select("article details.provenance")
+    assert not box.has_attr("open")
+    words = [text for text in page.article.find_all(string=True) if text.strip() and text.parent.name != "script"]
+    assert box in words[-1].parents
+
+
+@CHAPTERS
+def test_commit_and_time(shown):
+    """Those of the repository, with plain words if the files differ from them."""
+    assert list(shown) == [None, *FACTS]
+    time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
+    changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
+    commit, day = git("rev-parse", "HEAD")[:7], f"{time.day} {time:%B %Y}"
+    assert shown["Commit"] == f"{commit} of {day}, {time:%H:%M} UTC{changed}"
+    assert shown[None] == f"Provenance: commit {commit}, {day}{changed}"
+
+
+@CHAPTERS
+def test_parameters(shown, chapter):
+    """All of the cell of parameters, with the values that Python gives them."""
+    (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
+    namespace, read = {}, {}
+    exec(cell.source, {}, namespace)
+    exec(re.sub(r", (?=\w+ = )", "\n", shown["Parameters"]), {}, read)
+    assert read == namespace
+
+
+@CHAPTERS
+def test_versions(shown, book, chapter):
+    """Those of the record, for the package, NumPy, SciPy and all that the chapter imports."""
+    (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
+    record = json.loads(stored.read_text())
+    listed = dict(item.split(" ") for item in shown["Executed with"].split(", "))
+    assert listed.pop("Python") == record["python"]
+    assert listed.items() <= dict(record["packages"].values()).items()
+    imported = provenance.imported(nbformat.read(chapter, as_version=4))
+    assert {"egm", "numpy", "scipy", *(record["packages"][name][0] for name in imported)} <= listed.keys()
+
+
+@CHAPTERS
+def test_seeds(shown, chapter):
+    """The record of the run agrees with what can be read: generators are made of the parameter `seed` or not at all."""
+    nodes = [
+        node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
+    ]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng")]
+    assert {ast.unparse(call) for call in calls} <= {"np.random.default_rng(seed)"}
+    seeds = re.findall(r"seed = (\d+)", shown["Parameters"])
+    assert bool(seeds) == bool(calls)
+    expected = f"seed = {seeds[0]}" if seeds else "none"
+    assert shown["Randomness"].removesuffix(f", {provenance.UNSEEDED['OpenDP']}") == expected
+
+
+def test_secure_noise_is_named(book):
+    """Two chapters cannot be repeated number for number: those that draw secure noise, and they say so."""
+    pages = {path.stem: path.read_text() for path in (book / "notebooks").glob("*.html")}
+    assert [name for name, page in sorted(pages.items()) if provenance.UNSEEDED["OpenDP"] in page] == [
+        "12-secure-release"
+    ]
+
+
+def write_chapter(project, name, *sources):
+    """Add a chapter of a few code cells, the first of them tagged `parameters`."""
+    code = [nbformat.v4.new_code_cell(source) for source in sources]
+    code[0].metadata["tags"] = ["parameters"]
+    nbformat.write(nbformat.v4.new_notebook(cells=code), project / "notebooks" / f"{name}.ipynb")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with one chapter, which draws a number from a seed."""
+    for folder in ("notebooks", "egm", "book"):
+        (tmp_path / folder).mkdir()
+    inputs = (
+        "_config.yml",
+        "_toc.yml",
+        "constraints.txt",
+        "pyproject.toml",
+        "claims.yml",
+        "errata.yml",
+        "CITATION.cff",
+    )
+    for file in inputs:
+        (tmp_path / file).touch()
+    (tmp_path / ".gitignore").write_text("_build\n")
+    rest = "import numpy as np\nprint(np.random.default_rng(seed).integers(10**9))"
+    write_chapter(tmp_path, "01-seed", "seed = 5", rest)
+    return tmp_path
+
+
+def stamps(project):
+    """{chapter: its stamp} in the book of the project."""
+    executed = execute.execute_all(project)
+    build.lay_out(project / "_build" / "stage", executed, project)
+    files = sorted((project / "_build" / "stage" / "notebooks").iterdir())
+    return {file.stem: nbformat.read(file, as_version=4).cells[-1].source for file in files}
+
+
+def printed(project, chapter):
+    """What the last cell of an executed chapter printed."""
+    return nbformat.read(execute.execute_all(project)[chapter], as_version=4).cells[-1].outputs[0].text
+
+
+def test_record_of_a_run(project):
+    """What the kernel wrote is what is installed here and what the cells did, and the chapters notice nothing of it."""
+    names = "print(sorted(name for name in globals() if name[0] != '_'))"
+    write_chapter(project, "02-none", "import scipy.stats\nimport sympy", names)
+    process, generator = "import random, numpy as np\nrandom.random(), np.random.rand()", "np.random.default_rng()"
+    secure = "from egm import LaplaceMechanism\nLaplaceMechanism(1, 1.0).release(0)"
+    write_chapter(project, "03-fresh", process, generator, secure)
+    found = stamps(project)
+    assert f"Python {platform.python_version()}, " in found["02-none"]
+    for name in ("scipy", "sympy"):
+        assert re.search(rf"Executed with:.* {name} {re.escape(version(name))}[,\n]", found["02-none"])
+    assert "**Randomness:** none\n" in found["02-none"]
+    assert "**Randomness:** `seed = 5`\n" in found["01-seed"]
+    assert all(source in found["03-fresh"] for source in provenance.UNSEEDED.values())
+    assert f"opendp {version('opendp')}" in found["03-fresh"]
+    assert not {"runpy", *vars(recorder)} & set(ast.literal_eval(printed(project, "02-none.ipynb")))
+    assert int(printed(project, "01-seed.ipynb")) == np.random.default_rng(5).integers(10**9)
+
+
+def test_stored_chapter_has_the_present_commit(project, capsys):
+    """Its inputs are those of the present commit, or it would have been executed again; and nothing else changes."""
+    commit_all(project)
+    before = stamps(project)
+    (project / "README.md").touch()
+    assert {text.count("with uncommitted changes") for text in stamps(project).values()} == {2}
+    commit = commit_all(project)
+    capsys.readouterr()
+    after = stamps(project)
+    assert capsys.readouterr().out.count("unchanged") == 1
+    for name, text in after.items():
+        assert f"`{commit[:7]}`" in text
+        of_commit = r"[0-9a-f]{7}\b|\d\d:\d\d|\d+ \w+ \d{4}"
+        assert re.sub(of_commit, "", before[name]) == re.sub(of_commit, "", text)
+
+
+def test_same_commit_same_bytes(project):
+    """Laid out twice, even after every chapter was executed again: the same files, with the stamp in them."""
+    commit_all(project)
+    contents = []
+    for _ in range(2):
+        stamps(project)
+        stage = project / "_build" / "stage" / "notebooks"
+        contents.append({file.name: file.read_bytes() for file in stage.iterdir()})
+        shutil.rmtree(project / "_build" / "executed")
+    assert contents[0] == contents[1]
+
+
+def test_chapter_without_a_record_is_executed_again(project):
+    """A store of an earlier version does not have it."""
+    (record,) = records(project)
+    record.unlink()
+    assert records(project) == [record]
+
+
+def records(project):
+    """The records in the store once every chapter was executed."""
+    execute.execute_all(project)
+    return list((project / "_build" / "executed").glob("*.run.json"))
+
+
+def test_commit_of_a_folder(tmp_path, monkeypatch):
+    """There is none without a repository, within that of somebody else, before the first commit, and without git."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    assert provenance.commit(inner) is None
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    assert provenance.commit(tmp_path) is None
+    (inner / "file").touch()
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05+01:00")
+    made = commit_all(tmp_path)
+    assert provenance.commit(inner) is None
+    assert provenance.commit(tmp_path) == provenance.Commit(made, datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC), False)
+    (inner / "file").write_text("x")
+    assert provenance.commit(tmp_path).changed
+    monkeypatch.setenv("PATH", "")
+    assert provenance.commit(tmp_path) is None
+
+
+def test_copy_without_a_repository(project):
+    """The stamp says so plainly, and has no date."""
+    for text in stamps(project).values():
+        assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
+        assert "- **Commit:** not from a repository\n" in text
+
+
+def test_commit_is_a_link_where_there_is_an_address():
+    """To the whole of it, at that place."""
+    made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
+    record = {"python": "3.11.0", "packages": {}, "seeds": [], "unseeded": []}
+    text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")
+    link = "[`0123456`](https://github.com/owner/repository/commit/0123456789abcdef)"
+    assert f"- **Commit:** {link} of 2 January 2026, 03:04 UTC\n" in text
+    assert "- **Parameters:** none\n" in text

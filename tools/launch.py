@@ -1,0 +1,160 @@
+"""Buttons that open a chapter elsewhere: the project's address, the links, and the notebooks that they lead to.
+
+Nothing here is typed in: the address is found by `repository`, the commit by `tools.provenance`. Without both of them a
+page has no such button. Every link holds a commit, so a page that was printed, archived or mirrored keeps opening what
+it was made of.
+
+**Binder** makes its machine from `environment.yml` and the script `postBuild` beside it, which installs `egm`. Both are
+in the repository's root: a folder `.binder` would hide them.
+
+**Colab** opens one notebook on a machine of its own, which has no `egm`: a chapter as it is committed would fail at its
+first import. So the workflow that publishes the book also puts, on the branch `colab` and there in a folder with the
+name of the commit, a copy of each chapter with one cell before all others (`self_installing`). It installs the package
+at that commit from the project's address, and what else the chapter imports; not the extra `book`, which would replace
+the kernel that Colab runs on. A committed chapter cannot have that cell: no file can hold the hash of the commit that
+it is in. Folders of earlier commits stay.
+
+This module is also the Sphinx extension that puts the links on the pages, and
+
+    python -m tools.launch FOLDER
+
+writes the notebooks for Colab into a folder, as the workflow does.
+"""
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import nbformat
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools import provenance
+from tools.execute import ROOT, chapters
+from tools.provenance import Commit
+
+BINDER = "https://mybinder.org"
+COLAB = "https://colab.research.google.com"
+BRANCH = "colab"
+GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
+PRESENT = {"IPython", "egm"}  # what a machine that opens notebooks has, and what the cell installs in any case
+
+
+class LaunchError(Exception):
+    """There is no address, or no commit, to which a link could lead."""
+
+
+def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The project's public address: the one in pyproject.toml, or within a GitHub workflow that of its repository.
+
+    None if there is neither, and if it is not on GitHub: there is nothing else that Binder and Colab both open.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
+    running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
+    address = project.get("urls", {}).get("Repository") or "/".join(running)
+    address = address.rstrip("/").removesuffix(".git")
+    return address if GITHUB.fullmatch(address) else None
+
+
+def configure(config: Path, address: str | None, made: Commit | None) -> None:
+    """Write address and commit into a laid-out `_config.yml`; without both it stays as it is, without buttons."""
+    if not (address and made):
+        return
+    settings = yaml.safe_load(config.read_text())
+    settings.setdefault("html", {}).update(use_repository_button=True, use_issues_button=True)
+    settings["repository"] = {"url": address, "branch": made.hash}
+    settings["launch_buttons"] = {"binderhub_url": BINDER, "notebook_interface": "jupyterlab", "thebe": False}
+    config.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
+    """What a chapter imports, in the words of pip and with the bounds of pyproject.toml."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project.get("optional-dependencies", {}).values()
+    lines = [*project.get("dependencies", []), *(line for extra in extras for line in extra)]
+    bounded = {canonicalize_name(Requirement(line).name): line for line in lines}
+    distributions = packages_distributions()
+    names = {canonicalize_name(distributions[name][0]) for name in provenance.imported(notebook) - PRESENT}
+    return [bounded.get(name, name) for name in sorted(names)]
+
+
+def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.NotebookNode:
+    """A chapter that begins by installing the package as it was at a commit, and what the chapter imports.
+
+    Only where `egm` is missing: on a machine that has it, the cell does nothing.
+    """
+    notebook = nbformat.read(chapter, as_version=4)
+    wanted = [f"egm[plots] @ git+{address}@{made.hash}", *requirements(notebook, chapter.parent.parent)]
+    install = "import importlib.util\n\nif not importlib.util.find_spec('egm'):\n    %pip install --quiet "
+    install += " ".join(f'"{line}"' for line in wanted)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(install, id="install-egm"))
+    return notebook
+
+
+def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Write every chapter for Colab into the folder of the present commit, and return the files."""
+    address, made = repository(root, environ), provenance.commit(root)
+    if not (address and made) or made.changed:
+        raise LaunchError(f"Colab needs a public address and a clean commit; these are {address} and {made}.")
+    place = folder / made.hash
+    place.mkdir(parents=True, exist_ok=True)
+    for chapter in chapters(root):
+        nbformat.write(self_installing(chapter, address, made), place / chapter.name)
+    return sorted(place.iterdir())
+
+
+def colab(address: str, commit: str, page: str) -> str:
+    """The link that opens a chapter, `notebooks/03-gaussian-mechanism`, in Colab."""
+    return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
+
+
+def report(address: str, commit: str, page: str) -> str:
+    """The link that opens the form for errata with the place filled in."""
+    fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
+    return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
+
+
+def add_links(app, pagename, templatename, context, doctree):
+    """Complete the buttons that the theme has made: Colab beside Binder, the form for errata, plainer names."""
+    options, groups = app.config.html_theme_options, {}
+    for group in context.get("header_buttons", []):
+        groups[group.get("label")] = group.get("buttons", [])
+    address, commit = options.get("repository_url"), options.get("repository_branch")
+    if launch := groups.get("launch-buttons"):
+        icon = "_static/images/logo_colab.png"
+        button = {"type": "link", "text": "Colab", "tooltip": "Launch on Colab", "icon": icon}
+        launch.append(button | {"url": colab(address, commit, pagename)})
+    for button in groups.get("source-buttons", []):
+        if button["label"] == "source-issues-button":
+            text = {"text": "Report an error", "tooltip": "Report an error on this page"}
+            button.update(text, url=report(address, commit, pagename))
+    for button in groups.get("download-buttons", []):
+        if button["label"] == "download-source-button" and button["text"] == ".ipynb":
+            button.update(text="Notebook (.ipynb)", tooltip="Download this chapter as a notebook, with its results")
+        if button["label"] == "download-pdf-button":
+            button.update(text="Print", tooltip="Print this page")
+
+
+def setup(app):
+    """Run when the theme's buttons are made, which it does with priority 501."""
+    app.connect("html-page-context", add_links, priority=600)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def main() -> None:
+    """Write the notebooks for Colab, and say where they are."""
+    (folder,) = sys.argv[1:]
+    try:
+        print(*write_notebooks(Path(folder)), sep="\n")
+    except LaunchError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
