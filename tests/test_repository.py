@@ -1,0 +1,177 @@
+"""What stands around the project, workflows, forms and hooks: all of it is data, checked by its schema and by us."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools import ledger
+from tools.execute import ROOT
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").iterdir())
+FORMS = [form for form in sorted((GITHUB / "ISSUE_TEMPLATE").iterdir()) if form.name != "config.yml"]
+SCHEMAS = {
+    "github-workflows": WORKFLOWS,
+    "github-issue-forms": FORMS,
+    "github-issue-config": [GITHUB / "ISSUE_TEMPLATE" / "config.yml"],
+    "dependabot": [GITHUB / "dependabot.yml"],
+    "citation-file-format": [ROOT / "CITATION.cff"],
+}
+NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def run(*command):
+    """(exit code, all that was printed) of a program of this environment."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name(command[0]), *command[1:]], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def read(file):
+    """A YAML file in which `on` is a word, as GitHub reads it, and not a truth value."""
+    return yaml.load(file.read_text(), yaml.BaseLoader)
+
+
+def steps(workflow):
+    """Every step of every job."""
+    return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
+
+
+def commands(workflow):
+    """Every line that a workflow runs in a shell."""
+    return [line.strip() for step in steps(workflow) for line in step.get("run", "").splitlines()]
+
+
+@pytest.mark.parametrize(("schema", "file"), [(schema, file) for schema, files in SCHEMAS.items() for file in files])
+def test_schema(schema, file):
+    """GitHub ignores a file that it cannot read; the schema, which comes with the checker, says so beforehand."""
+    failed, printed = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
+    assert not failed, printed
+
+
+def test_schemas_refuse(tmp_path):
+    """The check above would see a misspelt key."""
+    file = tmp_path / "ci.yml"
+    file.write_text("on: push\njobs: {a: {runs-on: x, stepps: []}}\n")
+    assert run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))[0]
+
+
+def test_workflow_runs_what_a_contributor_runs():
+    """The verdict on a change is that of `.ci/run`, on every Python that the project declares."""
+    (ci,) = (workflow for workflow in WORKFLOWS if workflow.stem == "ci")
+    assert commands(ci) == [".ci/run"]
+    assert {"push", "pull_request"} <= read(ci)["on"].keys()
+    assert read(ci)["jobs"]["tests"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+
+
+@NAMED
+def test_workflow_calls_what_exists(workflow):
+    """Targets of the Makefile, scripts, modules of the tools."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in commands(workflow):
+        if made := re.fullmatch(r"make (\w+)", line):
+            assert made[1] in targets, line
+        for module in re.findall(r"-m (tools\.\w+)", line):
+            assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), line
+        if line.startswith("."):
+            assert line.startswith(".venv/") or (ROOT / line).is_file(), line
+
+
+@NAMED
+def test_actions_are_official_and_pinned(workflow):
+    """By their major version, which Dependabot raises."""
+    for step in steps(workflow):
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0")), step
+
+
+@NAMED
+def test_least_permissions(workflow):
+    """A workflow may read at most; a job that writes says what, and runs no code of the project while it can."""
+    everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
+    assert everywhere in ({}, {"contents": "read"})
+    for name, job in jobs.items():
+        assert int(job["timeout-minutes"]) <= 120, name
+        if "write" in job.get("permissions", {}).values():
+            lines = [line for step in job["steps"] for line in step.get("run", "").splitlines()]
+            assert not [line for line in lines if re.search(r"make|python|pip|\.ci", line)], name
+
+
+def test_book_is_published_from_main_only():
+    """One publication at a time, of the book that the Makefile builds."""
+    (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
+    assert read(book)["on"]["push"] == {"branches": ["main"]}
+    assert read(book)["concurrency"]["cancel-in-progress"] == "false"
+    assert [line for line in commands(book) if line.startswith("make ")] == ["make supplement"]
+
+
+def test_form_for_errata_mirrors_the_ledger():
+    """Every field of an entry that a person can fill in is asked for, and the versions have the same names."""
+    form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
+    asked = {field["id"] for field in form["body"] if "id" in field}
+    entry = yaml.safe_load((ROOT / "errata.yml").read_text())[0].keys()
+    assert entry - {"id", "kind", "cell", "also", "figures", "versions"} <= asked
+    version = next(field for field in form["body"] if field.get("id") == "version")
+    named = version["attributes"]["description"]
+    assert all(name in named for name in ledger.VERSIONS if name != "notes")
+
+
+def test_hooks_are_valid():
+    """By the judgement of pre-commit itself."""
+    failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
+    assert not failed, printed
+
+
+def test_hooks_have_the_versions_of_the_lock():
+    """Another version would format another way than `make test` demands."""
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repo["repo"] == "local"
+    pins = (ROOT / "constraints.txt").read_text().split()
+    assert all(hook["additional_dependencies"][0] in pins for hook in repo["hooks"])
+    assert {hook["entry"].split()[0] for hook in repo["hooks"]} == {"ruff", "nbstripout"}
+
+
+def test_hooks_call_what_the_tests_demand():
+    """The same checks as `make test`: ruff without other options, chapters stripped but for their ids."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert "ruff check" in makefile
+    assert "ruff format --check" in makefile
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    entries = [hook["entry"] for hook in repo["hooks"]]
+    assert entries == ["ruff check --force-exclude", "ruff format --force-exclude", "nbstripout --keep-id"]
+
+
+def test_chapters_for_colab_are_kept(tmp_path):
+    """The branch begins empty, each publication adds its folder, and a second one of a commit changes nothing."""
+    (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
+    (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)
+    remote, source, chapters = tmp_path / "remote", tmp_path / "source", tmp_path / "chapters"
+    git("init", "--quiet", "--bare", "--initial-branch=main", remote)
+    git("clone", "--quiet", remote, source)
+    (source / "README.md").write_text("main")
+    git("-C", source, "add", ".")
+    git("-C", source, "-c", "user.name=a", "-c", "user.email=a@b.invalid", "commit", "--quiet", "-m", "first")
+    git("-C", source, "push", "--quiet", "origin", "HEAD:main")
+    for number, commit in enumerate(["one", "two", "two"]):
+        shutil.rmtree(chapters, ignore_errors=True)
+        (chapters / commit).mkdir(parents=True)
+        (chapters / commit / "01-x.ipynb").write_text(commit)
+        git("clone", "--quiet", "--depth=1", f"file://{remote}", tmp_path / f"run{number}")
+        variables = {**os.environ, "CHAPTERS": str(chapters), "GITHUB_SHA": commit}
+        run = ["bash", "-e", "-c", script]  # as GitHub runs it
+        subprocess.run(run, cwd=tmp_path / f"run{number}", env=variables, capture_output=True, check=True)
+    listed = git("-C", remote, "ls-tree", "-r", "--name-only", "colab").split()
+    assert listed == ["one/01-x.ipynb", "two/01-x.ipynb"]
+    assert len(git("-C", remote, "log", "--format=%H", "colab").split()) == 2
+    assert git("-C", remote, "ls-tree", "-r", "--name-only", "main").split() == ["README.md"]
+
+
+def git(*arguments):
+    """What a git command prints."""
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
