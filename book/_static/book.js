@@ -1,0 +1,60 @@
+// What the theme leaves to the eye and to the mouse alone.
+
+// A box that scrolls sideways can be entered with Tab and scrolled with the arrow keys; one that does not is no stop.
+const BOXES = "pre, table.docutils, .pst-scrollable-table-container, div.cell_output .output, .math, div.math mjx-container";
+const scrolls = (box) => {
+  if (!box.matches("span.math")) return box.scrollWidth > box.clientWidth + 1;
+  return box.classList.toggle("wide", box.firstElementChild?.offsetWidth > box.clientWidth + 1);
+};
+const enter = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (scrolls(target)) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+
+// On a phone the table of contents is a drawer: Tab goes on inside it, Escape closes it.
+const drawer = (name) => {
+  const box = document.querySelector(`.bd-sidebar-${name}`);
+  const state = document.getElementById(`pst-${name}-sidebar-checkbox`);
+  const buttons = document.querySelectorAll(`button.${name}-toggle`);
+  const open = () => state.checked && getComputedStyle(box).position === "fixed";
+  const first = () => box.querySelector("a, button")?.focus();
+  buttons.forEach((button) => button.addEventListener("click", () => setTimeout(() => open() && first(), 300)));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !open()) return;
+    state.checked = false;
+    buttons[0].focus();
+  });
+};
+
+// The switch that opens a list of pages in the sidebar is an arrow without a name.
+const nameArrow = (arrow) => {
+  const page = arrow.closest("li").querySelector("a").textContent.trim();
+  arrow.setAttribute("aria-label", `Pages of: ${page}`);
+};
+
+// Formulas are taller than what they are made from, so the place that the address names moves away as they appear. A
+// function that returns there, unless the reader has gone elsewhere since.
+const toReturn = (place) => {
+  const left = new AbortController();
+  for (const event of ["wheel", "touchmove", "keydown", "mousedown"]) {
+    addEventListener(event, () => left.abort(), { passive: true, signal: left.signal });
+  }
+  return () => {
+    if (!left.signal.aborted) place?.scrollIntoView({ behavior: "instant" });
+    left.abort();
+  };
+};
+
+document.addEventListener("DOMContentLoaded", async () => {
+  document.querySelectorAll("nav summary:not([aria-label])").forEach(nameArrow);
+  ["primary", "secondary"].forEach((name) => document.querySelector(`.bd-sidebar-${name}`) && drawer(name));
+  const move = toReturn(document.getElementById(decodeURIComponent(location.hash.slice(1))));
+  await window.MathJax?.startup.promise;
+  move();
+  document.querySelectorAll(BOXES).forEach((box) => enter.observe(box));
+});
+
+// The lines of text around a search's hits are fetched, which no browser allows a page from file://.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;

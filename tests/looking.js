@@ -1,0 +1,130 @@
+// What the browser tests ask of a page. Each function lists what is wrong, so that an empty list is a good page.
+window.looking = (() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const styles = new WeakMap(); // computed styles are live, so that one is enough for ever
+  const style = (element) => {
+    if (!styles.has(element)) styles.set(element, getComputedStyle(element));
+    return styles.get(element);
+  };
+  const shown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+  // "active" marks the section on the screen: it comes and goes as the page scrolls, and is nobody's name.
+  const named = (element) => {
+    const classes = [...element.classList].filter((one) => one !== "active").join(" ");
+    return `${element.localName}${element.id ? `#${element.id}` : `.${classes}`}: ${element.textContent.trim().slice(0, 60)}`;
+  };
+  const ancestors = function* (element) {
+    for (; element && element !== document.documentElement; element = element.parentElement) yield element;
+  };
+  const hasText = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  // Formulas are looked at as wholes; text for screen readers only has a box of one pixel.
+  const elements = () => all("body *:not(mjx-container *)");
+  const texts = () => elements().filter((one) => hasText(one) || one.matches("mjx-container, img"));
+  const seen = () => texts().filter((one) => shown(one) && one.getBoundingClientRect().width > 1);
+
+  const scrolls = (element) => /auto|scroll/.test(style(element).overflowX);
+  // The width of an inline box is said to be 0, and it hides nothing.
+  const holdsMore = (element) => element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1;
+
+  // By how many pixels the page is wider than the window.
+  const tooWide = () => {
+    const excess = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    return excess > 0 ? [`${excess} pixels`] : [];
+  };
+
+  // Text that no scrolling brings into view: its box hides what does not fit, or it leaves the window sideways.
+  const cutOff = () => {
+    const width = document.documentElement.clientWidth;
+    const found = [];
+    for (const element of seen()) {
+      const { left, right } = element.getBoundingClientRect();
+      const chain = [...ancestors(element)];
+      const hider = chain.find((one) => /hidden|clip/.test(style(one).overflowX) && holdsMore(one));
+      if (hider || ((left < -1 || right > width + 1) && !chain.some(scrolls))) found.push(named(element));
+    }
+    return found;
+  };
+
+  // Paragraphs, code, tables' cells and formulas that lie upon one another.
+  const overlapping = () => {
+    const blocks = "p, pre, li, td, th, dt, dd, h1, h2, h3, h4, img, summary, div.math";
+    const leaves = all(blocks, document.querySelector("article") ?? document).filter(
+      (one) => shown(one) && !all(blocks, one).some(shown),
+    );
+    const boxes = leaves.map((one) => [one.getBoundingClientRect(), one]).sort((one, other) => one[0].top - other[0].top);
+    const found = [];
+    boxes.forEach(([box, element], index) => {
+      for (const [other, another] of boxes.slice(index + 1)) {
+        if (other.top > box.bottom - 3) break;
+        const across = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+        if (across > 3) found.push(`${named(element)} | ${named(another)}`);
+      }
+    });
+    return found;
+  };
+
+  const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+  const tabbable = (element) => element.matches(FOCUSABLE) && element.tabIndex >= 0 && !element.disabled;
+
+  // Boxes that scroll sideways, and that the keyboard cannot enter.
+  const stuck = () =>
+    elements()
+      .filter((one) => scrolls(one) && holdsMore(one) && shown(one))
+      .filter((one) => !(one.hasAttribute("tabindex") && tabbable(one)) && !all(FOCUSABLE, one).some(tabbable))
+      .map(named);
+
+  // TeX that nothing has turned into a formula.
+  const rawTex = () =>
+    all("article *:not(mjx-container *, pre *, code, code *, script)")
+      .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && /\$.+\$|\\[a-zA-Z([]/.test(node.data)))
+      .map(named);
+
+  // What shows the mouse a pointing hand, and cannot be reached by Tab.
+  const mouseOnly = () =>
+    elements()
+      .filter((one) => style(one).cursor === "pointer" || one.matches(FOCUSABLE.replace(", [tabindex]", "")))
+      .filter((one) => shown(one) && one.getBoundingClientRect().width > 0)
+      .filter((one) => ![...ancestors(one)].some((parent) => tabbable(parent) || parent.control))
+      .map(named);
+
+  // Formulas with a colour of their own, whose contrast nobody has looked at.
+  const colouredFormulas = () =>
+    all("mjx-container").filter((formula) => {
+      const colour = style(formula.parentElement).color;
+      return all("mjx-math *", formula).some((part) => style(part).color !== colour);
+    }).map(named);
+
+  // A page has ten thousand elements that look like another one. Tokens of code have the colour of their class: one of
+  // each stays, the rest become plain text. A formula, whose parts have one colour, becomes a letter of that colour.
+  const thin = () => {
+    for (const formula of all("mjx-container")) {
+      formula.replaceChildren("x");
+      formula.style.lineHeight = "normal"; // a formula has none, and the letter would hang out of its box
+    }
+    const known = new Set();
+    for (const token of all("div.highlight pre span")) {
+      const kind = [...ancestors(token)].map((one) => one.className).join();
+      if (known.has(kind)) token.replaceWith(...token.childNodes);
+      known.add(kind);
+    }
+    all("pre").forEach((code) => code.normalize());
+  };
+
+  // Everything that Tab should reach on this page at this width.
+  const stops = () => all(FOCUSABLE).filter((one) => tabbable(one) && one.checkVisibility({ visibilityProperty: true }));
+
+  // Whether the focused element differs from one that is not: a ring or a shadow, on itself or on a part.
+  const ringed = () => {
+    const parts = [document.activeElement, ...all("*", document.activeElement)];
+    return parts.some((one) => {
+      const { outlineStyle, outlineWidth, boxShadow } = style(one);
+      return (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2) || boxShadow !== "none";
+    });
+  };
+
+  const checks = { tooWide, cutOff, overlapping, stuck, mouseOnly };
+  const wrong = () => {
+    const lists = Object.entries(checks).map(([name, check]) => [name, check()]);
+    return Object.fromEntries(lists.filter(([, list]) => list.length));
+  };
+  return { wrong, rawTex, colouredFormulas, thin, stops, ringed, named };
+})();

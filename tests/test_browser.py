@@ -1,0 +1,303 @@
+"""The built book in a browser without a network: on a phone, a laptop and a wide screen, light and dark, by mouse and
+by keyboard, and with the rules of WCAG 2.1 AA as axe-core checks them."""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from bs4 import BeautifulSoup
+
+LOOKING = (Path(__file__).parent / "looking.js").read_text()
+LOCAL = ("file:", "data:", "blob:")
+WIDTHS = {"phone": 390, "laptop": 1280, "wide": 1920}
+THEMES = ("light", "dark")
+# Seconds a page each: a phone has no colours of its own, but boxes that scroll.
+AXE = [("phone", "light"), ("laptop", "light"), ("laptop", "dark")]
+# MathJax shows a command that it does not know in red, and any other error in a box of its own.
+TEX_ERRORS = 'mjx-merror, [data-mjx-error], mjx-mtext[style*="red"], mjx-mstyle[style*="red"]'
+# Preloading would read the style sheets once more, which a browser refuses a page from file://.
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"], "preload": False}
+# Scripts have ended and sizes are known. A window that the system thinks hidden draws no frames: a second is enough.
+SETTLED = """async () => {
+  await window.MathJax?.startup.promise;
+  const frame = () => Promise.race([new Promise(requestAnimationFrame), new Promise((done) => setTimeout(done, 1000))]);
+  await frame();
+  await frame();
+}"""
+# Colours and places are those at the end of a transition.
+AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !important; }"
+
+
+@contextmanager
+def opened(browser, path, width="laptop", anchor=""):
+    """A page of the book in a browser that has not seen it before, when its scripts have ended."""
+    context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
+    page = context.new_page()
+    page.complaints = complaints_of(page)
+    go(page, path, anchor)
+    yield page
+    context.close()
+
+
+def go(page, path, anchor=""):
+    """Open another page, and wait for its scripts."""
+    page.goto(path.as_uri() + anchor)
+    page.add_style_tag(content=AT_ONCE)
+    page.evaluate(LOOKING)
+    page.evaluate(SETTLED)
+
+
+def complaints_of(page):
+    """A list that fills with what the page complains of or asks the network for."""
+    found = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("request", lambda request: request.url.startswith(LOCAL) or found.append(request.url))
+    page.on("console", lambda line: line.type == "error" and found.append(line.text))
+    return found
+
+
+def resize(page, width):
+    """Give the window another width, and the page time to follow."""
+    page.set_viewport_size({"width": WIDTHS[width], "height": 900})
+    page.evaluate(SETTLED)
+
+
+def switch_theme(page, theme):
+    """Click the theme's own switch until it says so; it goes round through light, dark and automatic."""
+    for _ in range(3):
+        if page.evaluate("document.documentElement.dataset.mode") != theme:
+            page.locator(".theme-switch-button").first.dispatch_event("click")
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    page.evaluate(SETTLED)
+
+
+def violations(page):
+    """What axe-core finds, a line for each element."""
+    found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG)
+    return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+
+
+def look_at(page, path):
+    """{fact: what is wrong} of a page in every theme and at every width."""
+    facts = {
+        "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
+        "raw": page.locator(".math:not(:has(mjx-container))").all_inner_texts() + page.evaluate("looking.rawTex()"),
+        "coloured": page.evaluate("looking.colouredFormulas()"),
+        "anchors": sorted(anchors(path) - set(page.evaluate("[...document.querySelectorAll('[id]')].map(x => x.id)"))),
+    }
+    for theme in THEMES:
+        switch_theme(page, theme)
+        for width in WIDTHS:
+            resize(page, width)
+            facts[theme, width] = page.evaluate("looking.wrong()")
+    page.evaluate(AXE_SCRIPT)
+    page.evaluate("looking.thin()")
+    for width, theme in AXE:
+        resize(page, width)
+        switch_theme(page, theme)
+        facts["axe", width, theme] = violations(page)
+    return {**facts, "complaints": page.complaints}
+
+
+def anchors(path):
+    """The anchors that a page has before its scripts run."""
+    return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").select("[id]")}
+
+
+@pytest.fixture(scope="module")
+def facts(book, browser, page_name):
+    """What is wrong with one page, which is opened once."""
+    path = book / f"{page_name}.html"
+    with opened(browser, path) as page:
+        return look_at(page, path)
+
+
+def test_no_page_is_forgotten(book, toc, made_by_sphinx):
+    """Every page of the book is among those that the tests below open."""
+    made = {"index", *made_by_sphinx}
+    found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
+    assert {name for name in found if not name.startswith("_static/")} == made | set(toc)
+
+
+@pytest.mark.parametrize("fact", ["complaints", "tex", "raw", "coloured", "anchors"])
+def test_works_offline(facts, fact):
+    """Nothing is asked of the network, no error, every formula rendered in the colour of its text, no anchor lost."""
+    assert not facts[fact]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_fits_the_screen(facts, theme, width):
+    """Nothing is wider than the window, cut off, upon something else, or out of the keyboard's reach."""
+    assert not facts[theme, width]
+
+
+@pytest.mark.parametrize(("width", "theme"), AXE)
+def test_accessible(facts, width, theme):
+    """No violation of WCAG 2.1, levels A and AA."""
+    assert not facts["axe", width, theme]
+
+
+PLANTED = {
+    "tooWide": "<p style='width: 3000px'>A wide line</p>",
+    "cutOff": "<p style='overflow: hidden; white-space: nowrap; width: 3em'>A line that is cut off</p>",
+    "overlapping": "<p>A line</p><p style='margin-top: -3em'>Another line upon it</p>",
+    "stuck": "<div style='overflow-x: auto; width: 9em'><div style='width: 99em'>A line that scrolls</div></div>",
+    "mouseOnly": "<div style='cursor: pointer'>Something to click</div>",
+}
+SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text y='20'>Label</text></svg>"
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_faults_are_seen(browser, fault):
+    """The checks find what they look for, and nothing in a sound page."""
+    page = browser.new_page()
+    page.set_content(f"<article>{SOUND}</article>")
+    page.evaluate(LOOKING)
+    assert not page.evaluate("looking.wrong()")
+    page.set_content(f"<article>{SOUND}{PLANTED[fault]}</article>")
+    page.evaluate(LOOKING)
+    assert fault in page.evaluate("looking.wrong()")
+    page.close()
+
+
+def focused(page):
+    """What the keyboard is at: its name, and whether one can see that it is there."""
+    return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
+
+
+@pytest.mark.parametrize("width", ["phone", "laptop"])
+@pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/03-gaussian-mechanism", "search"])
+def test_tab_reaches_everything(book, browser, name, width):
+    """Pressing Tab visits every link, button, fold and scrolling box, in turn and visibly, and then leaves the page."""
+    with opened(browser, book / f"{name}.html", width) as page:
+        expected = page.evaluate("looking.stops().map(looking.named)")
+        page.evaluate("document.activeElement.blur()")
+        visited = []
+        for _ in expected:
+            page.keyboard.press("Tab")
+            visited.append(focused(page))
+        assert [one for one, _ in visited] == expected
+        assert not [one for one, ringed in visited if not ringed]
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_folds_open_by_keyboard(book, browser, key):
+    """A fold opens and closes with either key, and says what it holds."""
+    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+        fold = page.locator("article details").first
+        fold.locator("summary").focus()
+        for expected in (True, False):
+            page.keyboard.press(key)
+            assert fold.evaluate("fold => fold.open") == expected
+            assert fold.locator("pre").first.is_visible() == expected
+        assert fold.locator("summary").inner_text().strip() == "Show code cell source"
+
+
+def test_theme_changes_by_keyboard(book, browser):
+    """And the next page has the theme that was chosen."""
+    with opened(browser, book / "book" / "notation.html") as page:
+        before = page.evaluate("document.documentElement.dataset.mode")
+        page.locator(".bd-header-article .theme-switch-button").focus()
+        page.keyboard.press("Enter")
+        after = page.evaluate("document.documentElement.dataset.mode")
+        go(page, book / "genindex.html")
+        assert page.evaluate("document.documentElement.dataset.mode") == after != before
+
+
+def test_buttons_work_by_keyboard(book, browser):
+    """The search opens and closes, code is copied, the menu of downloads opens."""
+    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+        page.locator(".search-button__button:visible").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function("document.activeElement.id === 'search-input'")
+        page.keyboard.press("Escape")
+        page.locator("#search-input").wait_for(state="hidden")
+
+        page.locator("div.cell > .cell_input button.copybtn").first.focus()
+        page.wait_for_function("getComputedStyle(document.activeElement).opacity === '1'")
+        page.keyboard.press("Enter")
+        page.locator("button.copybtn.success").wait_for()
+
+        page.locator(".dropdown-download-buttons > button").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_function("document.activeElement.closest('.dropdown-menu') !== null")
+
+
+@pytest.mark.parametrize("side", ["primary", "secondary"])
+def test_drawers_work_by_keyboard(book, browser, side):
+    """On a phone a table of contents opens with Enter, has the focus then, closes with Escape and gives it back."""
+    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html", "phone") as page:
+        drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
+        assert not drawer.is_visible()
+        button.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"document.activeElement.closest('.bd-sidebar-{side}') !== null")
+        assert drawer.is_visible()
+        page.keyboard.press("Escape")
+        drawer.wait_for(state="hidden")
+        assert button.evaluate("button => button === document.activeElement")
+
+
+@pytest.mark.parametrize("width", ["phone", "laptop"])
+def test_search_finds_the_chapter(book, browser, width):
+    """Who looks for Bernstein is led to the chapter on tail bounds, offline."""
+    with opened(browser, book / "book" / "index.html", width) as page:
+        page.locator(".search-button__button:visible").first.click()
+        page.keyboard.type("Bernstein")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/search.html?q=Bernstein")
+        result = page.locator("#search-results a[href*='07-tail-bounds']").first
+        result.wait_for()
+        result.click()
+        page.wait_for_url("**/07-tail-bounds.html*")
+        assert page.locator("article h1").inner_text().startswith("7. Tail bounds")
+        assert not page.complaints
+
+
+# From a page with many formulas above the place, a place of each kind: a cell, an equation, a statement, a section.
+PLACES = [
+    ("notebooks/07-tail-bounds", "[id^=cell-07-]"),
+    ("notebooks/07-tail-bounds", "div.math[id]"),
+    ("notebooks/06-lagrangian", "div.proof[id]"),
+    ("notebooks/02-counting-and-laplace", "section[id]"),
+]
+
+
+@pytest.mark.parametrize("width", ["phone", "laptop"])
+@pytest.mark.parametrize(("name", "kind"), PLACES)
+def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
+    """A link to a place ends there: on the screen, not behind the header, not in a closed fold."""
+    path = book / f"{name}.html"
+    place = BeautifulSoup(path.read_text(), "html.parser").select(kind)[-1]["id"]
+    with opened(browser, path, width, f"#{place}") as page:
+        header = page.locator(".bd-header-article").bounding_box()
+        target = page.locator(f"#{place}")
+        assert target.is_visible()
+        top = target.bounding_box()["y"]
+        at_the_end = page.evaluate("innerHeight + scrollY >= document.documentElement.scrollHeight - 1")
+        assert header["y"] + header["height"] <= top < (900 if at_the_end else 300)
+
+
+def test_landing_page_is_found(book, browser, toc):
+    """The path that `make book` prints leads to the first page."""
+    page = browser.new_page()
+    page.goto((book / "index.html").as_uri())
+    page.wait_for_url(f"**/{toc[0]}.html")
+    page.close()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_prints_the_text_alone(book, browser, theme):
+    """On paper: dark text whatever the theme, the width of the sheet, and nothing to click."""
+    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+        switch_theme(page, theme)
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 718, "height": 1000})  # A4 less margins of 1 cm
+        page.evaluate(SETTLED)
+        assert page.evaluate("looking.wrong().tooWide ?? []") == []
+        for hidden in (".bd-sidebar-primary", ".bd-sidebar-secondary", ".bd-header-article", "button.copybtn"):
+            assert not page.locator(hidden).first.is_visible(), hidden
+        assert page.evaluate("getComputedStyle(document.querySelector('article p')).color") == "rgb(0, 0, 0)"

@@ -1,0 +1,238 @@
+"""Numbers on the pages of the book are the numbers: read in their sentence, and computed here once more.
+
+Where it is possible the computation owes nothing to the package: closed forms, SciPy's distributions and root finder,
+and Imhof's integral for quantiles of sums of weighted squares. The formulas are the chapters'; the code is not.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import gammaincc, log_ndtr, ndtr
+from scipy.stats import binom, chi2, nbinom
+
+from egm import calibration, scaling
+from egm.experiments import improvement
+
+NUMBER = r"([\d.]+(?:e-?\d+)?)"
+
+
+def delta_of(epsilon, z):
+    """The privacy curve of Balle and Wang at noise multiplier z."""
+    return ndtr(0.5 / z - epsilon * z) - np.exp(epsilon + log_ndtr(-0.5 / z - epsilon * z))
+
+
+@cache
+def sigma_opt(epsilon=1.0, delta=1e-6):
+    """The smallest multiplier that the curve allows."""
+    return brentq(lambda z: delta_of(epsilon, z) - delta, 0.1, 100, xtol=1e-14)
+
+
+def upper_tail(x, weights):
+    """P[sum_j weights_j Z_j**2 > x] by Imhof's integral."""
+
+    def integrand(u):
+        angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * x * u
+        return np.sin(angle) / u * np.exp(-0.25 * np.sum(np.log1p((weights * u) ** 2)))
+
+    end = 8 / np.sort(weights)[-20]  # where twenty factors alone leave less than 1e-15
+    return 0.5 + quad(integrand, 0, end, limit=2000, epsabs=1e-13, epsrel=1e-10)[0] / np.pi
+
+
+@cache
+def gain(n, d=100):
+    """E_n / E_t at skewness 1: d times the squared radius without the scaling over (sum sigma)^2 times the other."""
+    spread = 1 / np.arange(1, d + 1)
+    share = spread / spread.sum()
+    radii = [brentq(lambda x, w=w: upper_tail(x, w) - 1 / n, w.sum(), 60 * w.max()) for w in (spread**2, share)]
+    return d * radii[0] / (radii[1] * spread.sum() ** 2)
+
+
+def coin_releases(epsilon):
+    """The delta that two releases of the count with six coins need, and what halving epsilon asks for."""
+    p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
+    both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
+    return both, 2 * np.maximum(p - np.exp(epsilon / 2) * q, 0).sum()
+
+
+def draws_enough(error, beta):
+    """The number of draws from which on an estimate of a half errs by more with probability beta at most."""
+    draws = np.arange(1, 2000)
+    off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: the ends are no failures
+    return draws[2 * off > beta].max() + 1
+
+
+def local_accuracy(users, beta, epsilon):
+    """The error of a count to which each user adds noise: gamma variables, mixed by a negative binomial."""
+    kept = np.arange(users)
+    weights = 2 * nbinom.pmf(kept, users, 0.5)
+    return brentq(lambda x: weights @ gammaincc(users - kept, x) - beta, 0, 50 * users) / epsilon
+
+
+def chebyshev_ends():
+    """Where Chebyshev's bound crosses the lemma's: the roots of 4 p ln(1/p) = 1."""
+    crossing = lambda p: 4 * p * np.log(1 / p) - 1  # noqa: E731
+    return brentq(crossing, 1e-9, np.exp(-1)), brentq(crossing, np.exp(-1), 1)
+
+
+def goal():
+    """In how many of how many cells our error is at most 0.8 times the best rival's; least, largest, median ratio."""
+    cells = defaultdict(dict)
+    for row in csv.DictReader((files("egm") / "data" / "rivals.csv").read_text().splitlines()):
+        if row["method"] == "ours" or (row["knows"] in ("", "largest sigma", "norm of mu") and row["failures"] == "0"):
+            cells[tuple(row[key] for key in ("grid", "d", "alpha", "n", "rho"))][row["method"]] = float(row["sample"])
+    ratios = [errors.pop("ours") / min(errors.values()) for errors in cells.values()]
+    return np.sum(np.array(ratios) <= 0.8), len(ratios), min(ratios), max(ratios), np.median(ratios)
+
+
+HARMONIC = np.sum(1 / np.arange(1, 101))
+SQUARES = np.sum(1 / np.arange(1.0, 101) ** 2)
+C_PRINTED = np.sqrt(2 * np.log(1.25 / 1e-6))  # the numerator of Theorem 1 at delta = 1e-6
+
+# Page, sentence with a group for each number, and the numbers. Spaces in a sentence stand for any white space.
+SENTENCES = {
+    "gain": ("book/index", rf"scaling divides the error by {NUMBER} ", lambda: [gain(10**6)]),
+    "rows matter": (
+        "book/index",
+        rf"gain at \S+ = 10\^6\S+ is up to {NUMBER} times",
+        lambda: [improvement(1000, 10**6, 10**-0.2) / improvement(1000, 100, 10**-0.2)],
+    ),
+    "composition": (
+        "notebooks/01",
+        rf"At \S+ =\S+ 0.5 the pair needs \S+ =\S+ {NUMBER}, and the lemma .{{1,60}} asks for {NUMBER}\.",
+        lambda: coin_releases(0.5),
+    ),
+    "samples": (
+        "notebooks/02",
+        rf"above {NUMBER} samples are enough \(Fig\. 2\.1\) at .{{1,40}} asks for {NUMBER} "
+        rf"and the weaker form for {NUMBER}\.",
+        lambda: [draws_enough(0.05, 0.05), np.ceil(np.log(40) / 0.005), np.ceil(np.log(40) / 0.00125)],
+    ),
+    "local": (
+        "notebooks/02",
+        rf"exact value is {NUMBER} \(Fig\. 2\.3\); \(d\) gives {NUMBER} and \(e\) {NUMBER}\. "
+        rf"A trusted .{{1,20}} is {NUMBER}\.",
+        lambda: [
+            local_accuracy(1000, 0.05, 0.5),
+            2 * np.sqrt(8 * 1000 * np.log(40)),
+            2 * np.sqrt(8 * 1000) * np.log(40),
+            2 * np.log(20),
+        ],
+    ),
+    "classic": (
+        "notebooks/03",
+        rf"the formula gives {NUMBER} where {NUMBER} is enough: {NUMBER} times the error",
+        lambda: [C_PRINTED / 0.5, sigma_opt(0.5), (C_PRINTED / 0.5 / sigma_opt(0.5)) ** 2],
+    ),
+    "not private": (
+        "notebooks/03",
+        rf"up to \S+ =\S+ {NUMBER}\. Beyond, it fails: at \S+ = 20\S+ it delivers {NUMBER} times",
+        lambda: [
+            brentq(lambda epsilon: delta_of(epsilon, C_PRINTED / epsilon) - 1e-6, 2, 15),
+            delta_of(20, C_PRINTED / 20) / 1e-6,
+        ],
+    ),
+    "variance": (
+        "notebooks/04",
+        rf"the release would spend \S+ =\S+ {NUMBER} instead of 1e-06",
+        lambda: [delta_of(1, np.sqrt(sigma_opt()))],
+    ),
+    "ratio": (
+        "notebooks/04",
+        rf"smaller by the factor \S+ =\S+ {NUMBER};",
+        lambda: [100 * SQUARES / HARMONIC**2],
+    ),
+    "half the noise": (
+        "notebooks/05",
+        rf"opposite rows would spend \S+ =\S+ {NUMBER} instead",
+        lambda: [delta_of(1, sigma_opt() / 2)],
+    ),
+    "some row": ("notebooks/05", rf"1 - e\^{{-1}}\S+ here {NUMBER}\.", lambda: [1 - 0.999**1000]),
+    "no scaling": ("notebooks/05", rf"no scaling the error is {NUMBER} times", lambda: [gain(1000)]),
+    "first share": ("notebooks/06", rf"makes up {NUMBER}% of a row’s squared norm", lambda: [100 / HARMONIC]),
+    "loss": (
+        "notebooks/06",
+        rf"the lemma’s scaling makes {NUMBER} times the error",
+        lambda: [improvement(100, 10**6, 1, scaling="optimal") / gain(10**6)],
+    ),
+    "two coordinates": (
+        "notebooks/06",
+        rf"the share moves from {NUMBER} to {NUMBER},",
+        lambda: [2 / 3, (scaling.optimal(np.array([2 / 3, 1 / 3]), 1e-6)[0] * 2 / 3) ** 2],
+    ),
+    "range": ("notebooks/07", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
+    "least p": ("notebooks/07", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
+    "chebyshev": (
+        "notebooks/07",
+        rf"below the lemma’s for \S+ between {NUMBER} and {NUMBER};",
+        chebyshev_ends,
+    ),
+    "shares": (
+        "notebooks/08",
+        rf"has {NUMBER}% of the sum of the standard deviations and {NUMBER}% of the variance",
+        lambda: [100 / HARMONIC, 100 / SQUARES],
+    ),
+    "no impact": (
+        "notebooks/08",
+        rf"the improvement is {NUMBER} for \S+ = 10\^2\S+ and {NUMBER} for \S+ = 10\^6",
+        lambda: [gain(100), gain(10**6)],
+    ),
+    "limit": ("notebooks/08", rf"its bound in Theorem 8.1 is {NUMBER}\.", lambda: [100 / HARMONIC]),
+    "harm": ("notebooks/08", rf"by which harm begins at {NUMBER}\.", lambda: [chi2.sf(4 / 3, 2)]),
+    "left": (
+        "notebooks/09",
+        rf"= 10\^6\S+ it costs {NUMBER}, and",
+        lambda: [improvement(10, 10**6, 1, scaling="optimal") / improvement(10, 10**6, 1)],
+    ),
+    "goal": (
+        "notebooks/10",
+        rf"The goal is met in {NUMBER} of {NUMBER} cells, .{{1,80}} from {NUMBER} to {NUMBER}, with median {NUMBER}\.",
+        goal,
+    ),
+    "zcdp": ("notebooks/11", rf"here it is {NUMBER}\. It finds", lambda: [calibration.zcdp_rho(4.0, 1e-6)]),
+    "noise": (
+        "notebooks/B",
+        rf"'noise': {NUMBER}",
+        lambda: [100 * 4 * chi2.isf(0.01, 100) * sigma_opt() ** 2],
+    ),
+    "terms": ("notebooks/12", r"We add ([\d,]+) single-precision rows", lambda: [2**23]),
+    "four sigma": ("notebooks/A", rf"whatever \S+ is, and that is {NUMBER}\.", lambda: [2 * ndtr(-4)]),
+    "least shares": (
+        "notebooks/A",
+        rf"\S+ or {NUMBER}, can be had .{{1,120}} \S+ or {NUMBER}\. This is the price",
+        lambda: np.exp([-4, -0.5]),
+    ),
+    "rows": ("notebooks/A", rf"up to {NUMBER} rows for \S+ = 100", lambda: [np.floor(np.exp(100 / 18))]),
+}
+
+
+@cache
+def text(path):
+    """What a page says, with single spaces."""
+    return " ".join(BeautifulSoup(path.read_text(), "html.parser").select_one("article").get_text().split())
+
+
+def tolerance(shown):
+    """Half a unit of the last digit that is shown; of numbers shown in full, what rounding in another order changes."""
+    mantissa, _, exponent = shown.partition("e")
+    half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return half + 1e-12 * float(shown)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_number_is_what_the_sentence_says(book, sentence):
+    """To the digits that are shown."""
+    page, pattern, expected = SENTENCES[sentence]
+    (path,) = book.glob(f"{page}*.html")
+    found = re.search(pattern, text(path))
+    assert found, f"{path.name} has no such sentence: {pattern}"
+    numbers = [group.replace(",", "") for group in found.groups()]
+    for shown, value in zip(numbers, expected(), strict=True):
+        assert abs(float(shown) - value) <= tolerance(shown), f"{shown} is shown, {value} is right"

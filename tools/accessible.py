@@ -1,0 +1,44 @@
+"""Sphinx extension: what assistive technology reads of a page, where Sphinx's own HTML says it wrongly."""
+
+import re
+from pathlib import Path
+
+REPAIRS = {
+    # The role is deprecated since DPUB-ARIA 1.1, which has items of a list instead.
+    'role="doc-biblioentry"': 'role="listitem"',
+    # Every proof without a label has the same anchor, and so none.
+    '<div class="proof admonition" id="proof">': '<div class="proof admonition">',
+    ' id="proof-content"': "",
+    # The name of a fold is what it shows, "Show code cell source".
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+}
+
+
+# A heading has a level. Icons are SVG: their fonts are not used, and a page from file:// may not preload them.
+FINISHED = {
+    r'(<p[^>]* role="heading")(?! aria-level)': r'\1 aria-level="2"',
+    r'<link rel="preload" as="font"[^>]*>\s*': "",
+}
+
+
+def repair(app, pagename, templatename, context, doctree):
+    """Replace in the body of a page what REPAIRS lists."""
+    for wrong, right in REPAIRS.items():
+        context["body"] = context.get("body", "").replace(wrong, right)
+
+
+def finish(app, error):
+    """Replace in finished pages, which the theme has written, what FINISHED lists."""
+    for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
+        text = whole = page.read_text(encoding="utf-8")
+        for wrong, right in FINISHED.items():
+            text = re.sub(wrong, right, text)
+        if text != whole:
+            page.write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    """Run before a page is put into its template, and when all are."""
+    app.connect("html-page-context", repair)
+    app.connect("build-finished", finish)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
