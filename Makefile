@@ -4,23 +4,38 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book test bench clean
+.PHONY: help book pdf supplement test bench links clean
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
+	@echo "make pdf    typeset the same book as _build/egm.pdf; needs XeLaTeX"
+	@echo "make supplement"
+	@echo "            pack both with the executed chapters and the sources as _build/egm-supplement-<version>.zip"
 	@echo "make test   run every test: the package, the chapters and the built book"
 	@echo "make bench  compare egm.gx2 with other programs: accuracy and time, three minutes"
+	@echo "make links  look up every external link, for which it needs a network"
 	@echo "make clean  remove the book and the environment"
 
 book: $(READY)
 	@$(BIN)/python -m tools.build
 
+pdf: $(READY)
+	@$(BIN)/python -m tools.pdf
+
+supplement: $(READY)
+	@$(BIN)/python -m tools.supplement
+
 test: $(READY)
 	@$(BIN)/ruff check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/python -m pytest
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
+
+links: $(READY)
+	@$(BIN)/python -m tools.links
 
 clean:
 	rm -rf .venv _build
