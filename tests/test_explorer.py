@@ -107,6 +107,7 @@ def test_shows_what_the_package_computes(page, scaling):
     for name in NAMES:
         assert number(page.inner_text(f"#explorer-{name}")) == pytest.approx(truth[name], rel=6e-6), name
     page.evaluate("document.querySelector('#egm-explorer details').open = true")
+    page.locator("#egm-explorer tbody tr").last.wait_for()
     rows = [row.split("\t") for row in page.locator("#egm-explorer tbody tr").all_inner_texts()]
     shown = np.array([[number(cell) for cell in row] for row in rows])
     columns = [np.arange(1, 13), truth["sigma"], truth["scaling"], truth["noiseStd"]]
@@ -196,6 +197,7 @@ def test_bad_values_are_refused(page, name, value, words):
 def test_address_keeps_the_setting(book, browser, page):
     """Who opens the address sees the same; an address with nonsense in it opens the usual setting."""
     type_in(page, **START | {"d": 7, "delta": 1e-8})
+    page.wait_for_url(re.compile("&d=7&.*&delta=1e-8&"))
     other = browser.new_page()
     other.goto(page.url)
     assert other.input_value("#explorer-d") == "7"

@@ -8,7 +8,7 @@
 "use strict";
 
 const egm = (() => {
-  const EXPANSION = [1, 0.25, 0]; // bends of the contour: less where the steepest one fails
+  const BENDS = [1, 0.25, 0]; // of the contour: less where the strongest fails
   const STEP = 0.2, NEGLIGIBLE = 1e-17, MOST_NODES = 8192, AIM = 1e-13;
 
   const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -95,7 +95,7 @@ const egm = (() => {
 
   /** Nodes s - c and masses m with 1/(2 pi i) int exp(K(s) - s x) F(s) ds = exp(K(c) - c x)/pi Im sum m F(s). */
   function contour(at, x) {
-    for (const bend of EXPANSION) {
+    for (const bend of BENDS) {
       const rule = trapezoid(at, x, bend);
       if (rule) return rule;
     }

@@ -278,17 +278,20 @@
     return shownFigure;
   }
 
-  /** Every coordinate in a table that opens when it is wanted. */
+  /** Every coordinate, up to a thousand, in a table that is filled when it is opened. */
   function table(found, open) {
     const head = ["j", "σ_j", "b_j", "noise"].map((text) => element("th", { scope: "col" }, ...typeset(text)));
-    const rows = found.sigma.map((sigma, j) => {
+    const row = (sigma, j) => {
       const values = [sigma, found.scaling[j], found.noiseStd[j]].map((value) => element("td", {}, shown(value)));
       return element("tr", {}, element("th", { scope: "row" }, String(j + 1)), ...values);
-    });
-    const inside = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+    };
+    const body = element("tbody"), inside = element("table", {}, element("thead", {}, element("tr", {}, ...head)), body);
+    const fill = () => body.childElementCount || body.append(...found.sigma.map(row));
     const scrolling = { class: "explorer-scroll", tabindex: 0, role: "region", "aria-label": "Every coordinate" };
     const details = element("details", {}, element("summary", {}, "Every coordinate"), element("div", scrolling, inside));
+    details.addEventListener("toggle", fill);
     details.open = open;
+    if (open) fill();
     return details;
   }
 
@@ -312,14 +315,14 @@
     return element("pre", { tabindex: 0, role: "region", "aria-label": "The same in Python" }, lines.join("\n"));
   }
 
+  let waiting = 0, writing = 0;
+
   function show() {
     const found = egm.forecast(setting), open = results.querySelector("details")?.open ?? false;
-    page.forecast = found;
     results.replaceChildren(cards(found), figures(found, results.clientWidth), table(found, open));
-    writeAddress();
+    clearTimeout(writing);
+    writing = setTimeout(writeAddress, 300); // browsers refuse an address that changes with every step of a slider
   }
-
-  let waiting = 0;
 
   /** Compute once for all changes since the last picture. */
   function refresh() {
