@@ -78,7 +78,10 @@ def local_accuracy(users, beta, epsilon):
 
 def chebyshev_ends():
     """Where Chebyshev's bound crosses the lemma's: the roots of 4 p ln(1/p) = 1."""
-    crossing = lambda p: 4 * p * np.log(1 / p) - 1  # noqa: E731
+
+    def crossing(p):
+        return 4 * p * np.log(1 / p) - 1
+
     return brentq(crossing, 1e-9, np.exp(-1)), brentq(crossing, np.exp(-1), 1)
 
 

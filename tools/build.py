@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +22,7 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """Jupyter Book failed or warned; the message is what it complained of."""
+    """What was asked for cannot be made; the message is what a program complained of, or what to do about it."""
 
 
 def copy(source: Path, target: Path) -> None:
@@ -55,11 +56,8 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 def environment(root: Path) -> dict[str, str]:
     """Date the book by the last commit, if there is one, so that building it twice gives the same book."""
-    try:
-        log = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=root, capture_output=True, text=True, check=True)
-        date = {"SOURCE_DATE_EPOCH": log.stdout.strip()}
-    except (OSError, subprocess.CalledProcessError):
-        date = {}
+    made = provenance.commit(root)
+    date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -92,13 +90,13 @@ def build(root: Path = ROOT) -> Path:
     return finished / "index.html"
 
 
-def main() -> None:
-    """Build, and end with the path of the landing page or with what went wrong."""
+def report(make: Callable[[], Path], failure: str) -> None:
+    """Make something, and end with its path or with what went wrong."""
     try:
-        print(build())
+        print(make())
     except (ChapterError, BookError) as error:
-        sys.exit(f"\nThe book was not built.\n{error}")
+        sys.exit(f"\n{failure}\n{error}")
 
 
 if __name__ == "__main__":
-    main()
+    report(build, "The book was not built.")

@@ -8,13 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 from tools import provenance
-from tools.build import BookError, environment, lay_out, run_jupyter_book
-from tools.execute import ROOT, ChapterError, execute_all, tail
+from tools.build import BookError, environment, lay_out, report, run_jupyter_book
+from tools.execute import ROOT, execute_all, tail
 
 PROGRAMS = ("xelatex", "latexmk")
 PACKAGES = Path(__file__).with_name("pdf-packages.txt").read_text().replace("\n", " ").strip()
@@ -76,13 +75,5 @@ def build(root: Path = ROOT) -> Path:
     return finished
 
 
-def main() -> None:
-    """Build, and end with the path of the PDF or with what went wrong."""
-    try:
-        print(build())
-    except (ChapterError, BookError) as error:
-        sys.exit(f"\nThe PDF was not built.\n{error}")
-
-
 if __name__ == "__main__":
-    main()
+    report(build, "The PDF was not built.")

@@ -16,20 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tools import build, ledger, pdf
-from tools.execute import ROOT, ChapterError, execute_all
+from tools.execute import ROOT, execute_all
 
 COPIED = ("CITATION.cff", "LICENSE", "LICENSE-TEXT", "claims.yml", "errata.yml", "constraints.txt")
-NOT_FOR_READERS = (
-    ".buildinfo",
-    "webpack-macros.html",
-    "sbt-webpack-macros.html",
-)  # for the next build of Sphinx, and a template of the theme
+# For the next build of Sphinx, and templates of the theme.
+NOT_FOR_READERS = (".buildinfo", "webpack-macros.html", "sbt-webpack-macros.html")
 README = Path(__file__).with_name("supplement.md")
 SUMS = "SHA256SUMS"
-
-
-class SupplementError(Exception):
-    """What is there cannot be archived as the work of one commit."""
 
 
 def findings(found: ledger.Ledger) -> str:
@@ -88,20 +81,12 @@ def supplement(root: Path = ROOT) -> Path:
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()
     if "uncommitted" in name(root):
-        raise SupplementError("A supplement is made of a commit: commit or stash what `git status` lists.")
+        raise build.BookError("A supplement is made of a commit: commit or stash what `git status` lists.")
     executed = execute_all(root)
     html, book = build.build(root).parent, pdf.build(root)
     files = contents(executed, html, book, root)
     return pack(files, root / "_build" / name(root), float(build.environment(root)["SOURCE_DATE_EPOCH"]))
 
 
-def main() -> None:
-    """Make the supplement, and end with its path or with what went wrong."""
-    try:
-        print(supplement())
-    except (ChapterError, build.BookError, SupplementError) as error:
-        sys.exit(f"\nThe supplement was not made.\n{error}")
-
-
 if __name__ == "__main__":
-    main()
+    build.report(supplement, "The supplement was not made.")
