@@ -29,7 +29,7 @@ test: $(READY)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from filelock import FileLock
 from hypothesis import settings
 from playwright.sync_api import sync_playwright
 
 from tools import pdf
 from tools.build import BookError, build
-from tools.execute import ROOT
+from tools.execute import ROOT, execute_all
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OFFLINE = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -28,9 +29,37 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 
 @pytest.fixture(scope="session")
-def book():
+def do_without():
+    """Called with what this machine lacks: a person may do without it, the continuous integration may not."""
+    return pytest.fail if os.environ.get("CI") else pytest.skip
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory, worker_id):
+    """Called with what makes a file, makes it unless another worker of this session has, and one thing at a time."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+
+    def path(make):
+        made = shared / f"{make.__module__}.{make.__name__}"
+        with FileLock(shared / "making.lock"):
+            if not made.exists():
+                made.write_text(str(make()))
+        return Path(made.read_text())
+
+    return path
+
+
+@pytest.fixture(scope="session")
+def book(once):
     """The folder of the finished book, built as `make book` builds it, so that only changed chapters are executed."""
-    return build().parent
+    return once(build).parent
+
+
+@pytest.fixture(scope="session")
+def executed(book):
+    """The executed chapters of that book, by name."""
+    return execute_all()
 
 
 def contents():
@@ -59,12 +88,11 @@ def page_name(request):
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """A browser without a network. A person may do without one, the continuous integration may not."""
+def browser(do_without):
+    """A browser without a network."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
-        reason = f"no browser found, looked for {', '.join(BROWSERS)}"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        do_without(f"no browser found, looked for {', '.join(BROWSERS)}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=OFFLINE)
         yield browser
@@ -88,10 +116,10 @@ LEFTOVERS = [
 
 
 @pytest.fixture(scope="session")
-def distributions(tmp_path_factory):
+def distributions(do_without, tmp_path_factory):
     """Built as for publication, in a copy with traces of work: an sdist, and from that the wheel. Without network."""
-    if not (ROOT / ".git").exists() and not os.environ.get("CI"):
-        pytest.skip("no clone: what is published is what git knows")
+    if not (ROOT / ".git").exists():
+        do_without("no clone: what is published is what git knows")
     sources, whole, alone = (tmp_path_factory.mktemp(name) for name in ("sources", "dist", "direct"))
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in (*tracked, *LEFTOVERS):
@@ -106,15 +134,15 @@ def distributions(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def xelatex():
-    """XeLaTeX and poppler are there. A person may do without them, the continuous integration may not."""
+def xelatex(do_without):
+    """XeLaTeX and poppler are there."""
     try:
         pdf.require_tex("pdftotext")
     except BookError as error:
-        pytest.fail(str(error)) if os.environ.get("CI") else pytest.skip(str(error))
+        do_without(str(error))
 
 
 @pytest.fixture(scope="session")
-def typeset(book, xelatex):
+def typeset(book, once, xelatex):
     """The finished PDF, built as `make pdf` builds it, after the book so that no chapter is executed twice."""
-    return pdf.build()
+    return once(pdf.build)

@@ -149,7 +149,7 @@ class Environment:
 
 
 @pytest.fixture(scope="module")
-def installed(distributions, tmp_path_factory):
+def installed(do_without, distributions, tmp_path_factory):
     """A new environment with the wheel and its dependencies in it, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")
@@ -157,9 +157,7 @@ def installed(distributions, tmp_path_factory):
     venv.create(environment.folder, with_pip=False)
     done = environment.pip_install(distributions.wheel)
     if done.returncode and re.search(r"onnection|resolve|No matching distribution", done.stderr):
-        if os.environ.get("CI"):
-            pytest.fail(f"the package registry cannot be reached: {done.stderr}")
-        pytest.skip("the package registry cannot be reached")
+        do_without(f"the package registry cannot be reached: {done.stderr}")
     assert done.returncode == 0, done.stderr
     return environment
 

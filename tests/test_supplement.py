@@ -17,8 +17,8 @@ import yaml
 from bs4 import BeautifulSoup
 
 from tools import pdf, provenance, supplement
-from tools.build import run_jupyter_book
-from tools.execute import ROOT, chapters, execute_all
+from tools.build import BookError, run_jupyter_book
+from tools.execute import ROOT, chapters
 from tools.provenance import Commit
 
 MOST = 40_000_000  # bytes: what journals take
@@ -26,11 +26,11 @@ WHEN = 1_600_000_000
 
 
 @pytest.fixture(scope="module")
-def files(book, typeset):
+def files(book, executed, typeset, do_without):
     """{path: content} of the supplement of the book that the session has built."""
     if not provenance.commit(ROOT):
-        pytest.skip("not a repository: there is no commit of which a supplement could be made")
-    return supplement.contents(execute_all(), book, typeset)
+        do_without("not a repository: there is no commit of which a supplement could be made")
+    return supplement.contents(executed, book, typeset)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
     for made in (Commit("0" * 40, datetime.now(UTC), changed=True), None):
         outdated.touch()
         monkeypatch.setattr(provenance, "commit", lambda root, made=made: made)
-        with pytest.raises(supplement.SupplementError, match="commit or stash"):
+        with pytest.raises(BookError, match="commit or stash"):
             supplement.supplement(tmp_path)
         assert not outdated.exists()
         assert supplement.name(tmp_path).endswith("-uncommitted.zip")

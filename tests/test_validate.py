@@ -18,7 +18,7 @@ def test_float64_arrays_are_not_copied():
     assert np.shares_memory(check.matrix(2, X=rows), rows)
 
 
-@pytest.mark.parametrize("value", ["3", None, True, 1j, object(), [1, None], [[1], [1, 2]], np.ma.ones(2)], ids=repr)
+@pytest.mark.parametrize("value", ["3", None, True, 1j, object, [1, None], [[1], [1, 2]], np.ma.ones(2)], ids=repr)
 def test_what_is_not_a_real_number_is_a_type_error(value):
     with pytest.raises(TypeError, match=r"^epsilon must be a real number or an array of real numbers, got "):
         check.positive(epsilon=value)
