@@ -61,17 +61,26 @@ def environment(root: Path) -> dict[str, str]:
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 
+def jupyter_book(stage: Path, root: Path, builder: str, *options: str, **variables: str) -> subprocess.CompletedProcess:
+    """What Jupyter Book makes of the laid-out sources, and prints. variables: of the environment, besides the usual."""
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "--builder", builder, *options]
+    return subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
+
+
+def failed(done: subprocess.CompletedProcess, stage: Path) -> BookError:
+    """The error that says what Jupyter Book complained of last."""
+    return BookError(readable(tail(done.stderr or done.stdout, 40), stage))
+
+
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Turn the laid-out sources into HTML or LaTeX; any warning is an error. The log is `_build/sphinx-<builder>.log`.
 
     variables: of the environment, besides those that all builders have.
     """
-    program = Path(sys.executable).with_name("jupyter-book")
-    command = [program, "build", stage, "--builder", builder, "-W", "-n", "--keep-going"]
-    done = subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
+    done = jupyter_book(stage, root, builder, "-W", "-n", "--keep-going", **variables)
     (root / "_build" / f"sphinx-{builder}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
-        raise BookError(readable(tail(done.stderr or done.stdout, 40), stage))
+        raise failed(done, stage)
     return stage / "_build" / builder
 
 

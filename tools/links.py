@@ -8,12 +8,11 @@ lead nowhere and ends with an error if there are any. Unlike all other tools it 
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from tools import build
-from tools.execute import ROOT, ChapterError, execute_all, tail
+from tools.execute import ROOT, ChapterError, execute_all
 
 BESIDE = ("*.md", "*.cff", "*.toml", "LICENSE*", ".github/**/*.md", ".github/**/*.yml")
 LINK = re.compile(r"https?://[^\s<>()\"'`\]}{$]+[^\s<>()\"'`\]}{$.,;:]")
@@ -39,11 +38,10 @@ def check(stage: Path, root: Path) -> list[dict]:
     added = "\n".join(f"- <{link}>" for link in beside(root))
     with (stage / "book" / "index.md").open("a") as page:
         page.write(f"\n\n## Links of the files beside the book\n\n{added}\n")
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "--builder", "linkcheck"]
-    done = subprocess.run(command, env=build.environment(root), capture_output=True, text=True, check=False)
+    done = build.jupyter_book(stage, root, "linkcheck")
     found = stage / "_build" / "html" / "output.json"
     if not found.exists():
-        raise build.BookError(build.readable(tail(done.stderr or done.stdout, 40), stage))
+        raise build.failed(done, stage)
     return [entry for entry in map(json.loads, found.read_text().splitlines()) if is_dead(entry)]
 
 
