@@ -230,7 +230,7 @@ class GaussianDataMechanism:
         _fix(self, count_weight=weight, noise_std=noise_std)
 
     def _choose_clip_norm(self) -> None:
-        """The scaling and the clip norm of least forecast error.
+        """A scaling, and for it the clip norm of least forecast error.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
         nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
