@@ -39,7 +39,7 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
-_LEAST = 20.0  # n sqrt(rho), below which every quantile is noise
+_LEAST = 20.0  # n sqrt(rho), below which every quantile is noise; from there to about 300 it is a matter of luck
 _LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
 _ROUNDED_DOWN = 1 - 2.0**-50  # of an epsilon: more than the roundings of the four operations on its way
@@ -85,6 +85,9 @@ class AdaptiveDataMechanism:
     an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
     outside these ranges, or not normal at all, cost accuracy and never privacy. Rows longer than normal ones are
     noticed, and the clip norm is then chosen for the worst that they can do. Raises ValueError otherwise.
+
+    It runs if n sqrt(rho) is 20 or more, and needs some 300 to find centre and spread. Below that a search can lose its
+    way: the error is then up to many thousands of times the sampling error, and the forecast does not show it.
     """
 
     n: int

@@ -303,6 +303,17 @@ def test_a_budget_that_buys_nothing_is_refused():
         assert min(release.forecast.noise, release.forecast.clipping, release.forecast.center) >= 0
 
 
+def test_a_budget_that_is_not_refused_can_be_too_small():
+    """At n sqrt(rho) = 100 most searches are lost, and do not know it; at 400 none is. In sampling errors."""
+    sigma, found = zipf_sigma(30, 1.0, total=30.0), {}
+    for reach in (100, 400):
+        errors, forecasts = errors_and_forecasts(sigma, 3.0, 5, n=1000, rho=(reach / 1000) ** 2)
+        found[reach] = np.array([errors / (1000 * np.sum(sigma**2)), errors / forecasts])
+    assert np.median(found[100][0]) > 10
+    assert np.max(found[100][1]) > 100
+    assert np.max(found[400]) < 5
+
+
 def test_a_release_is_reproducible():
     X = rows(500, np.ones(4), 1.0, 7)
     once, again = (mechanism(500).release(X, rng=np.random.default_rng(8)).estimate for _ in range(2))
