@@ -87,7 +87,7 @@ class AdaptiveDataMechanism:
     noticed, and the clip norm is then chosen for the worst that they can do. Raises ValueError otherwise.
 
     It runs if n sqrt(rho) is 20 or more, and needs some 300 to find centre and spread. Below that a search can lose its
-    way: the error is then up to many thousands of times the sampling error, and the forecast does not show it.
+    way: the error can then be thousands of times the sampling error and more, and the forecast does not show it.
     """
 
     n: int
