@@ -136,9 +136,14 @@ def best_clip_norm(
 ) -> tuple[float, float]:
     """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
 
-    noise: a function of C, the total variance of the noise; it must grow at least like C. sigma, scaling: (d,), > 0.
-    offset: mu - center, copies and factors, as for expected_clipping. Between 1e-3 of a row's typical norm, where all
-    is lost, and the radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the offset.
+    noise: a function of C, the total variance of the noise; it must be convex and grow at least like C. sigma, scaling:
+    (d,), > 0. offset: mu - center, copies and factors, as for expected_clipping. Between 1e-3 of a row's typical norm,
+    where all is lost, and the radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the
+    offset.
+
+    A local search is enough, because the error is a convex function of C for every offset. With U = x - center it is
+    noise + n E||L U||^2 + (n^2 - n) ||E[L U]||^2, where L = max(0, 1 - C / ||y||) is convex in C and not negative,
+    hence L^2 is convex, and |E[L U_j]| is |offset_j| times a mean of L.
     """
     weights = (scaling * sigma) ** 2
     typical = np.sqrt(np.sum(copies * weights)) * min(factors)

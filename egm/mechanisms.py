@@ -301,7 +301,7 @@ class GaussianDataMechanism(_Mechanism):
         return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
 
     def _best_clip(self) -> tuple[Array, float, float]:
-        """(b, C, p): the scaling and the clip norm of least forecast error, and how often a row exceeds it.
+        """(b, C, p): a scaling, for it the clip norm of least forecast error, and how often a row exceeds it.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
         nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that

@@ -113,6 +113,35 @@ def test_forecast_has_no_center_error_at_the_center():
     assert bias == 0
 
 
+ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
+
+
+@pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
+def test_clipping_error_is_convex_in_the_clip_norm(place):
+    """For every offset of the centre, so that the forecast has one minimum."""
+    d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
+    rng = np.random.default_rng(d)
+    sigma, b = np.exp(rng.normal(0, 1, (2, d)))
+    offset = 3 * place[2] ** 2 * sigma * rng.normal(size=d)
+    norms = np.linspace(0.02, 3, 60) * np.sqrt(np.sum((b * sigma) ** 2) + np.sum((b * offset) ** 2))
+    total = np.array([sum(error.clipping(sigma, n, b, c, offset)) for c in norms])
+    assert np.min(np.diff(total, 2)) >= -1e-9 * np.max(total)
+    assert np.all(np.diff(total, 2)[:10] > 0)
+
+
+@pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
+def test_best_clip_norm_is_the_least_of_a_grid(place):
+    """No clip norm between the ends of the search has a smaller forecast, whatever the offset."""
+    d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
+    rng = np.random.default_rng(d)
+    sigma, b = np.exp(rng.normal(0, 1, (2, d)))
+    offset, price = 3 * place[2] ** 2 * sigma * rng.normal(size=d), 10 ** (6 * place[3] - 2)
+    clip_norm, least = error.best_clip_norm(lambda c: price * c**2, sigma, n, b, offset)
+    grid = np.maximum(clip_norm * np.geomspace(0.05, 20, 101), 1e-3 * np.linalg.norm(b * sigma))  # where it may search
+    totals = [price * c**2 + sum(error.clipping(sigma, n, b, c, offset)) for c in grid]
+    assert least <= min(totals) * (1 + 1e-9)
+
+
 SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 
