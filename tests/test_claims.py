@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from egm import claims
-from tools import dataflow, ledger
+from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
 NUMBERED = {  # what the report of 20 January numbers
@@ -120,6 +120,7 @@ def sound_project(tmp_path_factory):
     claim |= {"test": "tests/test_two.py::test_two"}
     slip = {"id": "slip-five", "versions": ["draft"], "place": "Lemma 9.9", "printed": "five", "correct": "four"}
     slip |= {"why": "Count.", "downstream": "Nothing.", "kind": "exact", "cell": "09-nine#check"}
+    slip |= {"weight": "proof", "final": "mended"}
     (tmp_path / "claims.yml").write_text(yaml.safe_dump([claim]))
     (tmp_path / "errata.yml").write_text(yaml.safe_dump([slip]))
     ledger.write_lock(ledger.read(execute_all(tmp_path), tmp_path))
@@ -265,6 +266,10 @@ def test_deleted_cell_is_noticed(project):
         ("claims.yml", "result: holds", "result: holds\n  slips: [slip-four]", "there is no slip slip-four"),
         ("claims.yml", "id: lemma-9-9", "id: slip-five", "slip-five: 2 entries"),
         ("errata.yml", "- draft", "- 30 February", "there is no version 30 February"),
+        ("errata.yml", "weight: proof", "weight: grave", "there is no weight grave"),
+        ("errata.yml", "final: mended", "final: burnt", "versions draft with the fate burnt in the final report"),
+        ("errata.yml", "final: mended\n", "\n", "versions draft with the fate None in the final report"),
+        ("errata.yml", "- draft", "- notes", "versions notes with the fate mended in the final report"),
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
@@ -278,6 +283,33 @@ def test_slip_whose_printed_form_holds_is_refused(project):
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
+
+
+def test_slip_without_its_corrected_form_is_refused(project):
+    """The page of errata promises both: the printed form fails there, and the corrected one holds."""
+    edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == 4", "")
+    assert "the corrected form is not computed" in complaints(project)
+
+
+def test_slip_without_a_weight_is_refused(project):
+    """It would have no place among the others."""
+    edit(project / "errata.yml", "  weight: proof\n", "")
+    with pytest.raises(TypeError, match="weight"):
+        ledger.read(execute_all(project), project)
+
+
+def test_slips_that_change_a_result_are_listed_first(project):
+    """Within a version; the others follow in the order of the file. Each says what the final report did."""
+    found = ledger.read(execute_all(project), project)
+    (slip,) = found.slips
+    given = {"first": "wording", "second": "proof", "third": "result", "fourth": "proof"}
+    slips = [replace(slip, id=f"slip-{name}", place=name, weight=weight) for name, weight in given.items()]
+    slips[0] = replace(slips[0], versions=["notes"], final=None)
+    findings = dict.fromkeys((slip.id for slip in slips), found.findings["slip-five"])
+    page = pages.list_slips(replace(found, slips=slips, findings=findings))
+    assert re.findall(r"\*\*(\w+)\*\*", page) == ["first", "third", "second", "fourth"]
+    assert page.count("*Changes a result*\n    \n    Mended in the final report") == 1
+    assert page.count("in the final report") == 3
 
 
 def test_claim_recorded_twice_is_refused(project):

@@ -30,6 +30,8 @@ COMPUTED = ("symbolic", "exact", "simulation")
 UNCOMPUTED = ("cited", "reading")
 SOURCES = ("report", "notes")
 VERSIONS = ("draft", "3 January", "19 January", "20 January", "notes")
+WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
+FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
 LOCK = "# Digests of each statement and its check as they were last read; renewed by `python -m tools.ledger lock`.\n"
 
@@ -66,9 +68,11 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Something that is printed wrong, what it should be, and what follows from it."""
+    """Something that is printed wrong, what it should be, what follows, and what the final report did with it."""
 
     versions: list[str]
+    weight: str
+    final: str | None = None
     printed: str
     correct: str
     why: str
@@ -158,8 +162,13 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """What only a slip can get wrong."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
-    if ledger.findings.get(slip.id, {}).get("result") == HOLDS:
-        wrong.append("the printed form holds")
+    if slip.weight not in WEIGHTS:
+        wrong.append(f"there is no weight {slip.weight}")
+    if slip.final not in ((None,) if slip.versions == ["notes"] else FINAL):
+        wrong.append(f"versions {', '.join(slip.versions)} with the fate {slip.final} in the final report")
+    result = ledger.findings.get(slip.id, {}).get("result")
+    if result in (HOLDS, FAILS):
+        wrong.append("the printed form holds" if result == HOLDS else "the corrected form is not computed")
     return wrong
 
 
