@@ -1,6 +1,7 @@
 """The ledger of claims: every entry against what the chapters found, and the comparison against planted faults."""
 
 import ast
+import builtins
 import json
 import re
 import shutil
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from egm import claims
-from tools import ledger, pages
+from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
 NUMBERED = {  # what the report of 20 January numbers
@@ -106,10 +107,12 @@ def sound_project(tmp_path_factory):
     lines = [
         "from egm import claims",
         "claims.record('lemma-9-9', printed=2 * two == 4, product=2.0 * two)",
-        "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == 4)",
+        "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == sum(parts))",
     ]
     check = nbformat.v4.new_code_cell("\n".join(lines), id="check")
-    notebook = nbformat.v4.new_notebook(cells=[parameters, statement, check])
+    before = {"first": "parts = [2]", "second": "parts.append(2)", "aside": "others = [2]"}
+    before = [nbformat.v4.new_code_cell(source, id=name) for name, source in before.items()]
+    notebook = nbformat.v4.new_notebook(cells=[parameters, statement, *before, check])
     nbformat.write(notebook, tmp_path / "notebooks" / "09-nine.ipynb")
     (tmp_path / "tests" / "test_two.py").write_text("def test_two():\n    assert 2 * 2 == 4\n")
     claim = {"id": "lemma-9-9", "source": "report", "section": "9", "place": "Lemma 9.9", "claim": "Twice two is four."}
@@ -174,6 +177,72 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     """A changed number, a deleted check, a renamed cell, a new statement."""
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stale"),
+    [
+        ('"parts = [2]"', '"parts = [1 + 1]"', ["lemma-9-9 changed", "slip-five changed"]),
+        ('"parts.append(2)"', '"parts.append(1 + 1)"', ["lemma-9-9 changed", "slip-five changed"]),
+        ("from egm import claims", "import egm.claims as claims", ["lemma-9-9 changed", "slip-five changed"]),
+        ('"others = [2]"', '"others = [3]"', []),
+    ],
+)
+def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
+    """What they find is the same, and still somebody has to read the entries again; another cell concerns nobody."""
+    edit(project / "notebooks" / "09-nine.ipynb", old, new)
+    assert complaints(project) == stale
+
+
+@pytest.mark.parametrize(
+    ("cells", "needed"),
+    [
+        (["a = 1", "b = 2", "c = a"], [0]),
+        (["a = 1", "b = a", "c = b"], [0, 1]),
+        (["a = 1", "a = 2", "c = a"], [1]),
+        (["a = 1", "a += 1", "c = a"], [0, 1]),
+        (["a = []", "a[0] = 1", "c = a"], [0, 1]),
+        (["a = []", "a.real = 1", "c = a"], [0, 1]),
+        (["a = []", "for i in range(3):\n    a.append(i)", "c = a"], [0, 1]),
+        (["a = []", "a[0], b = 1, 2", "c = a"], [0, 1]),
+        (["a = 1", "if b:\n    a = 2", "c = a"], [0, 1]),
+        (["a = 1", "for b in range(3):\n    a = b", "c = a"], [0, 1]),
+        (["a = 1", "for a in range(3):\n    b = a", "c = b"], [1]),
+        (["a = 1", "b = [a for a in range(3)]", "c = a"], [0]),
+        (["a = 1", "b = lambda a: a", "c = a"], [0]),
+        (["a = 1", "b = [x for x in a]", "c = b"], [0, 1]),
+        (["a = 1", "b = lambda x: a * x", "c = b(1)"], [0, 1]),
+        (["rng = np.random.default_rng(1)", "b = rng.normal()", "c = rng.normal()"], [0, 1]),
+        (["b, rng = 1, np.random.default_rng(1)", "d = b + 1", "c = rng.normal()"], [0]),
+        (["import math", "a = math.pi", "c = math.pi"], []),
+        (["a = 1", "%config figure = 1", "a = 2\nc = a"], []),
+        (["a = 1", "b = 1", "c = a\na = 2"], [0]),
+        (["a = 1", "b = f'{a}'", "c = [b := 2, b]"], []),
+    ],
+)
+def test_dependencies_follow_the_names(cells, needed):
+    """Assigned, changed in part, drawn from; through other cells; and not what only has the same name."""
+    code = {str(number): source for number, source in enumerate(cells)}
+    assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
+
+
+def test_dependencies_have_only_the_imports_in_use():
+    """A new import elsewhere asks nobody to read the entries again."""
+    code = {"0": "import numpy as np\nfrom egm import claims, gx2", "1": "a = np.pi", "2": "claims.record(a)"}
+    assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm import claims", "import numpy as np"])
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
+def test_dependencies_give_every_name_that_a_check_reads(chapter):
+    """With the cells and the imports alone a check could be run."""
+    code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
+    for cell in (cell for cell, source in code.items() if "claims.record(" in source):
+        needed, imports = dataflow.dependencies(code, cell)
+        names = [dataflow.Names(dataflow.tree_of(code[name]), set()) for name in needed]
+        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports)), set()).imports)
+        for each in names:
+            assert each.reads <= given | each.gives, cell
+            given |= each.gives
 
 
 def test_deleted_cell_is_noticed(project):
