@@ -227,6 +227,16 @@ def test_dependencies_follow_the_names(cells, needed):
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
 
 
+def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
+    """Another mechanism in chapter 4 asks for reading what is checked with it, and not what is checked by algebra."""
+    before, after, chapter = ledger.read({}), ledger.read({}), "04-elliptical-gaussian"
+    changed = before.code[chapter]["mechanisms"] + "  # another"
+    after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
+    keys = {"algorithm-2": True, "section-3-post-processing": True, "theorem-3": False, "algorithm-3": False}
+    seals = {key: [ledger.seal(found, entry(found, key)) for found in (before, after)] for key in keys}
+    assert {key: one != other for key, (one, other) in seals.items()} == keys
+
+
 def test_dependencies_have_only_the_imports_in_use():
     """A new import elsewhere asks nobody to read the entries again."""
     code = {"0": "import numpy as np\nfrom egm import claims, gx2", "1": "a = np.pi", "2": "claims.record(a)"}
@@ -239,8 +249,8 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
         needed, imports = dataflow.dependencies(code, cell)
-        names = [dataflow.Names(dataflow.tree_of(code[name]), set()) for name in needed]
-        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports)), set()).imports)
+        names = [dataflow.Names(dataflow.tree_of(code[name])) for name in needed]
+        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports))).imports)
         for each in names:
             assert each.reads <= given | each.gives, cell
             given |= each.gives
