@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import contextlib
 import json
 import re
 import shutil
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
-from egm import claims
+from egm import calibration, claims, gx2, mechanisms, noise, scaling
 from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
@@ -226,6 +227,16 @@ def test_dependencies_follow_the_names(cells, needed):
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
 
 
+def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
+    """Another mechanism in chapter 4 asks for reading what is checked with it, and not what is checked by algebra."""
+    before, after, chapter = ledger.read({}), ledger.read({}), "04-elliptical-gaussian"
+    changed = before.code[chapter]["mechanisms"] + "  # another"
+    after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
+    keys = {"algorithm-2": True, "section-3-post-processing": True, "theorem-3": False, "algorithm-3": False}
+    seals = {key: [ledger.seal(found, entry(found, key)) for found in (before, after)] for key in keys}
+    assert {key: one != other for key, (one, other) in seals.items()} == keys
+
+
 def test_dependencies_have_only_the_imports_in_use():
     """A new import elsewhere asks nobody to read the entries again."""
     code = {"0": "import numpy as np\nfrom egm import claims, gx2", "1": "a = np.pi", "2": "claims.record(a)"}
@@ -238,8 +249,8 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
         needed, imports = dataflow.dependencies(code, cell)
-        names = [dataflow.Names(dataflow.tree_of(code[name]), set()) for name in needed]
-        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports)), set()).imports)
+        names = [dataflow.Names(dataflow.tree_of(code[name])) for name in needed]
+        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports))).imports)
         for each in names:
             assert each.reads <= given | each.gives, cell
             given |= each.gives
@@ -382,6 +393,117 @@ def test_truth_value_is_required(shown, value):
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
     assert not shown
+
+
+def run(chapter, cell, *changes):
+    """Execute a cell after the cells that it depends on, with texts in them replaced."""
+    (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
+    code = {cell.id: cell.source for cell in nbformat.read(file, 4).cells if cell.cell_type == "code"}
+    needed, imports = dataflow.dependencies(code, cell)
+    source = "\n".join([*imports, *(code[name] for name in dict.fromkeys(["parameters", *needed]))])
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    exec(re.sub(r"(?m)^%.*$", "", source), {})
+
+
+def unequal_noise(patch):
+    """Noise that depends on the coordinate: the first has half of it, the last one and a half times as much."""
+    sound = noise.simulated_gaussian
+    patch.setattr(noise, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std)))
+
+
+def noise_of_the_data(patch):
+    """Noise that is larger where the answer is."""
+    sound = mechanisms.GaussianMechanism.release
+
+    def release(mechanism, value, *, rng):
+        released = sound(mechanism, value, rng=rng)
+        return replace(released, estimate=value + (released.estimate - value) * np.where(value > 10, 1.01, 1))
+
+    patch.setattr(mechanisms.GaussianMechanism, "release", release)
+
+
+def rarer(factor):
+    """Quantiles of another probability, and tails that agree with them."""
+    isf, sf = gx2.isf, gx2.sf
+
+    def mutate(patch):
+        patch.setattr(gx2, "isf", lambda p, *args, **options: isf(factor * np.asarray(p), *args, **options))
+        patch.setattr(gx2, "sf", lambda *args, **options: sf(*args, **options) / factor)
+
+    return mutate
+
+
+def too_little_noise(patch):
+    """One per cent less, and a privacy curve that agrees with it."""
+    least, curve = mechanisms._calibrate, calibration.gaussian_delta
+    patch.setattr(mechanisms, "_calibrate", lambda mechanism: 0.99 * least(mechanism))
+    patch.setattr(calibration, "gaussian_delta", lambda epsilon, multiplier: curve(epsilon, multiplier / 0.99))
+
+
+def another_scaling(name, power):
+    """A scaling that is a power of sigma."""
+    return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
+
+
+MUTATIONS = [  # chapter, cell, claim, and what has to change its finding: texts of cells, or functions of the package
+    ("02", "chord", "notes-section-1-2-2-chord", ("weight * sp.exp(t * R)", "weight**2 * sp.exp(t * R)")),
+    ("02", "theorem-1-1", "notes-theorem-1-1", ("for c in (2, 0.5)", "for c in (20, 0.5)")),
+    ("02", "theorem-1-1", "notes-section-1-2-weaker", ("for c in (2, 0.5)", "for c in (2, 20)")),
+    ("02", "single-outputs", "notes-remark-2-2-3", ("np.exp(-epsilon * lies)", "np.exp(-2 * epsilon * lies)")),
+    ("02", "exercise-e-route", "notes-exercise-2-6-d", ("nu * np.sqrt(8 * ell)", "nu * np.sqrt(ell / 2)")),
+    ("02", "exercise-e-route", "notes-exercise-2-6-e", ("np.sqrt(8) * np.linalg.norm(c)", "0.7 * np.linalg.norm(c)")),
+    ("03", "noise-of-any-query", "section-3-error-is-noise", noise_of_the_data),
+    ("03", "few-halvings", "section-5-sigma-opt", ("(low, z) if left <= delta", "(low, z) if left <= 2 * delta")),
+    ("04", "equal-noise", "section-3-equal-noise", unequal_noise),
+    ("04", "distance-in-one-coordinate", "section-4-hyperrectangle", ("Y[:, 2] = draw", "Y[:, 2] = 2 * draw")),
+    ("04", "privacy-at-the-corner", "algorithm-2", too_little_noise),
+    ("04", "not-as-theorem-4", "section-3-proof-similar", ("radius_bound = at *", "radius_bound = 0 * at *")),
+    ("05", "clipping", "section-4-clipping", ("np.minimum(radius / length, 1)", "np.minimum(radius / length, 1) ** 2")),
+    ("05", "clipped-sum", "section-4-clipped-sum", ("minimum(radius / length, 1)", "minimum(radius / length, 1) ** 2")),
+    ("05", "centre-and-radius", "section-4-centre-and-radius", ("np.zeros(d))}", "mu)}")),
+    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.55)),
+    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.1)),
+    ("05", "mean-of-the-rows-is-better", "section-4-best-centre", ("scaled.mean(axis=0)]", "2 * scaled.mean(axis=0)]")),
+    ("05", "some-row-is-clipped", "section-4-none-clipped", ("(1 + 1e-9)", "(1 - 1e-4)")),
+    ("05", "as-algorithm-2", "section-4-like-algorithm-2", ("clip_norm * sigma, epsilon", "clip_norm * b, epsilon")),
+    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 50 * taken")),
+    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 1.1 * taken")),
+    ("06", "solve-b", "equation-12", ("sp.Rational(1, 4)", "sp.Rational(1, 2)")),
+    ("06", "signs-and-zero", "section-4-lagrangian", ("sum(x**-2 for x in b_d)", "sum(x**2 for x in b_d)")),
+    ("06", "lagrange-identity", "section-4-conclusion", ("/ b_d[k] - spread[k]", "/ b_d[k] + spread[k]")),
+    ("07", "not-elementary", "section-4-no-closed-form", ("(sp.S.Zero, sp.S.Half)", "(sp.S.Half, sp.S.Zero)")),
+    ("07", "product-bound", "lemma-4-2-product-bound", ("(c, 3, order)) / claimed", "(c, 2, order)) / claimed")),
+    ("07", "shift", "lemma-4-2-shift", ("u + np.sum(skewed)", "u + 0.9 * np.sum(skewed)")),
+    ("07", "chain", "lemma-4-2-range", ("2 * 1.5 ** (1", "2 * 1.6 ** (1")),
+    ("07", "theorem-bound", "theorem-4-radius-2", ("(S1, S2, S1), strict", "(S2, S2, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-radius-3", ("(S1, S2, S1), strict", "(S1, S1, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-error-2", ("(S1, S2, S1), strict", "(S1, S1, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-error-3", ("(S1, S2, S1), strict", "(S1, S2, S2), strict")),
+    ("07", "never-worse", "section-4-better-results", another_scaling("optimal", -0.5)),
+    ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 19 *")),
+    ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 25 *")),
+    ("08", "search-least", "section-5-at-least-1", another_scaling("expected_norm", -1.5)),
+    ("08", "radii-in-means", "section-5-not-trivial", ("p = [1e-2, 1e-3, 1e-6]", "p = [1e-2, 1e-2, 1e-2]")),
+    ("A", "lemma-7-1-steps", "lemma-7-1-proof", ("2 * below - 1", "2 * below")),
+    ("A", "moment-chain", "section-7-moment-chain", ("u**m * of_square", "u ** (m + 1) * of_square")),
+]
+
+
+@pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
+@pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
+def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
+    """As the chapter stands it finds what the entry says; with a fault in the chapter or the package, it does not."""
+    (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
+    run(chapter, cell)
+    assert {finding.claim: finding.result for finding in shown}[claim] == result
+    shown.clear()
+    if callable(mutation):
+        mutation(monkeypatch)
+    with contextlib.suppress(AssertionError, ValueError):
+        run(chapter, cell, *([] if callable(mutation) else [mutation]))
+    assert {finding.claim: finding.result for finding in shown}.get(claim) != result
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):

@@ -6,13 +6,16 @@ from the cells before it. Where that cannot be known, as after a condition, both
 
 import ast
 import re
+from functools import cache
 
 
+@cache
 def tree_of(source: str) -> ast.Module:
     """A cell without what IPython alone understands."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
+@cache
 def generators_of(cell: ast.Module) -> list[str]:
     """The names to which a cell assigns a new generator of random numbers."""
     pairs = []
@@ -31,7 +34,7 @@ class Names(ast.NodeVisitor):
     not sure that what stands in there was assigned. Names of comprehensions and lambdas are their own.
     """
 
-    def __init__(self, cell: ast.Module, generators: set[str]) -> None:
+    def __init__(self, cell: ast.Module, generators: frozenset[str] = frozenset()) -> None:
         self.reads: set[str] = set()
         self.gives: set[str] = set()
         self.sure: set[str] = set()
@@ -69,7 +72,7 @@ class Names(ast.NodeVisitor):
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """Read, then assigned."""
         self.visit(node.value)
-        self.reads |= {self.root(node.target)} - self.sure
+        self.reads |= {self.root(node.target)} - self.sure - {""}
         self.visit(node.target)
         self.change(node.target)
 
@@ -125,7 +128,10 @@ class Names(ast.NodeVisitor):
     def change(self, target: ast.expr) -> None:
         """Note that the name at the left end is assigned, or a part of it."""
         for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-            self.gives.add(self.root(part))
+            self.gives |= {self.root(part)} - {""}
+
+
+names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
@@ -134,8 +140,8 @@ def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]
     Whole cells: where one of two findings of a cell depends on another cell, both do.
     """
     trees = {name: tree_of(code[name]) for name in list(code)[: list(code).index(cell) + 1]}
-    generators = {name for tree in trees.values() for name in generators_of(tree)}
-    names = {name: Names(tree, generators) for name, tree in trees.items()}
+    generators = frozenset(name for tree in trees.values() for name in generators_of(tree))
+    names = {name: names_of(tree, generators) for name, tree in trees.items()}
     imports = {name: line for each in names.values() for name, line in each.imports.items()}
     needed, used, found = set(names[cell].reads), set(names[cell].reads), [cell]
     for name in list(names)[-2::-1]:
