@@ -383,20 +383,23 @@ class GaussianDataMechanism(_Mechanism):
     def confidence_radius(self, level: float) -> float:
         """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for normal rows.
 
-        Centre and sigma are as doubtful as declared (`error`). level: in (0, 1). The noise alone has a chi distribution
-        with d degrees of freedom in the scaled space; to what clipping loses Markov's inequality applies, and the
-        chance to fail is divided between the two so that r is least. So r is nearly exact where little is clipped, and
-        more than enough where much is. Only for "replace_one". Raises ValueError otherwise.
+        It holds in both declared cases: mu off by center_std, and sigma too small or too large by sigma_factor.
+        level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space. What
+        clipping takes away has a mean, which is added, and to what it varies by Markov's inequality applies; the chance
+        to fail is divided between noise and clipping so that r is least. So r is nearly exact where little is clipped,
+        and more than enough where much is. Only for "replace_one". Raises ValueError otherwise.
         """
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
         fail = 1 - scalar(probability, level=level)
         std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier, self._doubts
-        one, spread = np.ones_like(self.b), self.b * self.sigma
-        lost = sum(error.expected_clipping(spread, self.n, one, self.clip_norm, self.b * offset, factors=factors))
-        shares = np.geomspace(1e-9, 1 - 1e-9, 400)
-        radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
-        return float(np.min(radii))
+        one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
+        of_noise, radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))), []
+        for factor in factors:
+            spread = factor * self.b * self.sigma
+            variance, squared_bias = error.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
+            radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
+        return float(max(radii))
 
     def check(self, X: Rows) -> None:
         """Raises what release would, as far as type and shape of X tell it; no row of X is read.

@@ -4,11 +4,9 @@ import importlib
 import json
 import re
 
-import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, error, scaling
-from egm.experiments import improvement, zipf_sigma
+from egm.experiments import improvement
 from tools.execute import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -61,14 +59,3 @@ def test_commands_come_first_and_exist():
     assert commands == ["book", "test"]
     assert README.index("make book") < 100
     assert all(re.search(rf"^{command}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for command in commands)
-
-
-def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
-    """Chapter 9's example: scalings that are best for the noise at other clip probabilities, each with its own C."""
-    sigma, n = zipf_sigma(100, 1.0), 10**5
-    mechanism = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability="optimal")
-    totals = []
-    for b in (scaling.optimal(sigma, p) for p in (1e-3, 0.01, 0.1, 0.3)):
-        price = np.sum((2 * mechanism.noise_multiplier / b) ** 2)
-        totals.append(error.best_clip_norm(lambda c, k=price: k * c**2, sigma, n, b)[1])
-    assert 1.02 < mechanism.error().total / min(totals) < 1.05
