@@ -7,6 +7,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -49,3 +50,11 @@ def test_constraints_are_exact(pins):
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
     """What the book is built with is what the project says it works with."""
     assert bound.contains(str(pins[name]).removeprefix("=="))
+
+
+def test_samplers_are_those_whose_laws_were_tested(pins):
+    """Not the biased ones before 0.14.2, and none of a minor version after the one that the tests run with."""
+    opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
+    assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))
+    assert opendp.contains("0.14.2")
+    assert not opendp.contains(f"{tested.major}.{tested.minor + 1}.0")
