@@ -210,7 +210,8 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
     assert package == f"egm[plots] @ git+{ADDRESS}@{MADE.hash}"
     names = {Requirement(line).name.replace("-", "_") for line in others}
     renamed = {"scikit_learn": "sklearn"}
-    known = {renamed.get(name, name) for name in names} | launch.PRESENT
+    known = {renamed.get(name, name) for name in names} | launch.PRESENT | launch.LEFT_OUT
+    assert not names & launch.LEFT_OUT
     assert provenance.imported(original) <= known
 
 

@@ -81,6 +81,7 @@ def test_versions(shown, book, chapter):
     assert listed.pop("Python") == record["python"]
     assert listed.items() <= dict(record["packages"].values()).items()
     imported = provenance.imported(nbformat.read(chapter, as_version=4))
+    imported -= {"chi2comb"} - record["packages"].keys()  # has no wheel for some machines, and is done without there
     assert {"egm", "numpy", "scipy", *(record["packages"][name][0] for name in imported)} <= listed.keys()
 
 
