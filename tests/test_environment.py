@@ -17,7 +17,7 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 def by_name(lines):
     """{name: specifier} of requirements, leaving out the project's own extras."""
     requirements = [Requirement(line) for line in lines]
-    return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != "egm"}
+    return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 
 
 def direct_dependencies():

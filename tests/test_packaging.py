@@ -20,6 +20,7 @@ from trove_classifiers import classifiers
 from tools.execute import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STEM = PROJECT["name"].replace("-", "_")  # as file names have it
 README = (ROOT / "README.md").read_text()
 # What a chapter or an extra needs, and the package by itself must not.
 EXTRA = ["IPython", "dask", "distributed", "matplotlib", "pyarrow", "sympy"]
@@ -54,7 +55,7 @@ def unpacked(distributions, tmp_path_factory):
 def test_wheel_is_the_package_and_nothing_else(wheel):
     """Modules, data, py.typed; and beside them only metadata, with both licences."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
-    about = f"egm-{PROJECT['version']}.dist-info"
+    about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
     assert "egm/py.typed" in wheel
     assert wheel["egm/data/rivals.csv"] == (ROOT / "egm/data/rivals.csv").read_bytes()
@@ -70,7 +71,7 @@ def test_sdist_is_the_whole_project(unpacked):
     """Every file that git knows, unchanged, so that the tests run and the book can be built from it."""
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert {name for name in found - added if not name.startswith("egm.egg-info/")} == tracked()
+    assert {name for name in found - added if not name.startswith(f"{STEM}.egg-info/")} == tracked()
     assert all((unpacked / name).read_bytes() == (ROOT / name).read_bytes() for name in tracked())
 
 
@@ -89,7 +90,7 @@ def test_tests_of_the_sdist_can_be_run(unpacked):
 @pytest.fixture(scope="module")
 def metadata(wheel):
     """What the wheel says about itself; an ExceptionGroup if a field breaks the rules of the registry."""
-    return Metadata.from_email(wheel[f"egm-{PROJECT['version']}.dist-info/METADATA"], validate=True)
+    return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):

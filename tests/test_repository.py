@@ -5,14 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from tools import ledger
 from tools.execute import ROOT
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").iterdir())
 FORMS = [form for form in sorted((GITHUB / "ISSUE_TEMPLATE").iterdir()) if form.name != "config.yml"]
@@ -89,6 +93,87 @@ def test_actions_are_official_and_pinned(workflow):
     """By their major version, which Dependabot raises."""
     for step in steps(workflow):
         assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0")), step
+
+
+# What the instructions install ----------------------------------------------------------------------------------------
+
+INSTALL = re.compile(r"pip3? install ([^\n`]*)")
+EXTRA = re.compile(rf"(?<![\w-])egm\[(?:{'|'.join(PROJECT['optional-dependencies'])})\b")
+TAKE_A_VALUE = {
+    "-r",
+    "--requirement",
+    "-c",
+    "--constraint",
+    "--target",
+    "--platform",
+    "--python-version",
+    "--only-binary",
+}
+
+
+def wrongly_installed(text, known, inside_the_package=False):
+    """What the lines `pip install ...` of a text install besides copies of the project, files, and known projects.
+
+    The project's own name is known to pip where it is installed, and with an address; no registry has it.
+    """
+    wrong = EXTRA.findall(text)
+    for line in INSTALL.findall(text):
+        words = ["", *re.sub(r"\\n|['\"\\]", " ", line.partition(" #")[0]).split()]
+        kept = [word for last, word in pairwise(words) if last not in TAKE_A_VALUE]
+        named = [word for word in kept if re.match(r"[\w.{@/$]", word)]
+            word for last, word in pairwise(["", *words]) if last not in TAKE_A_VALUE and re.match(r"[\w.{@/$]", word)
+        ]
+        for word, then in pairwise([*named, ""]):
+            if word[0] in ".{@/$" or word.startswith(("git+", "http")):
+                continue  # a folder, what a program fills in, or an address
+            name = canonicalize_name(re.split(r"[\[=<>~!]", word)[0])
+            ours = name == PROJECT["name"] and (inside_the_package or then == "@")
+            if not ours and name not in known:
+                wrong.append(word)
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The projects whose versions are pinned, and chi2comb."""
+    lines = (ROOT / "constraints.txt").read_text().split()
+    return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
+
+
+def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
+    """No page, message, workflow or notebook: "egm" on the registry is a stranger's."""
+    for name in git("-C", str(ROOT), "ls-files").split():
+        if not name.endswith((".png", ".npz", ".csv", ".css", "tests/test_repository.py")):
+            text = (ROOT / name).read_text()
+            assert not wrongly_installed(text, known, name.startswith("egm/")), name
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("pip install 'egm[files]'", ["egm[files", "egm[files]"]),
+        ("$ pip install -U egm", ["egm"]),
+        ('    "%pip install --quiet \\"egm @ git+https://example.invalid/x\\"\\n"', ["egm"]),
+        ("Read it, then `pip install egm==0.1.0`.", ["egm==0.1.0"]),
+        ("needs egm[plots] of the book", ["egm[plots"]),
+        ("`pip install elliptical-gaussian-mechanism`", ["elliptical-gaussian-mechanism"]),
+        ("- run: pip install -r file.txt something-new", ["something-new"]),
+        ("python -m pip install --require-hashes -r requirements.txt", []),
+        ("`pip install '.[files]'`, or pip install --no-deps -e . # the package", []),
+        ("pip install 'elliptical-gaussian-mechanism[plots] @ git+https://example.invalid/x@1'", []),
+        ("pip install --no-cache-dir numpy>=2 chi2comb", []),
+    ],
+)
+def test_wrong_names_are_seen(text, wrong, known):
+    assert wrongly_installed(text, known) == wrong
+
+
+def test_own_name_may_stand_in_messages_of_the_package(known):
+    """pip finds it installed, and adds what the extra names."""
+    assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
+
+
+# Permissions and publication ------------------------------------------------------------------------------------------
 
 
 @NAMED

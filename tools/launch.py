@@ -91,7 +91,9 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
     Only where `egm` is missing: on a machine that has it, the cell does nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
-    wanted = [f"egm[plots] @ git+{address}@{made.hash}", *requirements(notebook, chapter.parent.parent)]
+    root = chapter.parent.parent
+    name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
+    wanted = [f"{name}[plots] @ git+{address}@{made.hash}", *requirements(notebook, root)]
     install = "import importlib.util\n\nif not importlib.util.find_spec('egm'):\n    %pip install --quiet "
     install += " ".join(f'"{line}"' for line in wanted)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(install, id="install-egm"))
