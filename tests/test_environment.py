@@ -1,5 +1,6 @@
-"""The dependencies are stated once, in pyproject.toml; environment.yml and constraints.txt follow it."""
+"""The dependencies are stated once, in pyproject.toml; environment.yml, requirements.txt and constraints.txt follow."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def direct_dependencies():
 
 
 def test_conda_has_the_same_dependencies():
-    """Name for name and bound for bound; conda has only chi2comb besides, which PyPI cannot build."""
+    """Name for name and bound for bound; conda has chi2comb besides, which pip gets by tools/chi2comb.py."""
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
     from_conda = [entry for entry in entries if isinstance(entry, str) and not entry.startswith("python=")]
@@ -50,6 +51,22 @@ def test_constraints_are_exact(pins):
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
     """What the book is built with is what the project says it works with."""
     assert bound.contains(str(pins[name]).removeprefix("=="))
+
+
+REQUIREMENTS = (ROOT / "requirements.txt").read_text()
+LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE)
+
+
+def test_requirements_are_the_constraints_with_hashes():
+    """The same versions, each with the hashes of its files; and pip builds none of them, which would run their code.
+
+    Were a dependency of a dependency missing, pip itself would refuse: it asks for a hash of all that it installs.
+    """
+    options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
+    assert options[0] == "--only-binary :all:"
+    assert len(LOCKED) == len(options) - 1
+    assert [pin for pin, _ in LOCKED] == (ROOT / "constraints.txt").read_text().split()
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", rest) for _, rest in LOCKED)
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):

@@ -90,9 +90,25 @@ def test_workflow_calls_what_exists(workflow):
 
 @NAMED
 def test_actions_are_official_and_pinned(workflow):
-    """By their major version, which Dependabot raises."""
-    for step in steps(workflow):
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0")), step
+    """By their commit, which nobody can move as a tag can be; beside it the version, and Dependabot raises both."""
+    for line in re.findall(r"uses: *(.*)", workflow.read_text()):
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+def test_an_action_has_one_version():
+    """And one commit, in all workflows."""
+    used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
+    assert len({line.partition("@")[0] for line in used}) == len(used)
+
+
+@NAMED
+def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
+    """`checkout` writes them into the clone unless it is told not to; only a job that pushes has use for them."""
+    for name, job in read(workflow)["jobs"].items():
+        pushes = job.get("permissions", {}).get("contents") == "write"
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step.get("with", {}).get("persist-credentials") == (None if pushes else "false"), name
 
 
 # What the instructions install ----------------------------------------------------------------------------------------
@@ -121,8 +137,6 @@ def wrongly_installed(text, known, inside_the_package=False):
         words = ["", *re.sub(r"\\n|['\"\\]", " ", line.partition(" #")[0]).split()]
         kept = [word for last, word in pairwise(words) if last not in TAKE_A_VALUE]
         named = [word for word in kept if re.match(r"[\w.{@/$]", word)]
-            word for last, word in pairwise(["", *words]) if last not in TAKE_A_VALUE and re.match(r"[\w.{@/$]", word)
-        ]
         for word, then in pairwise([*named, ""]):
             if word[0] in ".{@/$" or word.startswith(("git+", "http")):
                 continue  # a folder, what a program fills in, or an address
@@ -146,6 +160,17 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/test_repository.py")):
             text = (ROOT / name).read_text()
             assert not wrongly_installed(text, known, name.startswith("egm/")), name
+
+
+def test_what_is_downloaded_is_checked_by_its_hash():
+    """In what `make`, the workflows and Binder run; the project itself is built with what is there already."""
+    places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
+    places |= {file.name: file.read_text() for file in WORKFLOWS}
+    for name, text in places.items():
+        for line in re.findall(r"(?:pip install|\$\(PIP\)) (?!--quiet)(.*)", text):
+            local = {"--no-deps", "--no-build-isolation"} <= set(line.split()) and line.split()[-1] == "."
+            assert local or "--require-hashes" in line, (name, line)
+    assert places["Makefile"].count("$(PIP) ") == 2
 
 
 @pytest.mark.parametrize(
