@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from packaging.metadata import Metadata
 from trove_classifiers import classifiers
 
+from egm import _distribution
 from tools.execute import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -218,6 +219,16 @@ def test_command_line(installed):
     assert release.stdout.startswith('# {"simulated": false'), release.stderr
     for file in (sigma, data):
         file.unlink()
+
+
+def test_messages_name_what_pip_finds(installed):
+    """Where the package is installed, its own name with an extra adds to it, though no registry has that name."""
+    asked = f"{_distribution.NAME}[files]"
+    done = installed.pip_install("--dry-run", "--report", "report.json", asked)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((installed.empty / "report.json").read_text())
+    (installed.empty / "report.json").unlink()
+    assert [item["metadata"]["name"] for item in report["install"]] == ["pyarrow"]
 
 
 @pytest.mark.parametrize("source", ["sources", "sdist"])
