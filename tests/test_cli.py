@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, noise
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, noise
 from egm.calibration import zcdp_rho
 
 NAMES, SIGMA, MU, N = ("age", "mass", "pay"), np.array([1.0, 2.0, 8.0]), np.array([3.0, -1.0, 10.0]), 400
@@ -502,7 +502,7 @@ def test_missing_pyarrow_is_a_hint(egm, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     code, out, err = egm("sum", "data.parquet", *SUM[2:])
     assert (code, out) == (2, b"")
-    assert err == ["egm: data.parquet: Parquet needs pyarrow: pip install 'egm[files]'"]
+    assert err == [f"egm: data.parquet: Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"]
 
 
 # --- What nobody foresaw ----------------------------------------------------------------------------------------------
