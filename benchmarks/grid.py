@@ -105,7 +105,8 @@ def _known(cell):
     """Algorithm 3 with the scaling and the clip norm of least forecast error, for the noise multiplier of rho."""
     delta = 1e-9  # any: only the noise multiplier counts
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
-    options = {"center": cell.mu, "clip_probability": "optimal"}
+    options = {"center": cell.mu, "center_std": 0.0, "sigma_factor": 1.0}  # nothing is doubtful
+    options |= {"clip_probability": "optimal", "scaling": "optimal"}
     return mechanisms.GaussianDataMechanism(cell.sigma, cell.n, epsilon, delta, **options)
 
 

@@ -310,7 +310,7 @@
       ")",
       "mechanism.clip_norm",
       "mechanism.noise_std",
-      "mechanism.error()",
+      "mechanism.error(mean=0)",
     ];
     return element("pre", { tabindex: 0, role: "region", "aria-label": "The same in Python" }, lines.join("\n"));
   }
