@@ -114,7 +114,10 @@ class AdaptiveDataMechanism:
             raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
         if isinstance(X, Iterator):
             raise TypeError("X must be an array that can be read several times, got an iterator")
-        rows, *columns = unread(X=X) or (self.n,)
+        shape = unread(X=X)
+        if shape is None:  # a data frame of dask's
+            return
+        rows, *columns = shape or (self.n,)
         if len(columns) != 1 and not isinstance(X, list | tuple):
             raise ValueError(f"X must have shape ({self.n}, columns), got {np.shape(X)}")
         if rows != self.n:

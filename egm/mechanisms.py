@@ -12,15 +12,15 @@ not public.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, error, gx2, lattice, noise, scaling, sums
-from egm._types import Array, ArrayLike, Floats, Neighbors, Rows, Target, Whole
+from egm import _rows, _tables, error, gx2, lattice, noise, scaling, sums
+from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Rows, Target, Whole
 from egm._validate import between, count, finite, matrix, positive, probability, scalar, unread, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
@@ -157,35 +157,41 @@ class EllipticalGaussianMechanism(_Mechanism):
 
     sensitivities: (d,), Delta_j > 0, the most that coordinate j of the query can change. epsilon: > 0. delta: in (0,
     1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh and Lebeda
-    (2022).
+    (2022). Names of coordinates are matched as the columns of a GaussianDataMechanism are.
     """
 
     sensitivities: Array
     epsilon: float
     delta: float
+    columns: Columns = field(default=None, kw_only=True)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     noise_std: Array = field(init=False, repr=False)
 
     if TYPE_CHECKING:  # what is given is less exact than what the fields hold
 
-        def __init__(self, sensitivities: ArrayLike, epsilon: float, delta: float) -> None: ...
+        def __init__(
+            self, sensitivities: Named, epsilon: float, delta: float, *, columns: Iterable[Hashable] | None = ...
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        sensitivities = vector(sensitivities=self.sensitivities)
+        _fix(self, columns=_tables.declared(self.columns, sensitivities=self.sensitivities))
+        sensitivities = vector(sensitivities=_tables.ordered(self.columns, sensitivities=self.sensitivities))
+        _match(self.columns, sensitivities=sensitivities)
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
-    def check(self, value: ArrayLike) -> None:
+    def check(self, value: Named) -> None:
         """Raises what release would, as far as type and shape of the value tell it; no number in it is looked at."""
+        value = _tables.ordered(self.columns, value=value)
         if (shape := unread(value=value)) not in (None, self.noise_std.shape):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
-    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
+    def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
         """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        value = finite(value=_tables.ordered(self.columns, value=value))
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
@@ -210,7 +216,10 @@ class GaussianDataMechanism(_Mechanism):
     scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
     "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and count_weight
     times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the
-    noisy number multiplies the centre. Raises ValueError or TypeError otherwise. Poulsen (2023), Algorithm 3, which
+    noisy number multiplies the centre. columns: names, (d,), in the order of sigma, by default those that sigma has if
+    it is a mapping or a Series with an index of names. What else has names (center, scaling, a mean, X) is matched by
+    them, and is refused if its names are others or if there are no columns to match them with; what has none is taken
+    to be in the order of the columns. Raises ValueError or TypeError otherwise. Poulsen (2023), Algorithm 3, which
     as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
@@ -222,6 +231,7 @@ class GaussianDataMechanism(_Mechanism):
     clip_probability: float | Literal["optimal"] | None = field(default=None, kw_only=True)
     scaling: str | Array = field(default="optimal", kw_only=True)
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
+    columns: Columns = field(default=None, kw_only=True)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     p: float = field(init=False, repr=False)
@@ -233,26 +243,29 @@ class GaussianDataMechanism(_Mechanism):
 
         def __init__(
             self,
-            sigma: ArrayLike,
+            sigma: Named,
             n: int,
             epsilon: float,
             delta: float,
             *,
-            center: ArrayLike = ...,
+            center: Named = ...,
             clip_probability: float | Literal["optimal"] | None = ...,
-            scaling: str | ArrayLike = ...,
+            scaling: str | Named = ...,
             neighbors: Neighbors = ...,
+            columns: Iterable[Hashable] | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        sigma, n = vector(sigma=self.sigma), count(n=self.n)
+        _fix(self, columns=_tables.declared(self.columns, sigma=self.sigma))
+        sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
+        _match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
-        center = _location(self.center, sigma, "center")
+        center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
         if not isinstance(self.scaling, str):
-            _fix(self, scaling=_given_scaling(self.scaling, sigma))
+            _fix(self, scaling=_given_scaling(_tables.ordered(self.columns, scaling=self.scaling), sigma))
         if isinstance(self.clip_probability, str):
             b, clip_norm, p = self._best_clip()
         else:
@@ -311,7 +324,7 @@ class GaussianDataMechanism(_Mechanism):
             return (2 * clip_norm * self.noise_multiplier / b) ** 2
         return (clip_norm**2 + weight**2) * self.noise_multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
 
-    def error(self, *, mean: ArrayLike | None = None, target: Target = "sample") -> ErrorForecast:
+    def error(self, *, mean: Named | None = None, target: Target = "sample") -> ErrorForecast:
         """The ErrorForecast for normal data: exact expectations, known before any data.
 
         mean: the true mu, a number or (d,), by default the centre. target: "sample", the sum of the rows, or
@@ -320,7 +333,8 @@ class GaussianDataMechanism(_Mechanism):
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
-        offset = 0.0 if mean is None else _location(mean, self.sigma, "mean") - self.center
+        there = _tables.ordered(self.columns, mean=mean)
+        offset = 0.0 if mean is None else _location(there, self.sigma, "mean") - self.center
         parts = error.clipping(self.sigma, self.n, self.b, self.clip_norm, offset, target)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
@@ -349,29 +363,40 @@ class GaussianDataMechanism(_Mechanism):
         """
         if isinstance(X, Iterator):
             return
-        shape = unread(X=X)
+        if _tables.is_blocks(X):
+            shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
+        else:
+            shape = unread(X=X)
+        if self.columns is not None or shape is None:  # else the shape tells more
+            _tables.check(X, self.columns)
         if shape is None:
             return
         rows, *columns = shape or (1,)
         if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}")
+            column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
+            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}{column}")
+        if self.columns is None:
+            _tables.check(X, self.columns)
         if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
     def release(self, X: Rows, *, rng: np.random.Generator | None = None) -> Release:
         """A private estimate of X.sum(axis=0).
 
-        X: real numbers, (n, d), an iterator over blocks of rows, (rows, d) each, or a dask array; it is read once and
-        never changed. The rows are summed as integers (`egm.lattice`), so the same rows in any order, in any blocks
-        and on any number of machines of one kind give the same sum. Without rng the noise is secure. rng: a numpy
-        Generator, which makes this a simulation. Raises ValueError for another shape or, where n is public, number of
-        rows, or for a value that is not finite.
+        X: real numbers, (n, d): an array, a table of pandas, polars, pyarrow, dask or `egm.files.rows`, or an iterator
+        over blocks of rows, (rows, d) each. It is read once and never changed. Columns with names are taken in the
+        order of `columns`, in every block anew; flags in a table count as 0 and 1. The rows are summed as integers
+        (`egm.lattice`), so the same rows in any order, in any blocks and on any number of machines of one kind give the
+        same sum. Without rng the noise is secure. rng: a numpy Generator, which makes this a simulation. Raises
+        ValueError for another shape or, where n is public, number of rows, for names that are not those of `columns`,
+        or for a value that is not finite, and TypeError for what does not hold real numbers.
         """
         self.check(X)
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         room = sensitivity * self.noise_multiplier if rng is None else 1.0  # in clip norms
         grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
-        total, rows = sums.clipped_sum(X, grid, np.broadcast_to(self.center, self.b.shape), self.b)
+        arranged = _tables.arranged(X, self.columns)
+        total, rows = sums.clipped_sum(arranged, grid, np.broadcast_to(self.center, self.b.shape), self.b)
         if self.neighbors == "replace_one" and rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if rng is None:
@@ -426,6 +451,13 @@ def _ordinary(noise: T, **parameters: Any) -> T:
         return noise
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     raise ValueError(f"noise must lie between 1e-300 and 1e300, got {noise} for {given}")
+
+
+def _match(columns: Columns, **named: Array) -> None:
+    """A ValueError unless there are as many names of columns as entries of the vector, or none."""
+    ((name, vector),) = named.items()
+    if columns is not None and len(columns) != vector.size:
+        raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
 
 
 def _calibrate(mechanism: Any) -> float:

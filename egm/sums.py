@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from egm import _dask
-from egm._types import Array, ArrayLike, Rows, Whole
+from egm._types import Array, ArrayLike, Whole
 from egm._validate import unread_matrix
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["clipped_sum"]
 
 
-def clipped_sum(X: Rows, grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
+def clipped_sum(X: ArrayLike | Iterator[ArrayLike], grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
     """(total, rows): the sum of the rows (x - center) * scaling on the lattice, clipped to its norm, and their number.
 
     X: real numbers, (n, d), an iterator of blocks of rows, (m, d) each, or a dask array (n, d); it is read once and
@@ -41,5 +41,7 @@ def clipped_sum(X: Rows, grid: Lattice, center: Array, scaling: Array) -> tuple[
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
     """The same for an array or a list of rows."""
+    if isinstance(X, list | tuple) and not len(X):  # no rows, of whatever length
+        X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
     return grid.sum(X, center, scaling), len(X)

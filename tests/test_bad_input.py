@@ -68,7 +68,7 @@ NOT_DATA = {
     "booleans": (np.ones((5, 2), dtype=bool), "X must be"),
     "complex": (np.ones((5, 2), dtype=complex), "X must be"),
     "masked": (np.ma.ones((5, 2)), "X must be"),
-    "none": (None, "X must be a real number or an array of real numbers, got None"),
+    "none": (None, "X must be a real number or an array of real numbers, got an object of type NoneType"),
     "a number": (3.0, "X must have shape"),
     "ragged": ([[1.0], [1.0, 2.0]], "X must"),
     "ragged blocks": (iter([np.ones((4, 2)), np.ones((1, 3))]), r"X must have shape \(rows, 2\), got \(1, 3\)"),

@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "egm"
 COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
 LAYERS = {
     "_types": (set(), {"numpy"}),
-    "_validate": (set(), {"numpy"}),
+    "_tables": (set(), {"numpy"}),
+    "_validate": ({"_tables"}, {"numpy"}),
     "_rows": (set(), {"numpy"}),
     "calibration": ({"_validate"}, {"numpy", "scipy"}),
     "gx2": ({"_validate"}, {"numpy", "scipy"}),
@@ -33,7 +34,7 @@ LAYERS = {
     "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
     "mechanisms": (
-        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums"},
+        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums", "_tables"},
         {"numpy", "scipy"},
     ),
     "adaptive": (COMPUTE | {"error", "lattice", "quantiles"}, {"numpy", "scipy"}),
