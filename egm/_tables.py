@@ -35,7 +35,10 @@ def declared(columns: object, **named: object) -> Columns:
         return None if labels is None or _is_counted(labels) else labels
     if isinstance(columns, str) or not hasattr(columns, "__iter__"):
         raise TypeError(f"columns must be a sequence of names, got {columns!r}")
-    return _distinct("columns", columns.tolist() if hasattr(columns, "tolist") else columns)
+    names = list(columns.tolist() if hasattr(columns, "tolist") else columns)
+    if not all(isinstance(name, Hashable) for name in names):
+        raise TypeError(f"columns must be a sequence of names, got {columns!r}")
+    return _distinct("columns", names)
 
 
 def ordered(columns: Columns, **named: object) -> Any:

@@ -18,6 +18,7 @@ GOOD = {
     GaussianDataMechanism: {
         **{"sigma": [1.0, 2.0], "n": 100, "epsilon": 1.0, "delta": 1e-6, "center": 0.0},
         **{"clip_probability": 0.01, "scaling": "optimal", "neighbors": "replace_one"},
+        **{"columns": ["a", "b"], "count_clipped": False},
     },
     AdaptiveDataMechanism: {"n": 100, "rho": 1.0, "radius": 1.0, "sigma_range": (0.1, 10.0)},
 }
@@ -29,6 +30,8 @@ MEANT = {  # what is documented: a centre of any sign, no clip probability for 1
     *(("center", bad) for bad in ("zero", "minus one", "subnormal")),
     *(("clip_probability", bad) for bad in ("none", "subnormal")),
     ("n", "huge"),
+    ("columns", "none"),
+    ("count_clipped", "bool"),
     *(("rho", bad) for bad in ("subnormal", "huge")),  # the release says that it is too small
     *(("radius", bad) for bad in ("subnormal", "huge")),
 }
