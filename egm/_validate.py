@@ -7,6 +7,7 @@ number.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from egm import _tables
 from egm._types import Array, Check
 
 __all__ = [
+    "DeltaWarning",
     "between",
     "count",
     "finite",
@@ -29,7 +31,12 @@ __all__ = [
     "unread",
     "unread_matrix",
     "vector",
+    "warn_of_delta",
 ]
+
+
+class DeltaWarning(UserWarning):
+    """A delta so large that its promise would allow to publish somebody's row as it is."""
 
 
 def real(**named: object) -> Array:
@@ -90,6 +97,17 @@ def count(**named: object) -> int:
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
     return int(number)
+
+
+def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
+    """A DeltaWarning for a delta of 1/n or more. stacklevel: as in warnings.warn, from here."""
+    if delta >= 1 / n:
+        warnings.warn(
+            f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
+            f"that promise, too; choose a delta far below 1/n",
+            DeltaWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def vector(**named: object) -> Array:

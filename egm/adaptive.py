@@ -31,7 +31,7 @@ from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import count, matrix, positive, scalar, unread
+from egm._validate import count, matrix, positive, scalar, unread, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
@@ -102,8 +102,10 @@ class AdaptiveDataMechanism:
             object.__setattr__(self, name, value)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
-        return zcdp_epsilon(self.rho, delta)
+        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1); a DeltaWarning if it is 1/n or more."""
+        epsilon = zcdp_epsilon(self.rho, delta)
+        warn_of_delta(delta, self.n, stacklevel=3)
+        return epsilon
 
     def check(self, X: ArrayLike) -> None:
         """Raises what release would, as far as rho and n, and type and shape of X, tell it; no row of X is read.

@@ -21,11 +21,24 @@ from scipy.special import chdtri
 
 from egm import _rows, _tables, error, gx2, lattice, noise, scaling, sums
 from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Rows, Target, Whole
-from egm._validate import between, count, finite, matrix, positive, probability, scalar, unread, vector
+from egm._validate import (
+    DeltaWarning,
+    between,
+    count,
+    finite,
+    matrix,
+    positive,
+    probability,
+    scalar,
+    unread,
+    vector,
+    warn_of_delta,
+)
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
 __all__ = [
+    "DeltaWarning",
     "EllipticalGaussianMechanism",
     "ErrorForecast",
     "GaussianDataMechanism",
@@ -229,8 +242,8 @@ class GaussianDataMechanism(_Mechanism):
     whether the model holds (`excess_clipped`), where clip norm and forecast come from: guesses of the centre and the
     spread that are right, and coordinates that are nearly normal and independent. Of rows that are zero but for one
     entry, as in a sum by groups, far more are clipped than it says; with scaling="none" or "expected_norm" they are
-    fewer. Raises ValueError or TypeError otherwise. Poulsen (2023), Algorithm 3, which
-    as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
+    fewer. Raises ValueError or TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023),
+    Algorithm 3, which as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: Array
@@ -279,6 +292,7 @@ class GaussianDataMechanism(_Mechanism):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
+        warn_of_delta(self.delta, n, stacklevel=4)
         if not isinstance(self.scaling, str):
             _fix(self, scaling=_given_scaling(_tables.ordered(self.columns, scaling=self.scaling), sigma))
         if isinstance(self.clip_probability, str):

@@ -38,6 +38,7 @@ MEANT = {  # what is documented: a centre of any sign, no clip probability for 1
 CASES = [(kind, name, bad) for kind, good in GOOD.items() for name in good for bad in BAD]
 
 
+@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # of a huge n
 @pytest.mark.parametrize(("kind", "name", "bad"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_bad_parameter_is_named_or_has_a_meaning(kind, name, bad):
     arguments = {**GOOD[kind], name: BAD[bad]}

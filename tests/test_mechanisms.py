@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from egm import (
+    AdaptiveDataMechanism,
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
     GaussianMechanism,
@@ -19,6 +20,7 @@ from egm import (
     scaling,
 )
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
+from egm.mechanisms import DeltaWarning
 
 SIGMA = np.array([2.0, 1.0, 0.25])
 MU = np.array([10.0, -4.0, 0.5])
@@ -250,6 +252,27 @@ def test_a_mechanism_cannot_be_changed():
         mechanism.epsilon = 2.0
     with pytest.raises(ValueError, match="read-only"):
         mechanism.noise_std[0] = 0.0
+
+
+# --- A large delta ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_a_delta_of_one_over_n_or_more_is_warned_of_where_it_was_given(neighbors):
+    options = {"neighbors": neighbors, "clip_probability": 0.1}
+    GaussianDataMechanism(SIGMA, 1000, 1.0, 0.999e-3, **options)
+    for delta in (1e-3, 0.5):
+        with pytest.warns(DeltaWarning, match=rf"^delta = {delta} is not below 1/n = 0\.001 for n = 1000: ") as warned:
+            GaussianDataMechanism(SIGMA, 1000, 1.0, delta, **options)
+        assert warned[0].filename == __file__
+
+
+def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
+    adaptive = AdaptiveDataMechanism(1000, 0.1, radius=1.0, sigma_range=(0.1, 1.0))
+    adaptive.epsilon(0.999e-3)
+    with pytest.warns(DeltaWarning, match=r"^delta = 0\.001 is not below 1/n = 0\.001 for n = 1000: ") as warned:
+        adaptive.epsilon(1e-3)
+    assert warned[0].filename == __file__
 
 
 # --- The number of clipped rows ---------------------------------------------------------------------------------------
