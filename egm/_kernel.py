@@ -72,12 +72,21 @@ def _first_not_finite(row: Array) -> int:
 
 
 @_compiled()
-def add_rows(X: Array, center: Array, scaling: Array, clip_norm: float, target: float, total: NDArray[np.int64]) -> int:
-    """Add trunc(target / max(||y||, clip_norm) y) for the rows y = (x - center) * scaling of X to `total`, int64 (d,).
+def add_rows(
+    X: Array,
+    center: Array,
+    scaling: Array,
+    clip_norm: float,
+    target: float,
+    total: NDArray[np.int64],
+    clipped: NDArray[np.int64],
+) -> int:
+    """Add trunc(target / max(||y||, clip_norm) y) for the rows y = (x - center) * scaling of X to `total`, int64 (d,),
+    and the number of rows with ||y|| > clip_norm to `clipped`, int64 (1,).
 
     X: (n, d), C order; n target < 2**62. Four rows at a time, which share the reading and writing of the sum; after
     the last row come zeros. Returns -1, or the flat place of the first entry of X that is not finite in the first row
-    that has one; total is then of no use.
+    that has one; total and clipped are then of no use.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -95,6 +104,7 @@ def add_rows(X: Array, center: Array, scaling: Array, clip_norm: float, target: 
                     return (first + r) * d + place
                 norm = _careful_norm(y[r])
             factor[r] = target / max(norm, clip_norm)
+            clipped[0] += norm > clip_norm
         f0, f1, f2, f3 = factor[0], factor[1], factor[2], factor[3]
         for j in range(d):
             pair, other = np.trunc(y0[j] * f0) + np.trunc(y1[j] * f1), np.trunc(y2[j] * f2) + np.trunc(y3[j] * f3)

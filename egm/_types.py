@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "Array",
     "ArrayLike",
+    "Blocks",
     "Check",
+    "Columns",
     "FloatOrArray",
     "Floats",
+    "Named",
     "Neighbors",
     "Number",
     "PathLike",
@@ -30,8 +33,31 @@ FloatOrArray: TypeAlias = Any  # one of the two; which, depends on the shape of 
 Number: TypeAlias = float | np.floating[Any]  # not every floating-point number of NumPy is a float
 Whole: TypeAlias = NDArray[Any]  # of Python integers, or of 64 bits
 Table: TypeAlias = NDArray[Any]  # structured: table["column"]
-Rows: TypeAlias = ArrayLike | Iterator[ArrayLike]  # a matrix (n, d), or its rows in blocks; dask's arrays are ArrayLike
+Columns: TypeAlias = tuple[Hashable, ...] | None  # names
+Named: TypeAlias = ArrayLike | Mapping[Any, float]  # a vector, which may have names: of a Series, or of a mapping
 PathLike: TypeAlias = str | os.PathLike[str]
 Check: TypeAlias = Callable[..., Array]  # of egm._validate
 Neighbors: TypeAlias = Literal["replace_one", "add_remove"]
 Target: TypeAlias = Literal["sample", "population"]
+
+
+class Blocks(Protocol):
+    """A table in a file, as `egm.files.rows` finds it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        ...
+
+    @property
+    def count(self) -> int | None:
+        """The number of its rows, if the file says it."""
+        ...
+
+    @property
+    def blocks(self) -> Callable[[], Iterator[Array]]:
+        """Reads it from the start."""
+        ...
+
+
+Rows: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # a matrix (n, d), also one of dask, or its rows in blocks

@@ -7,14 +7,18 @@ number.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egm import _tables
 from egm._types import Array, Check
 
 __all__ = [
+    "DeltaWarning",
     "between",
     "count",
     "finite",
@@ -27,7 +31,12 @@ __all__ = [
     "unread",
     "unread_matrix",
     "vector",
+    "warn_of_delta",
 ]
+
+
+class DeltaWarning(UserWarning):
+    """A delta so large that its promise would allow to publish somebody's row as it is."""
 
 
 def real(**named: object) -> Array:
@@ -90,6 +99,17 @@ def count(**named: object) -> int:
     return int(number)
 
 
+def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
+    """A DeltaWarning for a delta of 1/n or more. stacklevel: as in warnings.warn, from here."""
+    if delta >= 1 / n:
+        warnings.warn(
+            f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
+            f"that promise, too; choose a delta far below 1/n",
+            DeltaWarning,
+            stacklevel=stacklevel,
+        )
+
+
 def vector(**named: object) -> Array:
     """One axis, at least one entry, every entry finite and > 0."""
     ((name, _),) = named.items()
@@ -125,7 +145,12 @@ def unread(**named: object) -> tuple[int, ...] | None:
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(value, list | tuple):
+        if value and len(getattr(value[0], "shape", ())) == 2:
+            way_out = f"put them together, or give iter({name}) where blocks of rows are taken"
+            raise TypeError(f"{name} must be one table or array, got a list of them: {way_out}")
         return (len(value),)
+    if isinstance(value, np.ma.MaskedArray) or dtype == np.bool or not (hasattr(value, "__array__") or dtype is None):
+        raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
     elif isinstance(dtype, np.dtype):  # of dask and the like, which would load or compute a slice
@@ -133,17 +158,34 @@ def unread(**named: object) -> tuple[int, ...] | None:
     elif type(value).__module__.split(".")[0] == "dask":
         return None
     elif not hasattr(value, "__array__"):
-        given = f"got an object of type {type(value).__name__}"
-        raise TypeError(f"{name} must be a real number or an array of real numbers, {given}")
+        raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     else:
         _numeric(name, value[:0])  # type: ignore[index]  # no row of a frame, but what its columns are
     return () if shape is None and isinstance(value, int | float) else shape
 
 
+def _way_out(name: str, value: object) -> str:
+    """What an object is that is no array of numbers, and how it can become one."""
+    kind = f"an object of type {type(value).__name__}"
+    if isinstance(value, np.ma.MaskedArray):
+        return f"a masked array: {name}.filled(...) is one"
+    if getattr(value, "dtype", None) == np.bool:
+        return f"an array of flags: {name}.astype(float) is one"
+    if hasattr(value, "toarray"):  # of scipy.sparse
+        return f"{kind}: {name}.toarray() is one"
+    if hasattr(value, "collect"):  # a LazyFrame of polars
+        return f"{kind}: {name}.collect() is one"
+    if isinstance(value, Mapping):
+        return f"{kind}: a data frame of it is one"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return f"{kind}: make an array of it, or give iter({name}) where blocks of rows are taken"
+    return kind
+
+
 def _numeric(name: str, value: object) -> NDArray[Any]:
     """The value as an array, or a TypeError: no booleans, strings, objects, complex numbers or masked arrays."""
     try:
-        array = np.asarray(value)
+        array = _tables.array(**{name: value})
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):

@@ -33,7 +33,7 @@ from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import count, matrix, positive, scalar, unread
+from egm._validate import count, matrix, positive, scalar, unread, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
@@ -108,8 +108,10 @@ class AdaptiveDataMechanism:
             object.__setattr__(self, name, value)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
-        return zcdp_epsilon(self.rho, delta)
+        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1); a DeltaWarning if it is 1/n or more."""
+        epsilon = zcdp_epsilon(self.rho, delta)
+        warn_of_delta(delta, self.n, stacklevel=3)
+        return epsilon
 
     def check(self, X: ArrayLike) -> None:
         """Raises what release would, as far as rho and n, and type and shape of X, tell it; no row of X is read.
@@ -120,7 +122,10 @@ class AdaptiveDataMechanism:
             raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
         if isinstance(X, Iterator):
             raise TypeError("X must be an array that can be read several times, got an iterator")
-        rows, *columns = unread(X=X) or (self.n,)
+        shape = unread(X=X)
+        if shape is None:  # a data frame of dask's
+            return
+        rows, *columns = shape or (self.n,)
         if len(columns) != 1 and not isinstance(X, list | tuple):
             raise ValueError(f"X must have shape ({self.n}, columns), got {np.shape(X)}")
         if rows != self.n:

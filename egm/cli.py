@@ -29,7 +29,7 @@ from egm import error, files
 from egm._types import Array, Table
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import zcdp_rho
-from egm.mechanisms import GaussianDataMechanism, Release
+from egm.mechanisms import DeltaWarning, GaussianDataMechanism, Release
 from egm.noise import SimulationWarning
 
 __all__ = ["main"]
@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in (sys.argv[1:] if argv is None else argv)
     try:
         args = _parser().parse_args(argv)
-        args.command(args)
+        with _warning():
+            args.command(args)
     except SystemExit as stop:  # argparse, after --help and --version
         return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
     except (_Mistake, files.FileError) as mistake:
@@ -108,6 +109,8 @@ def _adaptive(args: Namespace) -> None:
     n = _rows_declared(args, table)
     with _explained(table.names):
         mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
+        if args.delta is not None:
+            mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
         parameters = {"mechanism": "AdaptiveDataMechanism", "rows": mechanism.n, "rho": mechanism.rho}
@@ -204,6 +207,24 @@ def _rho(args: Namespace) -> float:
 def _rng(args: Namespace) -> np.random.Generator | None:
     """None for secure noise; a Generator if a simulation was asked for."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
+
+
+@contextlib.contextmanager
+def _warning() -> Iterator[None]:
+    """A warning of a large delta is one line on standard error, once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DeltaWarning)
+        usual, said = warnings.showwarning, set()
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if category is not DeltaWarning:
+                usual(message, category, *where)
+            elif str(message) not in said:
+                said.add(str(message))
+                _complain(f"warning: {message}", 0)
+
+        warnings.showwarning = show  # type: ignore[assignment]  # takes whatever it is given
+        yield
 
 
 @contextlib.contextmanager

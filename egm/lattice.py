@@ -72,24 +72,31 @@ class Lattice:
         numbers or (d,). Whatever the rows are added with, one row always gives the same integers on processors of one
         kind; others may add up its norm in another order. Raises ValueError for an entry that is not finite.
         """
+        return self.sum_and_clipped(X, center, scaling)[0]
+
+    def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
+        """The sum, and how many of the rows are longer than the clip norm: one row always is, or never. As in sum."""
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
-        return sum((total.astype(object) for total in totals), np.zeros(X.shape[1], dtype=object))
+        *total, clipped = sum((part.astype(object) for part in totals), np.zeros(X.shape[1] + 1, dtype=object))
+        return np.array(total, dtype=object), clipped
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """The sum of the rows of a range: int64, (d,)."""
+        """The sum of the rows of a range, and the number of those that are clipped: int64, (d + 1,)."""
         from egm import _kernel  # compiles
 
-        total, plain = np.zeros(X.shape[1], dtype=np.int64), X.dtype == float and X.flags.c_contiguous
+        joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
+        total, clipped = joint[:-1], joint[-1:]
         step = len(part) if plain else max(1, _COPIED // X.shape[1])
         for start in range(part.start, part.stop, step):
             block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
             block.flags.writeable = False  # one type of array, one compiled function
-            place = _kernel.add_rows(block, center, scaling, self.clip_norm, self.radius * self.shrink, total)
+            target = self.radius * self.shrink
+            place = _kernel.add_rows(block, center, scaling, self.clip_norm, target, total, clipped)
             if place >= 0:
                 i, j = divmod(place, X.shape[1])
                 raise ValueError(f"X[{start + i}, {j}] must be finite, got {block[i, j]}")
-        return total
+        return joint
 
 
 def _parts(rows: int, d: int) -> list[range]:

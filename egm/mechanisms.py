@@ -12,7 +12,7 @@ not public.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -20,13 +20,27 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, error, gx2, lattice, noise, scaling, sums
-from egm._types import Array, ArrayLike, Floats, Neighbors, Rows, Target, Whole
-from egm._validate import between, count, finite, matrix, nonnegative, positive, probability, scalar, unread, vector
+from egm import _rows, _tables, error, gx2, lattice, noise, scaling, sums
+from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Rows, Target, Whole
+from egm._validate import (
+    DeltaWarning,
+    between,
+    count,
+    finite,
+    matrix,
+    nonnegative,
+    positive,
+    probability,
+    scalar,
+    unread,
+    vector,
+    warn_of_delta,
+)
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
 __all__ = [
+    "DeltaWarning",
     "EllipticalGaussianMechanism",
     "ErrorForecast",
     "GaussianDataMechanism",
@@ -38,6 +52,7 @@ __all__ = [
 _CENTER_STD = 0.5  # of sigma: what a guess of a mean is taken to be off by if nobody says how good it is
 _SIGMA_FACTOR = 1.25  # by which a guess of sigma is taken to be wrong
 _TOLERANCE = 1e-4  # of the clip norm that is best: the error is flat there
+_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the sensitivity of all else: 0.8 percent more noise
 _RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
 
 T = TypeVar("T", bound=Floats)
@@ -47,14 +62,18 @@ T = TypeVar("T", bound=Floats)
 class Release:
     """What may be published: the estimate, and the standard deviation of the noise in each of its coordinates.
 
-    `simulated` says that the noise came from a numpy Generator: fit for experiments, not for publication. `count` is
-    the noisy number of rows, where that number is not public.
+    noise_std is that of the noise, and of nothing else. What clipping takes from the sum comes on top, and is small
+    only if the guesses of centre and spread were good: `GaussianDataMechanism.error(mean=...)` forecasts it for others,
+    and `clipped` shows whether they were. `simulated` says that the noise came from a numpy Generator: fit for
+    experiments, not for publication. `count` is the noisy number of rows, where that number is not public. `clipped` is
+    the noisy number of rows that were clipped, where the mechanism counts them.
     """
 
     estimate: Array  # of one number np.float64, which can do what an array without axes can
     noise_std: Array
     simulated: bool
     count: float | None = None
+    clipped: float | None = None
 
 
 class _Mechanism:
@@ -161,35 +180,41 @@ class EllipticalGaussianMechanism(_Mechanism):
 
     sensitivities: (d,), Delta_j > 0, the most that coordinate j of the query can change. epsilon: > 0. delta: in (0,
     1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh and Lebeda
-    (2022).
+    (2022). Names of coordinates are matched as the columns of a GaussianDataMechanism are.
     """
 
     sensitivities: Array
     epsilon: float
     delta: float
+    columns: Columns = field(default=None, kw_only=True)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     noise_std: Array = field(init=False, repr=False)
 
     if TYPE_CHECKING:  # what is given is less exact than what the fields hold
 
-        def __init__(self, sensitivities: ArrayLike, epsilon: float, delta: float) -> None: ...
+        def __init__(
+            self, sensitivities: Named, epsilon: float, delta: float, *, columns: Iterable[Hashable] | None = ...
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        sensitivities = vector(sensitivities=self.sensitivities)
+        _fix(self, columns=_tables.declared(self.columns, sensitivities=self.sensitivities))
+        sensitivities = vector(sensitivities=_tables.ordered(self.columns, sensitivities=self.sensitivities))
+        _match(self.columns, sensitivities=sensitivities)
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
-    def check(self, value: ArrayLike) -> None:
+    def check(self, value: Named) -> None:
         """Raises what release would, as far as type and shape of the value tell it; no number in it is looked at."""
+        value = _tables.ordered(self.columns, value=value)
         if (shape := unread(value=value)) not in (None, self.noise_std.shape):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
-    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
+    def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
         """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        value = finite(value=_tables.ordered(self.columns, value=value))
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
@@ -219,9 +244,16 @@ class GaussianDataMechanism(_Mechanism):
     of sigma. sigma_factor: by what sigma may be wrong, from 1 to 10, by default 1.25. These two change no privacy and,
     for a given clip_probability, no release: they are what `error` and `confidence_radius` expect, and what "optimal"
     clips for. With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs
-    far more than it can gain where the centre is off by a part of sigma. Raises ValueError or TypeError otherwise.
-    Poulsen (2023), Algorithm 3, which as printed adds the centre before dividing by b and so is wrong unless the centre
-    is zero.
+    far more than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma,
+    by default those that sigma has if it is a mapping or a Series with an index of names. What else has names (center,
+    scaling, a mean, X) is matched by them, and is refused if its names are others or if there are no columns to match
+    them with; what has none is taken to be in the order of the columns. count_clipped: whether the number of clipped
+    rows is released, too: times a weight of an eighth of the sensitivity, and together with the sum, whose noise grows
+    by 0.8 percent. It tells whether the model holds (`excess_clipped`), where clip norm and forecast come from: guesses
+    of the centre and the spread that are right, and coordinates that are nearly normal and independent. Of rows that
+    are zero but for one entry, as in a sum by groups, far more are clipped than it says. Raises ValueError or TypeError
+    otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as printed adds
+    the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: Array
@@ -234,40 +266,50 @@ class GaussianDataMechanism(_Mechanism):
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
     center_std: Floats | None = field(default=None, kw_only=True)
     sigma_factor: float = field(default=_SIGMA_FACTOR, kw_only=True)
+    columns: Columns = field(default=None, kw_only=True)
+    count_clipped: bool = field(default=False, kw_only=True)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     p: float = field(init=False, repr=False)
     clip_norm: float = field(init=False, repr=False)
     count_weight: float = field(init=False, repr=False)
+    clipped_std: float | None = field(init=False, repr=False)  # of the noise in Release.clipped, in rows
     noise_std: Array = field(init=False, repr=False)
 
     if TYPE_CHECKING:
 
         def __init__(
             self,
-            sigma: ArrayLike,
+            sigma: Named,
             n: int,
             epsilon: float,
             delta: float,
             *,
-            center: ArrayLike = ...,
+            center: Named = ...,
             clip_probability: float | Literal["optimal"] | None = ...,
-            scaling: str | ArrayLike = ...,
+            scaling: str | Named = ...,
             neighbors: Neighbors = ...,
-            center_std: ArrayLike | None = ...,
+            center_std: Named | None = ...,
             sigma_factor: float = ...,
+            columns: Iterable[Hashable] | None = ...,
+            count_clipped: bool = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        sigma, n = vector(sigma=self.sigma), count(n=self.n)
+        if not isinstance(self.count_clipped, bool):
+            raise TypeError(f"count_clipped must be True or False, got {self.count_clipped!r}")
+        _fix(self, columns=_tables.declared(self.columns, sigma=self.sigma))
+        sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
+        _match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
-        center = _location(self.center, sigma, "center")
+        center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
         self._check_doubts()
+        warn_of_delta(self.delta, n, stacklevel=4)
         if not isinstance(self.scaling, str):
-            _fix(self, scaling=_given_scaling(self.scaling, sigma))
+            _fix(self, scaling=_given_scaling(_tables.ordered(self.columns, scaling=self.scaling), sigma))
         if isinstance(self.clip_probability, str):
             b, clip_norm, p = self._best_clip()
         else:
@@ -282,12 +324,17 @@ class GaussianDataMechanism(_Mechanism):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = np.sqrt(self._noise_variances(b, clip_norm))
         _ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
-        _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std)
+        clipped_std = self.noise_multiplier * self._stretch / _CLIPPED_SHARE if self.count_clipped else None
+        _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
     def _check_doubts(self) -> None:
         """What is doubtful about center and sigma."""
         if self.center_std is not None:
-            std = nonnegative(center_std=_location(self.center_std, self.sigma, "center_std"))
+            std = nonnegative(
+                center_std=_location(
+                    _tables.ordered(self.columns, center_std=self.center_std), self.sigma, "center_std"
+                )
+            )
             _fix(self, center_std=std if std.ndim else float(std))
         factor = scalar(partial(between, 1.0, 10.0), sigma_factor=self.sigma_factor)
         _fix(self, sigma_factor=factor)
@@ -341,12 +388,18 @@ class GaussianDataMechanism(_Mechanism):
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """The variance of the noise in each coordinate of the sum."""
         weight = self._count_weight(b, clip_norm)
+        multiplier = self.noise_multiplier * self._stretch
         if not weight:
-            return (2 * clip_norm * self.noise_multiplier / b) ** 2
-        return (clip_norm**2 + weight**2) * self.noise_multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
+            return (2 * clip_norm * multiplier / b) ** 2
+        return (clip_norm**2 + weight**2) * multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
+
+    @property
+    def _stretch(self) -> float:
+        """The sensitivity with the number of clipped rows over that without."""
+        return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
-        self, *, mean: ArrayLike | None = None, sigma: ArrayLike | None = None, target: Target = "sample"
+        self, *, mean: Named | None = None, sigma: Named | None = None, target: Target = "sample"
     ) -> ErrorForecast:
         """The ErrorForecast for normal data: exact expectations, known before any data.
 
@@ -360,12 +413,13 @@ class GaussianDataMechanism(_Mechanism):
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
+        there, true = (_tables.ordered(self.columns, **given) for given in ({"mean": mean}, {"sigma": sigma}))
         if mean is None and sigma is None:
             offset, factors = self._doubts
         else:
-            offset = np.zeros(self.b.shape) if mean is None else _location(mean, self.sigma, "mean") - self.center
+            offset = np.zeros(self.b.shape) if mean is None else _location(there, self.sigma, "mean") - self.center
             factors = (1.0,)
-        true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=sigma))
+        true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=true))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
         parts = error.expected_clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
@@ -392,7 +446,7 @@ class GaussianDataMechanism(_Mechanism):
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
         fail = 1 - scalar(probability, level=level)
-        std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier, self._doubts
+        std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._stretch, self._doubts
         one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
         of_noise, radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))), []
         for factor in factors:
@@ -409,61 +463,106 @@ class GaussianDataMechanism(_Mechanism):
         """
         if isinstance(X, Iterator):
             return
-        shape = unread(X=X)
+        if _tables.is_blocks(X):
+            shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
+        else:
+            shape = unread(X=X)
+        if self.columns is not None or shape is None:  # else the shape tells more
+            _tables.check(X, self.columns)
         if shape is None:
             return
         rows, *columns = shape or (1,)
         if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}")
+            column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
+            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}{column}")
+        if self.columns is None:
+            _tables.check(X, self.columns)
         if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
     def release(self, X: Rows, *, rng: np.random.Generator | None = None) -> Release:
         """A private estimate of X.sum(axis=0).
 
-        X: real numbers, (n, d), an iterator over blocks of rows, (rows, d) each, or a dask array; it is read once and
-        never changed. The rows are summed as integers (`egm.lattice`), so the same rows in any order, in any blocks
-        and on any number of machines of one kind give the same sum. Without rng the noise is secure. rng: a numpy
-        Generator, which makes this a simulation. Raises ValueError for another shape or, where n is public, number of
-        rows, or for a value that is not finite.
+        X: real numbers, (n, d): an array, a table of pandas, polars, pyarrow, dask or `egm.files.rows`, or an iterator
+        over blocks of rows, (rows, d) each. It is read once and never changed. Columns with names are taken in the
+        order of `columns`, in every block anew; flags in a table count as 0 and 1. The rows are summed as integers
+        (`egm.lattice`), so the same rows in any order, in any blocks and on any number of machines of one kind give the
+        same sum. Without rng the noise is secure. rng: a numpy Generator, which makes this a simulation. Raises
+        ValueError for another shape or, where n is public, number of rows, for names that are not those of `columns`,
+        or for a value that is not finite, and TypeError for what does not hold real numbers.
         """
         self.check(X)
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
-        room = sensitivity * self.noise_multiplier if rng is None else 1.0  # in clip norms
+        room = sensitivity * self._stretch * self.noise_multiplier if rng is None else 1.0  # in clip norms
         grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
-        total, rows = sums.clipped_sum(X, grid, np.broadcast_to(self.center, self.b.shape), self.b)
+        arranged = _tables.arranged(X, self.columns)
+        center = np.broadcast_to(self.center, self.b.shape)
+        total, rows = sums.clipped_sum(arranged, grid, center, self.b, self.count_clipped)
         if self.neighbors == "replace_one" and rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if rng is None:
             return self._secure_release(grid, total, rows)
-        total = total.astype(float) * grid.unit
-        if self.neighbors == "add_remove":
-            return self._release_with_count(total, rows, rng)
-        return _noisy(total / self.b + self.n * self.center, self.noise_std, rng)
+        if self.neighbors == "add_remove" or self.count_clipped:
+            return self._simulated_release(grid, total, rows, rng)
+        return _noisy(total.astype(float) * grid.unit / self.b + self.n * self.center, self.noise_std, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
-        """The release by integers: sum of the rows on the lattice, weighted count, discrete Gaussian noise."""
+        """The release by integers: sum of the rows on the lattice, weighted counts, discrete Gaussian noise."""
         sensitivity: float
-        weight, sensitivity = 0, 2 * grid.radius
+        weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
         if self.neighbors == "add_remove":
             weight = round(self.count_weight / grid.unit)
             sensitivity = math.nextafter(math.hypot(grid.radius, weight), math.inf)
-        joint = [*total, weight * rows] if weight else list(total)
-        std = lattice.gaussian_std(sensitivity, len(joint), self.epsilon, self.delta)
-        noisy = [t + z for t, z in zip(joint, noise.secure_gaussian(std, len(joint)), strict=True)]
-        counted = noisy.pop() / weight if weight else None
-        estimate = np.array(noisy, dtype=float) * grid.unit / self.b
-        estimate += (self.n if counted is None else counted) * self.center
-        return Release(estimate, self.noise_std, simulated=False, count=counted)
+        if self.count_clipped:
+            clipped_weight = math.ceil(_CLIPPED_SHARE * sensitivity)
+            sensitivity = math.nextafter(math.hypot(sensitivity, clipped_weight), math.inf)
+        size = self.sigma.size + (weight > 0) + (clipped_weight > 0)
+        std = lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
+        drawn = noise.secure_gaussian(std, size)
+        estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
+        return Release(estimate, self.noise_std, simulated=False, **counts)
 
-    def _release_with_count(self, total: ArrayLike, rows: float, rng: np.random.Generator) -> Release:
-        """Sum and weighted count with the same noise, which is the sensitivity of both together times sigma_opt."""
-        std = np.hypot(self.clip_norm, self.count_weight) * self.noise_multiplier
-        joint = np.append(total, self.count_weight * rows)
-        *total, weighted = joint + noise.simulated_gaussian(np.full(joint.shape, std), rng)
-        rows = weighted / self.count_weight
-        estimate = np.array(total) / self.b + rows * self.center
-        return Release(estimate, self.noise_std, simulated=True, count=float(rows))
+    def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
+        """Sum and weighted counts with the same noise, which is the sensitivity of all together times sigma_opt."""
+        sensitivity = 2 * self.clip_norm
+        if self.neighbors == "add_remove":
+            sensitivity = math.hypot(self.clip_norm, self.count_weight)
+        clipped_weight = _CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
+        size = self.sigma.size + (self.count_weight > 0) + (clipped_weight > 0)
+        std = math.hypot(sensitivity, clipped_weight) * self.noise_multiplier
+        drawn = noise.simulated_gaussian(np.full(size, std), rng)
+        total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
+        estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
+        return Release(estimate, self.noise_std, simulated=True, **counts)
+
+    def _with_noise(
+        self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
+    ) -> tuple[Array, dict[str, float]]:
+        """The estimate, and the noisy counts: sum and weighted counts are one vector, to which noise is added."""
+        d = self.sigma.size
+        joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
+        noisy = [t + z for t, z in zip(joint, drawn, strict=True)]
+        counts = {}
+        if clipped_weight:
+            counts["clipped"] = float(noisy.pop() / clipped_weight)
+        if weight:
+            counts["count"] = float(noisy.pop() / weight)
+        estimate = np.array(noisy, dtype=float) * unit / self.b
+        return estimate + counts.get("count", self.n) * self.center, counts
+
+    def excess_clipped(self, release: Release) -> float:
+        """Compares the noisy number of clipped rows with n p, which the model announces.
+
+        Returns by how many standard deviations it is above: of the noise (`clipped_std`) and of the number itself
+        together. If the model holds, that is more than 3 for one release in 700. If it is more, rows were clipped that
+        should not have been, and neither the forecast nor `noise_std` says how far the sum is off: the centre or the
+        spread was guessed badly, or the rows are not nearly normal. It says nothing against privacy, and costs none,
+        since it is computed from what is published. Raises ValueError if the release has no such number.
+        """
+        if release.clipped is None or self.clipped_std is None:
+            raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
+        rows = self.n if release.count is None else max(release.count, 0.0)
+        return (release.clipped - rows * self.p) / math.sqrt(self.clipped_std**2 + rows * self.p * (1 - self.p))
 
     def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
@@ -486,6 +585,13 @@ def _ordinary(noise: T, **parameters: Any) -> T:
         return noise
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     raise ValueError(f"noise must lie between 1e-300 and 1e300, got {noise} for {given}")
+
+
+def _match(columns: Columns, **named: Array) -> None:
+    """A ValueError unless there are as many names of columns as entries of the vector, or none."""
+    ((name, vector),) = named.items()
+    if columns is not None and len(columns) != vector.size:
+        raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
 
 
 def _calibrate(mechanism: Any) -> float:

@@ -18,6 +18,7 @@ GOOD = {
     GaussianDataMechanism: {
         **{"sigma": [1.0, 2.0], "n": 100, "epsilon": 1.0, "delta": 1e-6, "center": 0.0},
         **{"clip_probability": 0.01, "scaling": "optimal", "neighbors": "replace_one"},
+        **{"columns": ["a", "b"], "count_clipped": False},
     },
     AdaptiveDataMechanism: {"n": 100, "rho": 1.0, "radius": 1.0, "sigma_range": (0.1, 10.0)},
 }
@@ -29,12 +30,15 @@ MEANT = {  # what is documented: a centre of any sign, no clip probability for 1
     *(("center", bad) for bad in ("zero", "minus one", "subnormal")),
     *(("clip_probability", bad) for bad in ("none", "subnormal")),
     ("n", "huge"),
+    ("columns", "none"),
+    ("count_clipped", "bool"),
     *(("rho", bad) for bad in ("subnormal", "huge")),  # the release says that it is too small
     *(("radius", bad) for bad in ("subnormal", "huge")),
 }
 CASES = [(kind, name, bad) for kind, good in GOOD.items() for name in good for bad in BAD]
 
 
+@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # of a huge n
 @pytest.mark.parametrize(("kind", "name", "bad"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_bad_parameter_is_named_or_has_a_meaning(kind, name, bad):
     arguments = {**GOOD[kind], name: BAD[bad]}
@@ -68,7 +72,7 @@ NOT_DATA = {
     "booleans": (np.ones((5, 2), dtype=bool), "X must be"),
     "complex": (np.ones((5, 2), dtype=complex), "X must be"),
     "masked": (np.ma.ones((5, 2)), "X must be"),
-    "none": (None, "X must be a real number or an array of real numbers, got None"),
+    "none": (None, "X must be a real number or an array of real numbers, got an object of type NoneType"),
     "a number": (3.0, "X must have shape"),
     "ragged": ([[1.0], [1.0, 2.0]], "X must"),
     "ragged blocks": (iter([np.ones((4, 2)), np.ones((1, 3))]), r"X must have shape \(rows, 2\), got \(1, 3\)"),

@@ -91,6 +91,17 @@ def mechanism(n=N, **options):
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options)
 
 
+def test_a_large_delta_is_warned_of_in_one_line(egm):
+    budget = ("--epsilon", "1", "--delta", "0.01")
+    plan = egm("plan", "--sigma", "sigma.csv", "--rows", "400", *budget)
+    total = egm("sum", "data.csv", "--sigma", "sigma.csv", *budget)
+    ranges = ("--radius", "100", "--sigma-range", "0.1,50")
+    adaptive = egm("adaptive", "data.csv", *ranges, *budget, "--simulate", "5")
+    for code, out, err in (plan, total, adaptive):
+        assert (code, bool(out), len(err)) == (0, True, 1)
+        assert err[0].startswith("egm: warning: delta = 0.01 is not below 1/n = 0.0025 for n = 400: ")
+
+
 # --- The release ------------------------------------------------------------------------------------------------------
 
 

@@ -106,6 +106,12 @@ def test_count_is_that_of_the_rows_that_were_read(silent):
     assert mechanism.release(X).count == N
 
 
+def test_clipped_rows_are_counted_in_every_block(silent):
+    mechanism = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=MU, clip_probability=0.3, count_clipped=True)
+    found = mechanism.release(da.from_array(data(), chunks=(70, 2))).clipped
+    assert found == np.sum(np.linalg.norm((data() - MU) * mechanism.b, axis=1) > mechanism.clip_norm) > 100
+
+
 def test_simulation_is_that_in_memory():
     mechanism, X = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6), data()
     one, two = (mechanism.release(Y, rng=np.random.default_rng(1)) for Y in (X, da.from_array(X, chunks=70)))

@@ -156,6 +156,7 @@ def test_optimal_clip_norm_is_stationary(doubts):
         assert again.error().total > total
 
 
+@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # the report has n = 10**6, and delta = 1e-6
 def test_optimal_clip_probability_beats_the_report_by_far():
     """By a factor of more than four where the noise is large, if centre and sigma are right."""
     for n, least in ((1000, 4.0), (10**6, 1.5)):

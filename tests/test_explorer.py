@@ -9,6 +9,8 @@ from egm import GaussianDataMechanism
 from egm.experiments import improvement, zipf_sigma
 from egm.gx2 import isf
 
+pytestmark = pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # any delta can be explored
+
 START = {"alpha": 1, "d": 100, "n": 10**6, "epsilon": 1, "delta": 1e-6}
 SCALINGS = ("none", "expected_norm", "optimal")
 NAMES = ("improvement", "total", "noise", "clipping", "clipNorm", "noiseMultiplier")

@@ -14,7 +14,8 @@ COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noi
 LAYERS = {
     "_types": (set(), {"numpy"}),
     "_distribution": (set(), set()),
-    "_validate": (set(), {"numpy"}),
+    "_tables": (set(), {"numpy"}),
+    "_validate": ({"_tables"}, {"numpy"}),
     "_rows": (set(), {"numpy"}),
     "calibration": ({"_validate"}, {"numpy", "scipy"}),
     "gx2": ({"_validate"}, {"numpy", "scipy"}),
@@ -34,7 +35,7 @@ LAYERS = {
     "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
     "mechanisms": (
-        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums"},
+        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums", "_tables"},
         {"numpy", "scipy"},
     ),
     "adaptive": (COMPUTE | {"error", "lattice", "quantiles"}, {"numpy", "scipy"}),

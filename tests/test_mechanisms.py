@@ -3,12 +3,14 @@
 import copy
 import dataclasses
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from egm import (
+    AdaptiveDataMechanism,
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
     GaussianMechanism,
@@ -18,6 +20,7 @@ from egm import (
     scaling,
 )
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
+from egm.mechanisms import DeltaWarning
 
 SIGMA = np.array([2.0, 1.0, 0.25])
 MU = np.array([10.0, -4.0, 0.5])
@@ -252,6 +255,156 @@ def test_a_mechanism_cannot_be_changed():
         mechanism.noise_std[0] = 0.0
 
 
+# --- A large delta ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_a_delta_of_one_over_n_or_more_is_warned_of_where_it_was_given(neighbors):
+    options = {"neighbors": neighbors, "clip_probability": 0.1}
+    GaussianDataMechanism(SIGMA, 1000, 1.0, 0.999e-3, **options)
+    for delta in (1e-3, 0.5):
+        with pytest.warns(DeltaWarning, match=rf"^delta = {delta} is not below 1/n = 0\.001 for n = 1000: ") as warned:
+            GaussianDataMechanism(SIGMA, 1000, 1.0, delta, **options)
+        assert warned[0].filename == __file__
+
+
+def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
+    adaptive = AdaptiveDataMechanism(1000, 0.1, radius=1.0, sigma_range=(0.1, 1.0))
+    adaptive.epsilon(0.999e-3)
+    with pytest.warns(DeltaWarning, match=r"^delta = 0\.001 is not below 1/n = 0\.001 for n = 1000: ") as warned:
+        adaptive.epsilon(1e-3)
+    assert warned[0].filename == __file__
+
+
+# --- The number of clipped rows ---------------------------------------------------------------------------------------
+
+
+class Seen:
+    """Noise of zero that notes what it is added to."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def __radd__(self, number):
+        self.notes.append(number)
+        return number
+
+
+def joint(mechanism, X, monkeypatch):
+    """The integers that secure noise is added to, and its standard deviation."""
+    notes, stds = [], []
+    monkeypatch.setattr(
+        mechanisms.noise, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
+    )
+    release = mechanism.release(X)
+    return notes, stds[0], release
+
+
+def row(mechanism, length):
+    """A row of this length, in clip norms, beyond the centre; a negative one is on the other side."""
+    return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
+
+
+@pytest.mark.parametrize("center", [0.0, MU])
+@pytest.mark.parametrize(
+    ("neighbors", "one", "other"),
+    [
+        ("replace_one", [-1 + 1e-7], [1 + 1e-7]),
+        ("replace_one", [-1e9], [1 - 1e-7]),
+        ("add_remove", [0.1, 1 + 1e-7], [0.1]),
+        ("add_remove", [], [-1e9]),
+    ],
+)
+def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
+    """A row that is barely clipped for one that barely is not, on the other side; a clipped row more."""
+    mechanism = data_mechanism(
+        n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
+    )
+    vectors = []
+    for lengths in (one, other):
+        X = np.array([row(mechanism, length) for length in lengths]).reshape(-1, 3)
+        vector, std, release = joint(mechanism, X, monkeypatch)
+        vectors.append(vector)
+        assert release.clipped == sum(abs(length) > 1 for length in lengths)
+        assert release.count == (len(lengths) if neighbors == "add_remove" else None)
+    square = sum((a - b) ** 2 for a, b in zip(*vectors, strict=True))
+    assert square**0.5 * mechanism.noise_multiplier == pytest.approx(std, rel=1e-6)
+    assert square * Fraction(mechanism.noise_multiplier) ** 2 <= Fraction(std) ** 2
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_noise_of_the_number_of_clipped_rows_has_the_declared_spread(neighbors):
+    mechanism = data_mechanism(clip_probability=0.05, neighbors=neighbors, count_clipped=True)
+    X, rng = rows(), np.random.default_rng(11)
+    quiet = mechanism.release(X, rng=Silent())
+    assert quiet.clipped == np.sum(np.linalg.norm((X - MU) * mechanism.b, axis=1) > mechanism.clip_norm)
+    releases = [mechanism.release(X, rng=rng) for _ in range(3000)]
+    scores = (np.array([release.estimate for release in releases]) - quiet.estimate) / mechanism.noise_std
+    assert stats.kstest(scores.ravel(), stats.norm.cdf).pvalue > 1e-3
+    scores = (np.array([release.clipped for release in releases]) - quiet.clipped) / mechanism.clipped_std
+    assert stats.kstest(scores, stats.norm.cdf).pvalue > 1e-3
+    secure = mechanism.release(X)
+    assert abs(secure.clipped - quiet.clipped) < 6 * mechanism.clipped_std
+    assert np.all(np.abs(secure.estimate - quiet.estimate) < 6 * mechanism.noise_std)
+
+
+def test_simulated_noise_is_that_of_the_sum_and_the_number_together(monkeypatch):
+    mechanism, stds = data_mechanism(count_clipped=True), []
+    monkeypatch.setattr(mechanisms.noise, "simulated_gaussian", lambda std, rng: stds.append(std) or 0 * std)
+    mechanism.release(rows(), rng=Silent())
+    np.testing.assert_allclose(stds[0][:3] / mechanism.b, mechanism.noise_std, rtol=1e-14)
+    assert stds[0][3] / (2 * mechanism.clip_norm / 8) == pytest.approx(mechanism.clipped_std, rel=1e-14)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_the_number_of_clipped_rows_costs_less_than_a_percent(neighbors):
+    mechanism = data_mechanism(neighbors=neighbors, count_clipped=True)
+    without = dataclasses.replace(mechanism, count_clipped=False)
+    np.testing.assert_allclose(mechanism.noise_std / without.noise_std, np.sqrt(1 + 1 / 64), rtol=1e-14)
+    assert mechanism.error().noise == pytest.approx(without.error().noise * (1 + 1 / 64), rel=1e-14)
+    assert mechanism.clipped_std == pytest.approx(np.sqrt(65) * mechanism.noise_multiplier, rel=1e-14)
+    assert without.clipped_std is None is without.release(rows(), rng=Silent()).clipped
+    with pytest.raises(ValueError, match="ask for it by count_clipped=True"):
+        without.excess_clipped(without.release(rows(), rng=Silent()))
+
+
+def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
+    mechanism = data_mechanism(clip_probability=1e-30, count_clipped=True)
+    without = dataclasses.replace(mechanism, count_clipped=False)
+    price = mechanism.confidence_radius(0.95) / without.confidence_radius(0.95)
+    assert price == pytest.approx(np.sqrt(1 + 1 / 64), rel=1e-6)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_excess_is_a_standard_score_where_the_model_holds(neighbors):
+    mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True)
+    rng = np.random.default_rng(4)
+    scores = [
+        mechanism.excess_clipped(mechanism.release(rng.normal(MU, SIGMA, (3000, 3)), rng=rng)) for _ in range(500)
+    ]
+    assert stats.kstest(scores, stats.norm.cdf).pvalue > 1e-3
+
+
+def excess(X, **arguments):
+    mechanism = GaussianDataMechanism(**arguments)
+    return mechanism.excess_clipped(mechanism.release(X, rng=np.random.default_rng(7)))
+
+
+def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
+    n, d = 10_000, 20
+    rng = np.random.default_rng(6)
+    options = {"n": n, "epsilon": 1.0, "delta": 1e-6, "count_clipped": True}
+    X = rng.normal(size=(n, d))
+    assert abs(excess(X, sigma=np.ones(d), **options)) < 4
+    for wrong in ({"center": 2.0}, {"sigma": np.full(d, 0.5)}):
+        arguments = {"sigma": np.ones(d)} | options | wrong
+        assert excess(X, **arguments) > 10
+    share = 1 / np.arange(1.0, d + 1) / np.sum(1 / np.arange(1.0, d + 1))
+    groups = np.zeros((n, d))
+    groups[np.arange(n), rng.choice(d, n, p=share)] = np.exp(rng.normal(0, 0.6, n))
+    assert excess(groups, sigma=groups.std(axis=0), center=groups.mean(axis=0), **options) > 10
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 MECHANISMS = {
@@ -360,6 +513,7 @@ ASKED = [
     GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, center=MU),
     GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, clip_probability="optimal", scaling=[1.0, 2.0, 3.0]),
     GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, center=4.0, clip_probability=0.2, scaling="none"),
+    GaussianDataMechanism(dict(zip("abc", SIGMA, strict=True)), 500, 1.0, 1e-6, count_clipped=True),
 ]
 CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 

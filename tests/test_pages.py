@@ -127,6 +127,36 @@ def test_decisions_rest_on_what_the_package_does():
     assert f"{few.noise_std[0] / np.sqrt(100):.1f} times its sampling error" in MECHANISMS
 
 
+def test_sums_by_group_are_as_the_page_says():
+    """A vector with one entry that is not zero, the income in the column of the region."""
+    n, rng = 100_000, np.random.default_rng(1)
+    share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
+    region, income = rng.choice(20, n, p=share), np.exp(rng.normal(7.5, 0.6, n))
+    X, options = np.zeros((n, 20)), {"center": share * income.mean(), "count_clipped": True}
+    X[np.arange(n), region] = income
+    sigma = np.sqrt(share * (1 - share) * income.mean() ** 2 + share * income.var())
+    error = {}
+    for times in (1, 2, 4):
+        it = GaussianDataMechanism(times * sigma, n, 1, 1e-6, **options)
+        releases = [it.release(X, rng=rng) for _ in range(5)]
+        squares = [np.sum((release.estimate - X.sum(axis=0)) ** 2) for release in releases]
+        error[times] = np.sqrt(np.mean(squares)), np.sqrt(it.error().total)
+        if times == 1:
+            assert "7 % of the rows were clipped where\n  0.001 % was announced" in MECHANISMS
+            assert releases[0].clipped / n == pytest.approx(0.07, abs=0.005)
+            assert "the excess was over 200\n  standard deviations" in MECHANISMS
+            assert it.excess_clipped(releases[0]) > 200
+    assert "the error was 13 times the forecast" in MECHANISMS
+    assert error[1][0] / error[1][1] == pytest.approx(13, abs=0.5)
+    assert "with twice, the error was a fifth; with four times, a third, and the forecast held" in MECHANISMS
+    assert error[2][0] / error[1][0] == pytest.approx(1 / 5, rel=0.1)
+    assert error[4][0] / error[1][0] == pytest.approx(1 / 3, rel=0.1)
+    assert error[4][0] / error[4][1] == pytest.approx(1, rel=0.2)
+    bounded = np.bincount(region, np.minimum(income, 10_000), 20)
+    bound = GaussianMechanism(np.sqrt(2) * 10_000, 1, 1e-6)
+    assert np.linalg.norm(bounded - X.sum(axis=0)) + np.sqrt(20) * bound.noise_std < error[2][0]
+
+
 def test_every_mechanism_is_in_the_decision_and_in_the_table():
     decision, table = MECHANISMS.split("## What each needs")
     for name in [name for name in egm.__all__ if name.endswith("Mechanism")] + ["secure_quantile"]:

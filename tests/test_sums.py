@@ -56,6 +56,9 @@ def test_sum_does_not_depend_on_what_holds_the_rows(holder, tmp_path):
     expected, _ = summed(X)
     assert np.array_equal(total, expected)
     assert number == 1003
+    *total, clipped = clipped_sum(HOLDERS[holder](X, tmp_path), GRID, CENTER, SCALING, count_clipped=True)[0]
+    assert np.array_equal(total, expected)
+    assert clipped == np.sum(np.linalg.norm((X - CENTER) * SCALING, axis=1) > GRID.clip_norm) > 100
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint64, np.int64, np.longdouble])
@@ -66,12 +69,12 @@ def test_every_real_type_is_read_as_doubles(dtype):
 
 def test_threads_do_not_matter(monkeypatch):
     X = rows()
-    alone = summed(X)[0]
+    alone = clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0]
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 1)
     monkeypatch.setattr(lattice.os, "cpu_count", lambda: 5)
-    assert np.array_equal(summed(X)[0], alone)
+    assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
     monkeypatch.setattr(lattice, "_MOST", 100)
-    assert np.array_equal(summed(X)[0], alone)
+    assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
@@ -87,7 +90,8 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(_kernel.np, "empty", lambda shape: np.full(shape, np.nan))
     target = GRID.radius * GRID.shrink
-    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total) == -1
+    clipped = np.zeros(1, dtype=np.int64)
+    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped) == -1
     assert np.array_equal(total, summed(X)[0])
 
 

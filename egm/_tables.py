@@ -1,0 +1,210 @@
+"""Names of columns, in vectors and in tables, and the numbers of a table in the order of the names that are wanted.
+
+pandas, polars, pyarrow and dask are known by what their objects offer, and none is imported. A vector has names if it
+is a mapping, or has an `index`, as a Series of pandas. A table has them if it says so. Labels that count from 0, as
+those of pandas do, or from "1", as those of `egm.files`, are no names: nobody has given them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egm._types import Columns
+
+__all__ = ["arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
+
+_SHOWN = 5  # names in a message
+
+
+# Vectors ------------------------------------------------------------------------------------------------------------
+
+
+def declared(columns: object, **named: object) -> Columns:
+    """The names that all vectors are to be matched with: those that are given, or else those of this vector, or None.
+
+    TypeError for what is no sequence of names, ValueError for a name that occurs twice.
+    """
+    ((_, vector),) = named.items()
+    if columns is None:
+        labels = _labels(vector)
+        return None if labels is None or _is_counted(labels) else labels
+    if isinstance(columns, str) or not hasattr(columns, "__iter__"):
+        raise TypeError(f"columns must be a sequence of names, got {columns!r}")
+    names = list(columns.tolist() if hasattr(columns, "tolist") else columns)
+    if not all(isinstance(name, Hashable) for name in names):
+        raise TypeError(f"columns must be a sequence of names, got {columns!r}")
+    return _distinct("columns", names)
+
+
+def ordered(columns: Columns, **named: object) -> Any:
+    """The vector without names, its entries in the order of the columns where it has names.
+
+    ValueError for other names than those of the columns, and for names where the columns have none.
+    """
+    ((name, vector),) = named.items()
+    labels = _labels(vector)
+    if labels is None:
+        return vector
+    values: Any = list(vector.values()) if isinstance(vector, Mapping) else _values(vector)
+    place = _places(name, labels, columns)
+    return values if place is None else [values[i] for i in place]
+
+
+def _labels(vector: object) -> tuple[Hashable, ...] | None:
+    """The keys of a mapping, the index of a Series, or None."""
+    if isinstance(vector, Mapping):
+        return tuple(vector)
+    index = getattr(vector, "index", None)
+    if index is None or callable(index) or getattr(vector, "ndim", 1) != 1:  # lists and strings have a method index
+        return None
+    return _distinct(f"the index of a vector, {type(vector).__name__},", index)
+
+
+def _values(series: Any) -> NDArray[Any]:
+    """The entries of a Series; of one that can have gaps NaN for a gap."""
+    found = np.asarray(series)
+    if found.dtype.kind == "O" and getattr(series.dtype, "kind", "O") in "iuf":
+        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
+    return found
+
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+def is_blocks(X: object) -> bool:
+    """Whether X is the table in a file, an `egm.files.Rows`: names, and blocks to be read."""
+    return hasattr(X, "names") and callable(getattr(X, "blocks", None))
+
+
+def column_names(X: object) -> tuple[Hashable, ...] | None:
+    """The names of the columns of a table, or None for what has none, such as an array."""
+    if is_blocks(X):
+        return tuple(X.names)  # type: ignore[attr-defined]  # has them
+    if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or hasattr(X, "to_dask_array")):
+        return None
+    for attribute in ("column_names", "columns"):  # of pyarrow; of the others
+        names = getattr(X, attribute, None)
+        if names is not None and not callable(names):
+            return tuple(names)
+    return None
+
+
+def check(X: object, columns: Columns) -> None:
+    """A ValueError if the names of a table are not those of the columns; a TypeError for text in a frame of dask's."""
+    names = column_names(X)
+    if names is None:
+        return
+    _places("X", _distinct("X", names), columns)
+    if hasattr(X, "to_dask_array"):
+        _refuse_others("X", X, names)
+
+
+def arranged(X: Any, columns: Columns) -> Any:
+    """Rows without names, their entries in the order of the columns: arrays, blocks of arrays, or a dask array.
+
+    What has no names remains as it is. ValueError as by `check`.
+    """
+    if isinstance(X, Iterator):
+        return map(partial(arranged, columns=columns), X)
+    names = column_names(X)
+    if names is None:
+        return X
+    check(X, columns)
+    place = _places("X", names, columns)
+    if is_blocks(X):
+        return X.blocks() if place is None else (block[:, place] for block in X.blocks())
+    chosen = X if place is None else _select(X, [names[i] for i in place])
+    if not hasattr(X, "to_dask_array"):
+        return array(X=chosen)
+    plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
+    return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def array(**named: Any) -> NDArray[Any]:
+    """numpy.asarray, but of a table with flags or with columns that can have gaps: 0 and 1, and NaN for a gap.
+
+    TypeError for a table with a column that holds neither numbers nor flags.
+    """
+    ((name, value),) = named.items()
+    names = None if is_blocks(value) or hasattr(value, "to_dask_array") else column_names(value)
+    if names is None:
+        return np.asarray(value)
+    if np.asarray(value[:0]).dtype.kind in "iuf" and (found := np.asarray(value)).dtype.kind in "iuf":
+        return found
+    _refuse_others(name, value, names)
+    if hasattr(value, "iloc"):
+        return np.asarray(value.to_numpy(dtype=float, na_value=np.nan))
+    return np.asarray(value).astype(float)
+
+
+def _select(X: Any, names: list[Hashable]) -> Any:
+    """The columns of these names, in this order."""
+    return X.select(names) if hasattr(X, "select") else X[names]
+
+
+def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
+    """A TypeError that names the first column of a table that holds neither numbers nor flags."""
+    kinds = X.schema.types if hasattr(X, "column_names") else X.dtypes
+    if not hasattr(X, "to_dask_array") and np.asarray(X[:0]).dtype.kind in "biuf":
+        return
+    for column, kind in zip(names, kinds, strict=True):
+        letter = kind.kind if hasattr(kind, "kind") else np.asarray(_select(X, [column])[:0]).dtype.kind
+        if letter not in "biuf":
+            raise TypeError(
+                f"{name} must hold real numbers in every column, but its column {column!r} has the type {kind}: "
+                f"make numbers of it, or choose others"
+            )
+
+
+# Names --------------------------------------------------------------------------------------------------------------
+
+
+def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
+    """Where each of the columns is among the labels, or None where the order that is there holds."""
+    if columns is None:
+        if len(labels) < 2 or _is_counted(labels):
+            return None
+        raise ValueError(
+            f"{name} has names, {_few(labels)}, and the mechanism has none to match them with: give it columns=, "
+            f"the names in the order of its parameters"
+        )
+    place = {label: i for i, label in enumerate(labels)}
+    if place.keys() == set(columns):
+        found = [place[column] for column in columns]
+        return None if found == list(range(len(found))) else found
+    if _is_counted(labels):
+        return None
+    missing = [column for column in columns if column not in place]
+    wanted = set(columns)
+    unknown = [label for label in labels if label not in wanted]
+    parts = [f"without {_few(missing)}"] * bool(missing) + [f"with {_few(unknown)} besides"] * bool(unknown)
+    given = " and ".join(parts)
+    raise ValueError(f"{name} must have the names of the mechanism's columns, {_few(columns)}, and comes {given}")
+
+
+def _is_counted(labels: Sequence[Hashable]) -> bool:
+    """Whether they are 0, 1, 2, ... or "1", "2", "3", ..., which nobody has given."""
+    return all(label == i for i, label in enumerate(labels)) or all(
+        label == str(i) for i, label in enumerate(labels, start=1)
+    )
+
+
+def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
+    """The labels as a tuple, or a ValueError for one that occurs twice."""
+    seen: dict[Hashable, None] = {}
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"{name} must name each column once, got {label!r} twice")
+        seen[label] = None
+    return tuple(seen)
+
+
+def _few(labels: Collection[Hashable]) -> str:
+    """The first names, as text."""
+    shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
+    return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

@@ -1,0 +1,389 @@
+"""Names of columns are used or refused: whatever holds the rows, in whatever order, the sums are those of the names."""
+
+import dataclasses
+import pickle
+from collections import deque
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, files
+from egm.mechanisms import GaussianMechanism
+
+N = 400
+NAMES = "age", "income", "visits"
+SIGMA, CENTER = [18.0, 1200.0, 3.0], [45.0, 2500.0, 5.0]
+X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], (N, 3)).round()
+ORDER = [2, 0, 1]
+OTHER = tuple(NAMES[i] for i in ORDER)
+
+
+class Silent(np.random.Generator):
+    """A Generator that draws no noise."""
+
+    def __init__(self):
+        super().__init__(np.random.PCG64(0))
+
+    def normal(self, loc, scale):
+        return np.zeros_like(scale)
+
+
+class Kind:
+    """A type of pandas' own, for columns that can have gaps."""
+
+    def __init__(self, name, kind):
+        self.name, self.kind = name, kind
+
+    def __str__(self):
+        return self.name
+
+
+class Series:
+    """What a Series of pandas is to the mechanisms: an array with an index of names."""
+
+    def __init__(self, values, index):
+        self.values, self.index, self.ndim = np.asarray(values, dtype=float), list(index), 1
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __getitem__(self, part):
+        return Series(self.values[part], self.index[part])
+
+
+class Frame:
+    """What a DataFrame of pandas is to them: its array is one of objects if the types of the columns differ."""
+
+    iloc = None
+
+    def __init__(self, columns, dtypes=None):
+        self.table = dict(columns)
+        self.columns = list(self.table)
+        self.dtypes = dtypes or [values.dtype for values in self.table.values()]
+        self.shape = len(next(iter(self.table.values()))), len(self.columns)
+
+    def __getitem__(self, what):
+        if isinstance(what, slice):
+            return Frame({name: values[what] for name, values in self.table.items()}, self.dtypes)
+        return Frame({name: self.table[name] for name in what}, [self.dtypes[self.columns.index(n)] for n in what])
+
+    def __array__(self, dtype=None, copy=None):
+        plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in self.dtypes)
+        return np.stack(list(self.table.values()), axis=1).astype(float if plain else object)
+
+    def to_numpy(self, dtype, na_value):
+        gaps = [[na_value if entry is None else entry for entry in values] for values in self.table.values()]
+        return np.array(gaps, dtype=dtype).T
+
+
+class DaskFrame:
+    """What a data frame of dask's is to them."""
+
+    def __init__(self, frame):
+        self.frame, self.columns, self.dtypes = frame, frame.columns, frame.dtypes
+
+    def __getitem__(self, names):
+        return DaskFrame(self.frame[names])
+
+    def astype(self, dtype):
+        return DaskFrame(Frame({name: values.astype(dtype) for name, values in self.frame.table.items()}))
+
+    def to_dask_array(self):
+        import dask.array as da
+
+        return da.from_array(np.asarray(self.frame), chunks=(150, 2))
+
+
+DaskFrame.__module__ = "dask.dataframe"
+
+
+def mechanism(**options):
+    return GaussianDataMechanism(
+        dict(zip(NAMES, SIGMA, strict=True)), N, 1.0, 1e-6, center=options.pop("center", CENTER), **options
+    )
+
+
+def frame(names=NAMES, **options):
+    return Frame({name: X[:, NAMES.index(name)] for name in names}, **options)
+
+
+def table(names=NAMES):
+    return pa.table({name: X[:, NAMES.index(name)] for name in names})
+
+
+def file(folder, suffix, names=NAMES):
+    path = folder / f"people{suffix}"
+    if suffix == ".csv":
+        chosen = X[:, [NAMES.index(name) for name in names]]
+        np.savetxt(path, chosen, delimiter=",", header=",".join(names), comments="")
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table(names), path, row_group_size=90)
+    return files.rows(path)
+
+
+def blocks():
+    """Each in an order of its own, one of them without names."""
+    yield frame(OTHER)[:100]
+    yield table()[100:150]
+    yield from table(OTHER)[150:250].to_batches(max_chunksize=30)
+    yield X[250:]
+
+
+HOLDERS = {
+    "an array": lambda _: X,
+    "a frame": lambda _: frame(),
+    "a frame in another order": lambda _: frame(OTHER),
+    "an arrow table": lambda _: table(OTHER),
+    "an arrow batch": lambda _: table(OTHER).combine_chunks().to_batches()[0],
+    "blocks": lambda _: blocks(),
+    "a frame of dask's": lambda _: DaskFrame(frame(OTHER)),
+    "a CSV file": lambda folder: file(folder, ".csv", OTHER),
+    "a Parquet file": lambda folder: file(folder, ".parquet", OTHER),
+    "names that nobody gave": lambda _: Frame({i: X[:, i] for i in range(3)}),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_sums_are_those_of_the_names(holder, tmp_path):
+    held = HOLDERS[holder](tmp_path)
+    if holder != "blocks":
+        mechanism().check(held)
+        held = HOLDERS[holder](tmp_path)
+    found = mechanism().release(held, rng=Silent()).estimate
+    np.testing.assert_array_equal(found, mechanism().release(X, rng=Silent()).estimate)
+
+
+def test_vectors_are_matched_by_their_names():
+    named = mechanism(center=dict(zip(OTHER, [5.0, 45.0, 2500.0], strict=True)))
+    assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
+    assert named.columns == NAMES
+    permuted = [[vector[i] for i in ORDER] for vector in (SIGMA, CENTER, [1.0, 2.0, 3.0])]
+    sigma, center, b = (Series(vector, OTHER) for vector in permuted)
+    for other in (
+        GaussianDataMechanism(sigma, N, 1.0, 1e-6, center=center, scaling=b, columns=NAMES),
+        GaussianDataMechanism(Series(SIGMA, NAMES), N, 1.0, 1e-6, center=center, scaling=b),
+    ):
+        assert other == mechanism(scaling=[1.0, 2.0, 3.0])
+        assert other.error(mean=sigma) == other.error(mean=SIGMA) != other.error(mean=permuted[0])
+
+
+def test_a_mechanism_with_names_is_another_and_keeps_them():
+    named, unnamed = mechanism(), GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
+    assert unnamed.columns is None
+    assert named != unnamed
+    assert f"columns={NAMES}" in repr(named)
+    changed = dataclasses.replace(named, sigma=Series([1.0, 2.0, 3.0], OTHER))
+    assert changed.columns == NAMES
+    np.testing.assert_array_equal(changed.sigma, [2.0, 3.0, 1.0])
+    assert pickle.loads(pickle.dumps(named)) == named
+    assert hash(named) == hash(mechanism())
+
+
+def test_coordinates_of_the_elliptical_mechanism_have_names_too():
+    elliptical = EllipticalGaussianMechanism(Series(SIGMA, NAMES), 1.0, 1e-6)
+    same = elliptical.release(Series([3.0, 1.0, 2.0], OTHER), rng=Silent()).estimate
+    np.testing.assert_array_equal(same, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match=r"^value must have the names .* without 'age'$"):
+        elliptical.check({"income": 1.0, "visits": 2.0})
+    with pytest.raises(ValueError, match=r"^value has names, 'age', 'income', 'visits', and the mechanism has none"):
+        EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6).release(Series(SIGMA, NAMES))
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (frame(NAMES[:2]), "X must have the names of the mechanism's columns, .* and comes without 'visits'$"),
+        (Frame({**frame().table, "sex": X[:, 0]}), "and comes with 'sex' besides$"),
+        (table().rename_columns(["Age", "income", "visits"]), "and comes without 'age' and with 'Age' besides$"),
+        (pa.table([X[:, 0]] * 3, ["age", "age", "income"]), "X must name each column once, got 'age' twice"),
+        (DaskFrame(frame(NAMES[:2])), "and comes without 'visits'$"),
+    ],
+)
+def test_other_names_are_refused_by_name(held, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism().check(held)
+    with pytest.raises(ValueError, match=message):
+        mechanism().release(iter([held]))
+
+
+def test_names_without_others_to_match_them_with_are_refused():
+    unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
+    for held in (frame(), table(), DaskFrame(frame())):
+        with pytest.raises(ValueError, match=r"X has names, 'age', 'income', 'visits', .* give it columns="):
+            unnamed.check(held)
+    with pytest.raises(ValueError, match="center has names, 'age', 'income', 'visits'"):
+        GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=Series(CENTER, NAMES))
+    with pytest.raises(ValueError, match=r"center must have the names .* without 'age'$"):
+        mechanism(center={"income": 1.0, "visits": 1.0})
+    unnamed.check(Frame({i: X[:, i] for i in range(3)}))
+    GaussianDataMechanism([18.0], N, 1.0, 1e-6).check(frame(["age"]))  # one column has one order
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        (NAMES[:2], ValueError, "columns must be the names of the 3 entries of sigma, got 2"),
+        (("a", "b", "a"), ValueError, "columns must name each column once, got 'a' twice"),
+        ("abc", TypeError, "columns must be a sequence of names, got 'abc'"),
+        (3, TypeError, "columns must be a sequence of names, got 3"),
+    ],
+)
+def test_bad_columns_are_named(columns, error, message):
+    with pytest.raises(error, match=message):
+        GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, columns=columns)
+    with pytest.raises(ValueError, match="sigma must have the names of the mechanism's columns, 'a', 'b', 'c', and"):
+        mechanism(columns=["a", "b", "c"])
+
+
+def test_many_names_are_matched_in_no_time():
+    """20 000 of them: with a search for each of them it would take minutes."""
+    d = 20_000
+    names = [f"column {j}" for j in range(d)]
+    many = GaussianDataMechanism(dict.fromkeys(names, 1.0), 2, 1.0, 1e-6, clip_probability=0.1, scaling="none")
+    values = np.arange(2.0 * d).reshape(2, d)
+    held = pa.table(dict(zip(reversed(names), values.T[::-1], strict=True)))
+    many.check(held)
+    with pytest.raises(ValueError, match=r"comes without 'column 0' and with 'x' besides$"):
+        many.check(held.rename_columns(["x" if name == "column 0" else name for name in reversed(names)]))
+
+
+# --- Types of columns -------------------------------------------------------------------------------------------------
+
+FLAGS = np.arange(N) % 3 == 0
+GAPS = Kind("Int64", "i")
+
+
+def test_flags_and_columns_that_could_have_gaps_are_numbers():
+    expected = mechanism().release(np.column_stack([X[:, :2], FLAGS]), rng=Silent()).estimate
+    flags = {**frame().table, "visits": FLAGS}
+    for held in (Frame(flags), Frame(flags, [GAPS, GAPS, FLAGS.dtype]), pa.table(flags), DaskFrame(Frame(flags))):
+        mechanism().check(held)
+        np.testing.assert_array_equal(mechanism().release(held, rng=Silent()).estimate, expected)
+    only = GaussianDataMechanism([1.0], N, 1.0, 1e-6)
+    for held in (Frame({"a": FLAGS}), pa.table({"a": FLAGS})):
+        assert only.release(held, rng=Silent()).estimate == pytest.approx(FLAGS.sum())
+
+
+def test_gaps_are_not_numbers():
+    with_gap = X[:, 0].astype(object)
+    with_gap[7] = None
+    for held in (Frame({**frame().table, "age": with_gap}, [GAPS] * 3), pa.table({**frame().table, "age": with_gap})):
+        with pytest.raises(ValueError, match=r"X\[7, 0\] must be finite, got nan"):
+            mechanism().release(held, rng=Silent())
+
+
+TEXT = np.full(N, "secret")
+
+
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (Frame({**frame().table, "visits": TEXT.astype(object)}), "object"),
+        (Frame({**frame().table, "visits": FLAGS}, [GAPS, GAPS, Kind("string", "O")]), "string"),
+        (DaskFrame(Frame({**frame().table, "visits": TEXT.astype(object)})), "object"),
+        (pa.table({**frame().table, "visits": pa.array(TEXT)}), "string"),
+        (pa.table({**frame().table, "visits": pa.array([1] * N, pa.decimal128(3, 1))}), r"decimal128\(3, 1\)"),
+    ],
+)
+def test_a_column_of_another_type_is_named(held, kind):
+    message = f"X must hold real numbers in every column, but its column 'visits' has the type {kind}"
+    for refuse in (mechanism().check, mechanism().release, lambda held: mechanism().release(iter([held]))):
+        with pytest.raises(TypeError, match=message) as refusal:
+            refuse(held)
+        assert "secret" not in str(refusal.value)
+
+
+class Lazy:
+    """What a LazyFrame of polars is to them: it must not even be asked for its columns, which would cost time."""
+
+    def collect(self):
+        raise AssertionError("was read")
+
+    @property
+    def columns(self):
+        raise AssertionError("was read")
+
+
+class Sparse:
+    """What an array of scipy.sparse is to them."""
+
+    shape, dtype, ndim = (N, 3), np.dtype(float), 2
+
+    def toarray(self):
+        raise AssertionError("was read")
+
+
+WAYS_OUT = {
+    "lazy": (Lazy(), r"got an object of type Lazy: X\.collect\(\) is one"),
+    "sparse": (Sparse(), r"got an object of type Sparse: X\.toarray\(\) is one"),
+    "masked": (np.ma.array(X), r"got a masked array: X\.filled\(\.\.\.\) is one"),
+    "flags": (X > 0, r"got an array of flags: X\.astype\(float\) is one"),
+    "a list of blocks": ([X[:100], X[100:]], r"X must be one table or array, got a list of them: .* iter\(X\)"),
+    "a list of frames": ([frame()], r"X must be one table or array, got a list of them: .* iter\(X\)"),
+    "another collection": (deque([X]), r"got an object of type deque: make an array of it, or give iter\(X\)"),
+    "a mapping": (frame().table, "got an object of type dict: a data frame of it is one"),
+    "a path": ("people.csv", "got an object of type str$"),
+}
+
+
+@pytest.mark.parametrize("what", WAYS_OUT)
+def test_what_is_no_array_is_told_how_to_become_one(what):
+    held, message = WAYS_OUT[what]
+    adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
+    for refuse in (mechanism().check, mechanism().release, adaptive.check, adaptive.release):
+        with pytest.raises(TypeError, match=message):
+            refuse(held)
+
+
+def test_one_column_as_a_vector_is_told_how_to_become_one():
+    with pytest.raises(ValueError, match=r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"):
+        GaussianDataMechanism({"age": 18.0}, N, 1.0, 1e-6).check(Series(X[:, 0], range(N)))
+
+
+def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
+    adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
+    for refuse in (adaptive.check, adaptive.release):
+        with pytest.raises(TypeError, match="X must be an array that can be read several times, got an iterator"):
+            refuse(iter([X]))
+    with pytest.raises(TypeError, match="value must be a real number or an array of real numbers, got an object of"):
+        GaussianMechanism(1.0, 1.0, 1e-6).check(iter(X))
+
+
+def test_adaptive_sums_are_in_the_order_of_the_table():
+    """No parameter of it belongs to a column, and so the order of the columns is that of whoever gives them."""
+    adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
+    kinds = [GAPS, GAPS, GAPS]
+    expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
+    for held in (frame(OTHER), table(OTHER), frame(OTHER, dtypes=kinds)):
+        found = adaptive.release(held, rng=np.random.default_rng(5)).estimate
+        np.testing.assert_allclose(found, expected, rtol=1e-9)  # sums round in the order in memory
+
+
+# --- No rows ----------------------------------------------------------------------------------------------------------
+
+
+EMPTY = {
+    **{
+        "a list": lambda: [],
+        "a tuple": lambda: (),
+        "an array": lambda: np.empty((0, 3)),
+        "a frame": lambda: frame()[:0],
+    },
+    **{"an arrow table": lambda: table(OTHER)[:0], "an empty block": lambda: iter([[]]), "no block": lambda: iter([])},
+}
+
+
+@pytest.mark.parametrize("rng", [None, Silent()], ids=["secure", "simulated"])
+@pytest.mark.parametrize("empty", EMPTY)
+def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
+    """A person more or less must not decide whether there is an error."""
+    held = EMPTY[empty]()
+    release = mechanism(neighbors="add_remove").release(held, rng=rng)
+    assert np.all(np.isfinite(release.estimate))
+    if rng is not None:
+        assert release.count == 0
+        np.testing.assert_array_equal(release.estimate, 0)
