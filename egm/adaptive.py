@@ -112,7 +112,7 @@ class AdaptiveDataMechanism:
         come from a lattice, too. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another
         number of rows, for a value that is not finite, or where rho is less than (20 / n)**2.
         """
-        X = matrix(np.shape(X)[-1], X=X)
+        X = matrix(None, X=X)
         if len(X) != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {len(X)}")
         return _Search(self, X, rng).run()

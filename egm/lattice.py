@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -36,7 +37,7 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
-__all__ = ["Lattice", "gaussian_std", "rounded"]
+__all__ = ["Lattice", "gaussian_std", "nearest_double", "rounded"]
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -85,12 +86,13 @@ class Lattice:
         total, plain = np.zeros(X.shape[1], dtype=np.int64), X.dtype == float and X.flags.c_contiguous
         step = len(part) if plain else max(1, _COPIED // X.shape[1])
         for start in range(part.start, part.stop, step):
-            block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
+            with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
+                block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
             block.flags.writeable = False  # one type of array, one compiled function
             place = _kernel.add_rows(block, center, scaling, self.clip_norm, self.radius * self.shrink, total)
             if place >= 0:
                 i, j = divmod(place, X.shape[1])
-                raise ValueError(f"X[{start + i}, {j}] must be finite, got {block[i, j]}")
+                raise ValueError(f"X[{start + i}, {j}] must be finite")
         return total
 
 
@@ -129,10 +131,28 @@ def fineness(noise: float) -> int:
     return bits
 
 
-def rounded(value: ArrayLike, unit: ArrayLike) -> list[int]:
-    """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape."""
+def rounded(value: NDArray[Any], unit: Array) -> list[int]:
+    """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape.
+
+    value: of any real type, also long doubles, or of objects as `_validate.exact` returns them. No entry becomes a
+    double on the way: beyond 2**53 that would move two neighbouring integers apart by more than they are.
+    """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
-    return [math.floor(Fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
+    return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
+
+
+def _fraction(number: Any) -> Fraction:
+    """A finite real number of Python or NumPy, as it is."""
+    return Fraction(int(number)) if isinstance(number, np.integer) else Fraction(*number.as_integer_ratio())
+
+
+def nearest_double(steps: int, unit: float) -> float:
+    """steps * unit, rounded once; the largest double where that is larger."""
+    numerator, denominator = unit.as_integer_ratio()
+    try:
+        return steps * numerator / denominator
+    except OverflowError:
+        return math.copysign(sys.float_info.max, steps)
 
 
 @functools.lru_cache(maxsize=64)

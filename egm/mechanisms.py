@@ -20,7 +20,7 @@ from scipy.special import chdtri
 
 from egm import _rows, error, gx2, lattice, noise, scaling, sums
 from egm._types import Array, ArrayLike, Floats, Neighbors, Rows, Target, Whole
-from egm._validate import between, count, finite, matrix, positive, probability, scalar, vector
+from egm._validate import between, count, exact, matrix, positive, probability, scalar, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
@@ -83,11 +83,19 @@ class LaplaceMechanism:
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation.
+
+        The sensitivity must hold for the values that are handed over, whatever rounding was in them before. From then
+        on integers of any size and long doubles are taken as they are. The estimate is the double nearest to the value
+        plus noise. Rounding after the noise costs no privacy, but accuracy: noise_std is that of the noise alone, and
+        the estimate can be off by np.spacing(estimate) / 2 more. A simulation takes the double nearest to the value.
+        Raises ValueError or TypeError for what is not finite, real numbers.
+        """
+        value = exact(value=value)
         scale = np.full(value.shape, self.noise_scale)
         if rng is not None:
-            return Release(value + noise.simulated_laplace(scale, rng), np.sqrt(2) * scale, simulated=True)
+            noisy = value.astype(float) + noise.simulated_laplace(scale, rng)
+            return Release(noisy, np.sqrt(2) * scale, simulated=True)
         unit = _unit(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
@@ -116,10 +124,10 @@ class GaussianMechanism:
         _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        """The value, a number or an array, plus noise, and what is raised: as LaplaceMechanism.release."""
+        value = exact(value=value)
         if rng is not None:
-            return _noisy(value, np.full(value.shape, self.noise_std), rng)
+            return _noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
         unit = _unit(self.sensitivity, self.noise_multiplier)
         return _secure(value, np.full(value.shape, unit), self.sensitivity / unit, self.epsilon, self.delta)
 
@@ -152,12 +160,12 @@ class EllipticalGaussianMechanism:
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, scaling=b, noise_std=noise_std)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        """The value, an array (d,), plus noise, and what is raised: as LaplaceMechanism.release."""
+        value = exact(value=value)
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
-            return _noisy(value, self.noise_std, rng)
+            return _noisy(value.astype(float), self.noise_std, rng)
         unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||scaling|| at most
         return _secure(value, unit * self.sensitivities / self.scaling, norm / unit, self.epsilon, self.delta)
 
@@ -388,14 +396,15 @@ def _unit(sensitivity: float, noise: float) -> float:
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
-def _from_lattice(value: Array, unit: ArrayLike, integers: list[int]) -> Any:
-    """The value rounded to units, plus so many units of noise."""
+def _from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
+    """The value rounded to units, plus so many units of noise; and only then rounded to doubles."""
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
-    return (np.array([float(step) for step in steps]).reshape(value.shape) * units)[()]
+    doubles = [lattice.nearest_double(step, u) for step, u in zip(steps, units.ravel().tolist(), strict=True)]
+    return np.array(doubles).reshape(value.shape)[()]
 
 
-def _secure(value: Array, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
+def _secure(value: Whole, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
     """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
     on_lattice = math.ceil(sensitivity) + math.isqrt(value.size) + 1
     std = lattice.gaussian_std(on_lattice, value.size, epsilon, delta)

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, noise
+from egm import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    audit,
+    lattice,
+    noise,
+)
+from egm._validate import exact
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
 from egm.lattice import Lattice, gaussian_std, rounded
 
@@ -121,6 +130,101 @@ def test_vectors_survive_the_lattice(it, silent):
     assert release.estimate == pytest.approx(value, abs=1e-9)
     assert release.noise_std == pytest.approx(np.broadcast_to(it.noise_std, 3), rel=1e-9)
     assert not release.simulated
+
+
+# --- Integers and long doubles ----------------------------------------------------------------------------------------
+
+FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # the last: nanoseconds since 1970
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """What is handed to the noise: lists of integers. The noise is zero."""
+    lists = []
+    monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(noise, "secure_laplace", lambda scale, size: [0] * size)
+    return lists
+
+
+@given(
+    st.one_of(st.sampled_from(FAR), st.integers(-(2**80), 2**80)),
+    st.integers(-3, 3),
+    st.integers(20, 40).map(lambda bits: 2.0**-bits),
+)
+def test_integers_of_any_size_move_by_what_they_differ(value, step, unit):
+    (t,), (u,) = (rounded(exact(value=v).ravel(), np.array([unit])) for v in (value, value + step))
+    assert abs(t - u) <= abs(step) / unit + 1
+
+
+KINDS = {
+    "Python's": (lambda value: value, FAR),
+    "a list beside a float": (lambda value: [value, 0.5], FAR),
+    "objects": (lambda value: np.array([value], dtype=object), FAR),
+    "int64": (np.int64, [2**53, 2**62, 2**63 - 2, FAR[-1]]),
+    "uint64": (lambda value: np.array([value], dtype=np.uint64), [2**53, 2**63 - 1, 2**64 - 2]),
+    "long double": (lambda value: np.longdouble(value), [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else []),
+    "a list of long doubles": (
+        lambda value: [np.longdouble(value), 0.5],
+        [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else [],
+    ),
+}
+AT_ONE = {
+    "Laplace": lambda value: LaplaceMechanism(1.0, 1.0).release(value),
+    "Gaussian": lambda value: GaussianMechanism(1.0, 1.0, 1e-6).release(value),
+    "elliptical": lambda value: EllipticalGaussianMechanism(np.ones(np.size(value)), 1.0, 1e-6).release(
+        np.reshape(np.array(value, dtype=object), -1)
+    ),
+}
+
+
+@pytest.mark.parametrize("it", AT_ONE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
+    """Also where doubles are 1024 apart: by as many units as 0 and 1, but for the rounding that is charged."""
+    make, values = KINDS[kind]
+    for value in values:
+        handed.clear()
+        for each in (0, 1, value, value + 1):
+            AT_ONE[it](make(each))
+        zero, one, low, high = (integers[0] for integers in handed)
+        assert 2**36 < one - zero < 2**42
+        assert abs((high - low) - (one - zero)) <= 1
+
+
+def test_releases_of_large_integers_do_not_tell_them_apart():
+    """At 2**62 + 512 doubles are 1024 apart: the noise decides to which of two the estimate is rounded."""
+    it = GaussianMechanism(1.0, 1.0, 0.3)
+    one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
+    for releases in (one, other):
+        assert set(releases - 2.0**62) == {0.0, 1024.0}
+    assert audit.lower_bound(one - 2.0**62, other - 2.0**62, 0.3) <= 1
+
+
+def test_an_estimate_is_the_double_nearest_to_the_value_plus_noise(silent):
+    for value in (2**62 + 511, 2**62 + 513, 2**53 + 1, 10**300 + 1, -(2**70) - 2**18):
+        assert GaussianMechanism(1.0, 1.0, 1e-6).release(value).estimate == float(value)
+    largest = np.finfo(float).max
+    assert GaussianMechanism(1e-10, 1.0, 1e-6).release([largest, -largest]).estimate.tolist() == [largest, -largest]
+
+
+def test_noise_beyond_the_largest_double_is_cut(monkeypatch):
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [2**62] * size)
+    it = GaussianMechanism(1e299, 1.0, 1e-6)
+    assert it.release(np.finfo(float).max).estimate == np.finfo(float).max
+
+
+@pytest.mark.parametrize("value", [2**1024, -(2**1100), [0, 2**1024], np.inf, [0.0, np.nan]])
+def test_values_beyond_doubles_are_refused(value):
+    for rng in (None, np.random.default_rng(1)):
+        with pytest.raises(ValueError, match=r"^value(\[1\])? must be finite and no larger than the largest double$"):
+            GaussianMechanism(1.0, 1.0, 1e-6).release(value, rng=rng)
+
+
+def test_a_simulation_takes_the_nearest_double():
+    """It is for experiments, and as good as doubles are."""
+    it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
+    assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
 
 
 # --- Noise ------------------------------------------------------------------------------------------------------------
