@@ -159,11 +159,14 @@ def nearest_double(steps: int, unit: float) -> float:
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
-    Of delta, what the noise differs from a rounded Gaussian is taken off first. Raises ValueError if that is all of it.
+    Of delta, what the noise differs from a rounded Gaussian is taken off first. Never less than sensitivity *
+    analytic_noise_multiplier(epsilon, delta), and a few units in the last place more, so that what is computed from
+    this product, such as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise costs. Raises ValueError
+    if the difference is all of delta.
     """
-    std = sensitivity * analytic_noise_multiplier(epsilon, delta)
+    std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return math.nextafter(sensitivity * float(analytic_noise_multiplier(epsilon, left)), math.inf)
+    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + 2.0**-50)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -328,6 +328,17 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
         noise.secure_gaussian(2.0**59, 1)
     with pytest.raises(ValueError, match="scale must be at most"):
         noise.secure_laplace(2.0**55, 1)
+
+
+@given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
+@example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
+def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
+    """In exact arithmetic: also where the last digits of the calibration are not monotone."""
+    assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
+    multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
+    assert Fraction(std) >= Fraction(sensitivity) * Fraction(multiplier)
+    charged = 1 / (2 * multiplier**2)
+    assert Fraction(sensitivity) ** 2 / (2 * Fraction(std) ** 2) <= Fraction(charged)
 
 
 def test_the_charge_is_not_lost_in_rounding():
