@@ -31,6 +31,8 @@ __all__ = [
     "probability",
     "real",
     "scalar",
+    "shown_shape",
+    "unread",
     "unread_matrix",
     "vector",
 ]
@@ -123,7 +125,7 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
         wanted = "columns" if columns is None else columns
-        raise ValueError(f"{name} must have shape (rows, {wanted}), got {_shape(name, array)}")
+        raise ValueError(f"{name} must have shape (rows, {wanted}), got {shown_shape(name, array.shape)}")
     return array
 
 
@@ -156,6 +158,34 @@ def _is_real(entry: object) -> bool:
 def _is_finite(entry: Any) -> bool:
     """Whether a real number has a double next to it."""
     return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
+
+
+def unread(**named: object) -> tuple[int, ...] | None:
+    """The shape of what may be private, as far as its type says it; no value is looked at, so a budget may ask first.
+
+    A list has its length, for the types of its entries are values; where nothing says a shape, None. TypeError for
+    what is no array, and for an array or a frame whose columns are not all numbers.
+    """
+    ((name, value),) = named.items()
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(value, list | tuple):
+        return (len(value),)
+    if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return value.shape  # for integers of any size, which `exact` takes
+    if name == "value" and _is_real(value):
+        return ()
+    if isinstance(value, int | float | np.ndarray):
+        _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
+    elif isinstance(dtype, np.dtype):  # of dask and the like, which would load or compute a slice
+        _numeric(name, np.empty(0, dtype))
+    elif type(value).__module__.split(".")[0] == "dask":
+        return None
+    elif not hasattr(value, "__array__"):
+        given = f"got an object of type {type(value).__name__}"
+        raise TypeError(f"{name} must be a real number or an array of real numbers, {given}")
+    else:
+        _numeric(name, value[:0])  # type: ignore[index]  # no row of a frame, but what its columns are
+    return () if shape is None and isinstance(value, int | float) else shape
 
 
 def _numeric(name: str, value: object) -> NDArray[Any]:
@@ -204,15 +234,15 @@ def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]
 def _shown(name: str, value: object) -> str:
     """A value short enough for one line of an error message; of data and of arrays only their kind."""
     if isinstance(value, np.ndarray):
-        return f"{type(value).__name__} of shape {_shape(name, value)} and type {value.dtype.type.__name__}"
+        return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
     if name in PRIVATE:
         return f"an object of type {type(value).__name__}"
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(value).__name__}"
 
 
-def _shape(name: str, array: NDArray[Any]) -> str:
+def shown_shape(name: str, shape: tuple[int, ...]) -> str:
     """The shape of an array, in which the number of rows of a table is not shown."""
-    if name not in _TABLES or not array.ndim:
-        return str(array.shape)
-    return f"({', '.join(['rows', *map(str, array.shape[1:])])}{',' * (array.ndim == 1)})"
+    if name not in _TABLES or not shape:
+        return str(shape)
+    return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

@@ -60,8 +60,8 @@ def data(row):
 NOT_DATA = {
     "nan row": (data([np.nan, 0]), r"X\[2, 0\] must be finite$"),
     "inf row": (data([0, np.inf]), r"X\[2, 1\] must be finite$"),
-    "too few columns": (np.ones((5, 1)), r"X must have shape \(rows, 2\), got \(rows, 1\)"),
-    "too many columns": (np.ones((5, 3)), r"X must have shape \(rows, 2\), got \(rows, 3\)"),
+    "too few columns": (np.ones((5, 1)), r"X must have shape \(rows, 2\), got \(5, 1\)"),
+    "too many columns": (np.ones((5, 3)), r"X must have shape \(rows, 2\), got \(5, 3\)"),
     "no rows": (np.ones((0, 2)), "X must have the declared n = 5 rows, got 0"),
     "a row too few": (np.ones((4, 2)), "X must have the declared n = 5 rows, got 4"),
     "a row too many": (np.ones((6, 2)), "X must have the declared n = 5 rows, got 6"),
