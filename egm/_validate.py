@@ -171,7 +171,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
     if isinstance(value, list | tuple):
         return (len(value),)
     if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return value.shape  # for integers of any size, which `exact` takes
+        return np.shape(value)  # for integers of any size, which `exact` takes
     if name == "value" and _is_real(value):
         return ()
     if isinstance(value, int | float | np.ndarray):
