@@ -100,9 +100,9 @@ class AdaptiveDataMechanism:
         bounds = between(*_RANGE, sigma_range=positive(sigma_range=self.sigma_range))
         if bounds.shape != (2,) or bounds[0] > bounds[1]:
             raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
-        between(0.0, _RANGE[1], radius=self.radius)
-        between(0.0, _MOST, rho=rho)
         values = {"n": n, "rho": rho, "radius": scalar(positive, radius=self.radius)}
+        between(0.0, _RANGE[1], radius=values["radius"])
+        between(0.0, _MOST, rho=rho)
         for name, value in {**values, "sigma_range": tuple(bounds.tolist())}.items():
             object.__setattr__(self, name, value)
 
@@ -390,9 +390,9 @@ class _Search:
 
 
 def _seen(sigma: Array, center_std: Array) -> Array:
-    """Standard deviations for a forecast: next to a centre a thousand times as uncertain, smaller ones change nothing
-    that could be computed."""
-    return np.maximum(sigma, center_std / 1000)
+    """Standard deviations for a forecast: next to a centre 30 times as uncertain, smaller ones change it by a
+    thousandth, and could not be computed with if they are much smaller."""
+    return np.maximum(sigma, center_std / 30)
 
 
 @dataclass(frozen=True)
