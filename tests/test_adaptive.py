@@ -230,7 +230,7 @@ def test_a_budget_that_buys_nothing_is_refused():
 
 @pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155])
 def test_one_long_row_causes_no_warning(long):
-    """A warning, here an error, would say that it is there. In units so small that squares of other numbers overflow."""
+    """A warning, here an error, would say that it is there. In units so small that its square overflows."""
     tiny = mechanism(1500, 4.0, radius=1e-6, sigma_range=(1e-8, 1e-5))
     search = adaptive._Search(tiny, 1e-6 * rows(1500, np.ones(3), 0.0, 3), np.random.default_rng(3))
     search.X[17] = np.clip(long, -adaptive._LARGEST, adaptive._LARGEST)

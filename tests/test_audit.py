@@ -164,7 +164,9 @@ def test_one_direction_without_noise_is_found():
     """Each number is noisy, and a combination of them is not; or a number that is always the same."""
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
-    one, other = (np.transpose([z, 3 * z + shift, rng.normal(size=2000)]) for z, shift in zip(first, (0.0, 0.01)))
+    one, other = (
+        np.transpose([z, 3 * z + shift, rng.normal(size=2000)]) for z, shift in zip(first, (0, 0.01), strict=True)
+    )
     assert audit.lower_bound(one, other, 0.0) > 4
     assert audit.lower_bound(one[:, [0, 2]], other[:, [0, 2]], 0.0) == 0
     constant = np.transpose([np.ones(2000), first[0]]), np.transpose([np.ones(2000), first[1] + 2])
