@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, adaptive, noise, quantiles
+from egm import AdaptiveDataMechanism, _rows, adaptive, noise, quantiles
 from egm.calibration import zcdp_epsilon
 from egm.experiments import zipf_sigma
 
@@ -226,6 +226,25 @@ def test_a_budget_that_buys_nothing_is_refused():
         release = mechanism(200, 0.0101, sigma_range=(0.5, 3.0)).release(X, rng=np.random.default_rng(seed))
         assert np.all((release.sigma >= 0.5) & (release.sigma <= 3.0))
         assert min(release.forecast.noise, release.forecast.clipping, release.forecast.center) >= 0
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_other_rows_are_computed_the_same_whatever_one_row_is(order):
+    """Bit for bit: so only one row's contribution moves, and sensitivities in floating point are those on paper."""
+    rng, b = np.random.default_rng(6), np.geomspace(0.01, 100, 9)
+    for n in (2, 3, 8, 33):
+        X = rng.normal(5, 3, (n, 9)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
+        kept = np.arange(n) != n // 2
+        seen = set()
+        for special in (X[n // 2], 0.0, 1e150, -1e-300, 5e-324, np.where(np.arange(9) == 4, 1e150, 0.0)):
+            X[n // 2] = special
+            scaled = (np.array(X, order=order) - 0.3) * b
+            norms = _rows.norms(scaled)
+            logs = np.log(np.maximum(norms, 1e-3))
+            squares = np.minimum(np.abs(scaled), np.sqrt(12.0)) ** 2
+            parts = scaled[kept], norms[kept], logs[kept], squares[kept], _rows.clip(scaled, 2.0)[kept]
+            seen.add(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
+        assert len(seen) == 1
 
 
 @pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155])

@@ -103,6 +103,67 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
     assert silent[0] / distance == pytest.approx(analytic_noise_multiplier(1.0, 1e-6), rel=1e-9)
 
 
+def awkward(kind, d, clip_norm, rng):
+    """Rows (120, d) that are chosen to be rounded wrongly."""
+    n, directions = 120, rng.normal(size=(120, d))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    if kind == "any bits":
+        bits = rng.integers(0, 2**64, (n, d), dtype=np.uint64).view(float)
+        return np.where(np.isfinite(bits), bits, 0.0)
+    if kind == "special":
+        return rng.choice([0.0, -0.0, 5e-324, 1e-308, 1e-160, 1e-140, 1e154, 1.7e308, -1.7e308, clip_norm], (n, d))
+    if kind == "any size":
+        return directions * 10.0 ** rng.uniform(-320, 300, (n, d))
+    if kind == "at the clip norm":
+        return directions * (clip_norm * (1 + rng.integers(-4, 5, (n, 1)) * 2.0**-52))
+    if kind == "one entry":
+        return np.eye(d)[rng.integers(0, d, n)] * np.nextafter(clip_norm, rng.choice([0.0, np.inf], (n, 1)))
+    if kind == "equal entries":
+        return np.tile(clip_norm / math.sqrt(d) * (1 + rng.integers(-4, 5, (n, 1)) * 2.0**-52), d)
+    return directions * rng.choice([1e-141, 1e-139, 9e149, 1.1e150], (n, 1))  # about where norms need more care
+
+
+KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entry", "equal entries", "thresholds"
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
+@pytest.mark.parametrize("kind", KINDS_OF_ROWS)
+def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
+    """Exact integers of norm at most K, and one sum for rows that are permuted, reversed, split or stored otherwise."""
+    rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
+    for clip_norm in (1.0, 1e-249, 1e249, 0.1):
+        grid, rows = Lattice(clip_norm, d, 8.0), awkward(kind, d, clip_norm, rng)
+        single = grid.rows(rows)
+        assert max(length(t) for t in single.tolist()) <= grid.radius**2
+        total = single.astype(object).sum(axis=0)
+        shifted = np.zeros((rows.size + 1,))[1:].reshape(rows.shape)
+        shifted[:] = rows
+        for same in (rows, rng.permutation(rows), rows[::-1], np.asfortranarray(rows), shifted):
+            assert np.array_equal(grid.sum(same), total)
+        assert np.array_equal(sum(grid.sum(part) for part in np.split(rows, [1, 6, 50])), total)
+
+
+@pytest.mark.parametrize("center", [0.0, 1e3])
+def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
+    """What is asked of the sampler, and what is published about it, are the same for any number of rows, even none;
+    and in exact arithmetic they hide sum and count together."""
+    it = mechanism(neighbors="add_remove", center=center)
+    asked, releases = [], []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
+    weights, right = [], Lattice.__init__
+    monkeypatch.setattr(Lattice, "__init__", lambda grid, *given: right(grid, *given) or weights.append(grid))
+    for n in (0, 1, 2, 17, 2000):
+        releases.append(it.release(1e3 * rows(n, seed=n)))
+    assert [release.count for release in releases] == [0, 1, 2, 17, 2000]
+    assert len({release.noise_std.tobytes() for release in releases}) == 1
+    ((std, size),) = set(asked)
+    assert size == 4
+    grid = weights[0]
+    weight = round(it.count_weight / grid.unit)
+    needed = (grid.radius**2 + weight**2) * Fraction(it.noise_multiplier) ** 2
+    assert Fraction(std) ** 2 >= needed
+
+
 # --- Values as integers -----------------------------------------------------------------------------------------------
 
 
