@@ -163,9 +163,9 @@ class GaussianMechanism(_Mechanism):
 class EllipticalGaussianMechanism(_Mechanism):
     """Algorithm 2: normal noise of standard deviation sigma_opt Delta_j / b_j, with the best b of Theorem 3.
 
-    sensitivities: (d,), Delta_j > 0, the most that coordinate j of the query can change. epsilon: > 0. delta: in (0,
-    1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh and Lebeda
-    (2022).
+    sensitivities: (d,), Delta_j from 1e-250 to 1e250, the most that coordinate j of the query can change. epsilon: > 0.
+    delta: in (0, 1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh
+    and Lebeda (2022).
     """
 
     sensitivities: Array
@@ -180,7 +180,7 @@ class EllipticalGaussianMechanism(_Mechanism):
         def __init__(self, sensitivities: ArrayLike, epsilon: float, delta: float) -> None: ...
 
     def __post_init__(self) -> None:
-        sensitivities = vector(sensitivities=self.sensitivities)
+        sensitivities = between(1e-250, 1e250, sensitivities=vector(sensitivities=self.sensitivities))
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
@@ -271,8 +271,8 @@ class GaussianDataMechanism(_Mechanism):
             p = self.clip_probability or 1 / n
             b = _scaling(self.scaling, sigma, p)
             clip_norm = scaling.clip_norm(b, sigma, p)
-        weight = self._count_weight(b, clip_norm)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # then the noise says that it is too much
+            weight = self._count_weight(b, clip_norm)
             noise_std = np.sqrt(self._noise_variances(b, clip_norm))
         _ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
         _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std)
@@ -314,7 +314,8 @@ class GaussianDataMechanism(_Mechanism):
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """The variance of the noise in each coordinate of the sum."""
-        weight = self._count_weight(b, clip_norm)
+        clip_norm = np.float64(clip_norm)  # whose square may be infinite
+        weight = np.float64(self._count_weight(b, clip_norm))
         if not weight:
             return (2 * clip_norm * self.noise_multiplier / b) ** 2
         return (clip_norm**2 + weight**2) * self.noise_multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)

@@ -210,3 +210,23 @@ def test_parameters_are_shown():
         GaussianDataMechanism([1.0, -2.5], 5, 1.0, 1e-6)
     with pytest.raises(TypeError, match=r"epsilon must be a real number .*, got 'much' of type str"):
         GaussianMechanism(1.0, "much", 1e-6)
+
+
+@pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
+@pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
+def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
+    """A ValueError, and neither a warning nor another exception."""
+    for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
+        try:
+            noise = GaussianDataMechanism([sigma, 1.0], 5, 1.0, 1e-6, scaling=[b, 1.0], **options).noise_std
+            assert np.all((noise > 0) & np.isfinite(noise))
+        except ValueError as error:
+            assert "sigma" in str(error) and "scaling" in str(error)  # noqa: PT017, PT018
+
+
+@pytest.mark.parametrize("sensitivity", [5e-324, 1e-310, 1e-251, 1e251, 1e308])
+def test_sensitivities_beyond_their_range_are_named(sensitivity):
+    with pytest.raises(ValueError, match=r"sensitivities\[1\] must lie between 1e-250 and 1e\+250"):
+        EllipticalGaussianMechanism([1.0, sensitivity], 1.0, 1e-6)
+    release = EllipticalGaussianMechanism([1e-250, 1e-200], 1.0, 1e-6).release([0.0, 1.0])
+    assert np.all(np.isfinite(release.estimate))
