@@ -72,6 +72,15 @@ def _first_not_finite(row: Array) -> int:
 
 
 @_compiled()
+def _first_nan(y: Array) -> int:
+    """The place of the first entry that is NaN, or -1."""
+    for j in range(y.size):
+        if np.isnan(y[j]):
+            return j
+    return -1
+
+
+@_compiled()
 def add_rows(
     X: Array,
     center: Array,
@@ -99,7 +108,11 @@ def add_rows(
             square = _centred(X[first + r], center, scaling, y[r])
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
+                # X is read again, to tell an infinite entry from an overflow. Somebody may have written to it since,
+                # so that y is looked at as well: NaN in it has no length.
                 place = _first_not_finite(X[first + r])
+                if place < 0:
+                    place = _first_nan(y[r])
                 if place >= 0:
                     return (first + r) * d + place
                 norm = _careful_norm(y[r])

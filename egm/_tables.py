@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 
 from egm._types import Columns
 
-__all__ = ["arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
+__all__ = ["ColumnError", "arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
 
 _SHOWN = 5  # names in a message
+
+
+class ColumnError(TypeError):
+    """A column that holds no numbers: its name and its type, which are public."""
 
 
 # Vectors ------------------------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
     for column, kind in zip(names, kinds, strict=True):
         letter = kind.kind if hasattr(kind, "kind") else np.asarray(_select(X, [column])[:0]).dtype.kind
         if letter not in "biuf":
-            raise TypeError(
+            raise ColumnError(
                 f"{name} must hold real numbers in every column, but its column {column!r} has the type {kind}: "
                 f"make numbers of it, or choose others"
             )

@@ -3,10 +3,15 @@
 `positive(epsilon=epsilon)` reads as the rule it enforces, and its error reads ``epsilon must be finite and > 0, got
 -1.0``. Arrays pass through the same checks element by element; `scalar` is for parameters that must be a single
 number.
+
+Parameters are public, and a message shows their value. Data are not: a message about an argument whose name is in
+`PRIVATE` says the type, the number of columns, the row and the column, but never a value, nor how many rows there are.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,9 +23,11 @@ from egm import _tables
 from egm._types import Array, Check
 
 __all__ = [
+    "PRIVATE",
     "DeltaWarning",
     "between",
     "count",
+    "exact",
     "finite",
     "matrix",
     "nonnegative",
@@ -28,11 +35,16 @@ __all__ = [
     "probability",
     "real",
     "scalar",
+    "shown_shape",
     "unread",
     "unread_matrix",
     "vector",
     "warn_of_delta",
 ]
+
+PRIVATE = frozenset({"X", "rows", "value", "values"})  # names of the arguments that may be data
+_TABLES = frozenset({"X", "rows"})  # those of them with a row for each person
+_LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
@@ -42,7 +54,7 @@ class DeltaWarning(UserWarning):
 def real(**named: object) -> Array:
     """A real number or array of real numbers without NaN; infinities are allowed. TypeError for anything else."""
     ((name, value),) = named.items()
-    array = _numeric(name, value).astype(float, copy=False)
+    array = _doubles(_numeric(name, value))
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
@@ -119,21 +131,53 @@ def vector(**named: object) -> Array:
     return array
 
 
-def matrix(columns: int, **named: object) -> Array:
+def matrix(columns: int | None, **named: object) -> Array:
     """Rows of `columns` finite real numbers each: shape (rows, columns). The values are not copied if they are
-    float64."""
+    float64. columns: None for any number of columns, but at least 1."""
     ((name, _),) = named.items()
-    array = unread_matrix(columns, **named).astype(float, copy=False)
+    array = _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
-def unread_matrix(columns: int, **named: object) -> NDArray[Any]:
+def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
     """The same of any real type, and its values neither copied nor looked at."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
-    if array.ndim != 2 or array.shape[1] != columns:
-        raise ValueError(f"{name} must have shape (rows, {columns}), got {array.shape}")
+    if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
+        wanted = "columns" if columns is None else columns
+        raise ValueError(f"{name} must have shape (rows, {wanted}), got {shown_shape(name, array.shape)}")
     return array
+
+
+def exact(**named: object) -> NDArray[Any]:
+    """Real numbers that a double can come near to, as they were given: nothing is rounded.
+
+    Returns an array of any real type, or of objects: Python's integers of any size, and Python's or NumPy's numbers.
+    A list becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
+    """
+    ((name, value),) = named.items()
+    array = _array(value, None if hasattr(value, "__array__") else object)
+    if array.dtype.kind == "O":
+        array = array.copy()
+        array.flat[:] = [entry[()] if isinstance(entry, np.ndarray) else entry for entry in array.flat]
+    real = all(map(_is_real, array.flat)) if array.dtype.kind == "O" else array.dtype.kind in "iuf"
+    if not real or isinstance(value, np.ma.MaskedArray):
+        raise _not_numeric(name, value)
+    if array.dtype.kind == "O":
+        passed = np.array([_is_finite(entry) for entry in array.flat], dtype=bool).reshape(array.shape)
+    else:
+        passed = np.isfinite(_doubles(array))
+    return _require(passed, "must be finite and no larger than the largest double", name, array)
+
+
+def _is_real(entry: object) -> bool:
+    """Whether the entry of an array of objects is a real number that is taken exactly."""
+    return isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
+
+
+def _is_finite(entry: Any) -> bool:
+    """Whether a real number has a double next to it."""
+    return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
@@ -149,6 +193,10 @@ def unread(**named: object) -> tuple[int, ...] | None:
             way_out = f"put them together, or give iter({name}) where blocks of rows are taken"
             raise TypeError(f"{name} must be one table or array, got a list of them: {way_out}")
         return (len(value),)
+    if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return np.shape(value)  # for integers of any size, which `exact` takes
+    if name == "value" and _is_real(value):
+        return ()
     if isinstance(value, np.ma.MaskedArray) or dtype == np.bool or not (hasattr(value, "__array__") or dtype is None):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
@@ -186,26 +234,64 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
     """The value as an array, or a TypeError: no booleans, strings, objects, complex numbers or masked arrays."""
     try:
         array = _tables.array(**{name: value})
-    except ValueError:  # rows of different lengths
+    except (MemoryError, _tables.ColumnError):
+        raise
+    except (
+        Exception
+    ):  # rows of different lengths, or what the value's own methods raise, in which private values may be
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(value)}")
+        raise _not_numeric(name, value)
     return array
 
 
-def _require(passed: NDArray[np.bool], rule: str, name: str, array: Array) -> Array:
-    """The array if all of it passed, else a ValueError with the first value that did not."""
+def _not_numeric(name: str, value: object) -> TypeError:
+    """The error for a value that is not numbers."""
+    return TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(name, value)}")
+
+
+def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
+    """The value as an array; one of None where there is no such array.
+
+    What is raised on the way is dropped, because its text may hold what the value holds.
+    """
+    try:
+        return np.asarray(value, dtype=dtype)
+    except MemoryError:
+        raise
+    except Exception:  # rows of different lengths, or whatever the value's own methods raise
+        return np.asarray(None)
+
+
+def _doubles(array: NDArray[Any]) -> Array:
+    """The array as float64, copied only where it must be. Long doubles beyond the largest double become infinite,
+    without a warning."""
+    with np.errstate(over="ignore"):
+        return array.astype(float, copy=False)
+
+
+def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array if all of it passed, else a ValueError with the place of the first value that did not, and the value
+    if it is public."""
     if passed.all():
         return array
     first = tuple(int(i) for i in np.argwhere(~passed)[0])
     place = f"{name}[{', '.join(map(str, first))}]" if first else name
-    raise ValueError(f"{place} {rule}, got {float(array[first])!r}")
+    raise ValueError(f"{place} {rule}" if name in PRIVATE else f"{place} {rule}, got {float(array[first])!r}")
 
 
-def _shown(value: object) -> str:
-    """A value short enough for one line of an error message; of an array only its kind, for its entries may be
-    private."""
+def _shown(name: str, value: object) -> str:
+    """A value short enough for one line of an error message; of data and of arrays only their kind."""
     if isinstance(value, np.ndarray):
-        return f"{type(value).__name__} of shape {value.shape} and type {value.dtype}"
+        return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
+    if name in PRIVATE:
+        return f"an object of type {type(value).__name__}"
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} of type {type(value).__name__}"
+
+
+def shown_shape(name: str, shape: tuple[int, ...]) -> str:
+    """The shape of an array, in which the number of rows of a table is not shown."""
+    if name not in _TABLES or not shape:
+        return str(shape)
+    return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

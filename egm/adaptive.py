@@ -33,7 +33,7 @@ from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import count, matrix, positive, scalar, unread, warn_of_delta
+from egm._validate import between, count, matrix, positive, scalar, unread, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
@@ -41,6 +41,8 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
 _LEAST = 20.0  # n sqrt(rho), below which every quantile is noise; from there to about 300 it is a matter of luck
+_RANGE = 1e-100, 1e100  # of standard deviations whose squares, and those of entries in their units, are doubles
+_MOST = 1e6  # rho: a budget that protects nobody, and noise that is still many units of the lattice
 _LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
 _ROUNDED_DOWN = 1 - 2.0**-50  # of an epsilon: more than the roundings of the four operations on its way
@@ -82,10 +84,11 @@ class AdaptiveRelease:
 class AdaptiveDataMechanism:
     """The sum of n rows close to N(mu, diag(sigma**2)) with mu and sigma unknown but for their ranges: rho-zCDP.
 
-    n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0; `calibration.zcdp_rho` gives it for
-    an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
-    outside these ranges, or not normal at all, cost accuracy and never privacy. Rows longer than normal ones are
-    noticed, and the clip norm is then chosen for the worst that they can do. Raises ValueError otherwise.
+    n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0 and at most 1e6;
+    `calibration.zcdp_rho` gives it for an (epsilon, delta). radius: R > 0 with |mu_j| <= R, at most 1e100. sigma_range:
+    (least, greatest) standard deviation, from 1e-100 to 1e100. Data outside these ranges, or not normal at all, cost
+    accuracy and never privacy. Rows longer than normal ones are noticed, and the clip norm is then chosen for the worst
+    that they can do. Raises ValueError otherwise.
 
     It runs if n sqrt(rho) is 20 or more, and needs some 300 to find centre and spread. Below that a search can lose its
     way: the error can then be thousands of times the sampling error and more, and the forecast does not show it.
@@ -100,10 +103,12 @@ class AdaptiveDataMechanism:
         n, rho = count(n=self.n), scalar(positive, rho=self.rho)
         if n < 2:
             raise ValueError(f"n must be at least 2, got {n}")
-        bounds = positive(sigma_range=self.sigma_range)
+        bounds = between(*_RANGE, sigma_range=positive(sigma_range=self.sigma_range))
         if bounds.shape != (2,) or bounds[0] > bounds[1]:
             raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
         values = {"n": n, "rho": rho, "radius": scalar(positive, radius=self.radius)}
+        between(0.0, _RANGE[1], radius=values["radius"])
+        between(0.0, _MOST, rho=rho)
         for name, value in {**values, "sigma_range": tuple(bounds.tolist())}.items():
             object.__setattr__(self, name, value)
 
@@ -140,7 +145,7 @@ class AdaptiveDataMechanism:
         number of rows, for a value that is not finite, or where rho is less than (20 / n)**2.
         """
         self.check(X)
-        return _Search(self, matrix(np.shape(X)[-1], X=X), rng).run()
+        return _Search(self, matrix(None, X=X), rng).run()
 
 
 class _Search:
@@ -256,7 +261,8 @@ class _Search:
         cost = max(self.d * (_DEEP / self.n) ** 2 / 8, 0.01 * self.rho)
         cost = min(cost, 0.3 * self.rho)
         self.spend("spread", cost)
-        low, high = max(self.sigma_range[0] / 2, typical / 100), 1.5 * radius
+        low = max(self.sigma_range[0] / 2, typical / 100)
+        high = max(1.5 * radius, 2 * low)  # where few rows are told from noise the radius can be below the range
         median = self.log_quantile(np.abs(self.X - self.center), 0.5, low, high, cost / self.d)
         self.set_sigma(median / _NORMAL_MEDIAN)
 
@@ -267,7 +273,8 @@ class _Search:
         """
         self.spend("spread", rho)
         spread = self.spread()
-        squares = np.minimum(((self.X - self.center) / spread) ** 2, 12.0)
+        # Cut before they are squared, lest a long row is seen by its overflow.
+        squares = np.minimum(np.abs((self.X - self.center) / spread), np.sqrt(12.0)) ** 2
         largest = 1.3 * np.sqrt(3 * self.d)
         mean, std = self.mean_of_clipped(squares, largest, np.sqrt(2), rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
@@ -314,7 +321,7 @@ class _Search:
         self, b: Array, rho: float, sigma: Array, center_std: Array, copies: Floats = 1, tolerance: float = 1e-4
     ) -> tuple[float, Array]:
         """The best clip norm for one round, and the centre's standard deviations after it."""
-        std = 2 / (self.n * np.sqrt(2 * rho))
+        std, sigma = 2 / (self.n * np.sqrt(2 * rho)), _seen(sigma, center_std)
         clip_norm, _ = error.best_clip_norm(
             lambda c: np.sum(copies * (self.n * std * c / b) ** 2), sigma, self.n, b, center_std, copies, tolerance
         )
@@ -387,11 +394,18 @@ class _Search:
             noise_of_one = np.sum((2 / (b * np.sqrt(2 * rho))) ** 2)
             clip_norm = max(clip_norm, tail.clip_norm(noise_of_one / back))
             one_sided = back * tail.excess(clip_norm) ** 2
-        clipping, off_center = error.clipping(self.sigma, self.n, b, clip_norm, self.center_std)
+        sigma = _seen(self.sigma, self.center_std)
+        clipping, off_center = error.clipping(sigma, self.n, b, clip_norm, self.center_std)
         noise_std = self.average("sum", rho, b, clip_norm)
         forecast = error.ErrorForecast(float(np.sum(noise_std**2)), clipping, off_center + float(one_sided))
         estimate, spent, simulated = self.n * self.center, dict(self.spent), self.rng is not None
         return AdaptiveRelease(estimate, noise_std, center, self.sigma, forecast, tail is None, spent, simulated)
+
+
+def _seen(sigma: Array, center_std: Array) -> Array:
+    """Standard deviations for a forecast: next to a centre 30 times as uncertain, smaller ones change it by a
+    thousandth, and could not be computed with if they are much smaller."""
+    return np.maximum(sigma, center_std / 30)
 
 
 @dataclass(frozen=True)

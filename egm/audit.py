@@ -44,6 +44,7 @@ __all__ = ["Case", "Row", "cases", "lower_bound", "planted", "project", "replay"
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
 _SHARES = np.linspace(0.005, 0.995, 199)  # of one kind of releases beyond the thresholds to choose from
+_NOISELESS = 1e-13  # variance of a direction, next to the largest, that is only rounding
 _UNITS = 3  # radius of the coarse lattice, on which one rounding is felt
 _FAR = 8.0  # clip norms from the centre to the row by which the neighbours differ
 _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
@@ -86,17 +87,25 @@ def project(one: Array, other: Array) -> Array:
     """The direction (k,) in which releases (m, k) of the two kinds are best told apart, if their noise is normal.
 
     There the likelihood ratio is a function of releases @ direction, for the inverse covariance of the noise times the
-    difference of the means (Neyman and Pearson; Fisher's discriminant). Both are estimated.
+    difference of the means (Neyman and Pearson; Fisher's discriminant). Both are estimated. Where the releases of one
+    kind differ from those of the other in a direction without noise, it is that direction: nothing tells more.
     """
     covariance = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
-    unit = np.sqrt(np.diagonal(covariance)) + np.finfo(float).tiny
-    difference = (np.mean(one, axis=0) - np.mean(other, axis=0)) / unit
-    return np.linalg.lstsq(covariance / np.outer(unit, unit), difference)[0] / unit
+    difference = np.mean(one, axis=0) - np.mean(other, axis=0)
+    unit = np.sqrt(np.diagonal(covariance))
+    unit = np.where(unit > 0, unit, np.where(difference != 0, np.abs(difference), 1.0))
+    difference = difference / unit
+    variances, axes = np.linalg.eigh(covariance / unit / unit[:, None])
+    along = axes.T @ difference
+    noiseless = variances < _NOISELESS * np.max(variances, initial=1.0)
+    if np.any(np.abs(along[noiseless]) > 1e-6 * np.linalg.norm(difference)):
+        return axes @ np.where(noiseless, along, 0.0) / unit
+    return axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
-    """How many exceed each threshold."""
-    return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="right")
+    """How many reach each threshold."""
+    return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="left")
 
 
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:

@@ -12,17 +12,19 @@ numbers. The first line, written with L = epsilon + r/z, is an integral of posit
 
     delta = int_0^inf phi(r - a) (1 - exp(-r/z)) dr,      a = 1/(2z) - epsilon z,
 
-and one Gauss-Legendre rule takes it to fourteen digits for every epsilon, however far the tail.
+and one Gauss-Legendre rule takes it to fourteen digits for every epsilon, however far the tail; but for z < 0.05, where
+exp(-r/z) falls too fast for the rule. There the two terms of the second line are so different that they may be
+subtracted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from scipy.optimize import elementwise
-from scipy.special import ndtri, roots_legendre
+from scipy.special import erfcx, ndtr, ndtri, roots_legendre
 
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, nonnegative, positive, probability
@@ -40,9 +42,14 @@ __all__ = [
 # Beyond |r - a| = REACH the integrand is below exp(-40) of its largest value, under the last digit of a double.
 _REACH = np.sqrt(80.0)
 _NODES, _WEIGHTS = roots_legendre(96)
+_FAR = 40.0  # beyond it phi(a) is not a double any more, and neither is delta
+_THIN = 0.05  # noise multiplier below which the rule does not resolve exp(-r/z): from 0.02 on it loses digits
 
 # One step towards privacy. The curve is computed to a few units of 1e-15, so one step is enough for nearly every input.
 _STEP = 1 + 8e-15
+_SURE = 1 - 1e-14  # share of delta that the curve is kept below: it is computed to 9e-15
+_ROUNDINGS = 2e-15  # what the roundings of a sum of terms > 0, each of a few operations, can be of it
+_LARGEST_DELTA = 1 - 1e-12  # above it the curve, a double, would not tell one delta from the next
 _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
@@ -73,17 +80,18 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ..
 def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """The smallest noise multiplier z that makes the Gaussian mechanism (epsilon, delta)-private: sigma_opt.
 
-    epsilon: from 1e-100 to 1e100, any shape. delta: from 1e-300 and below 1, broadcast with epsilon. Within 1e-13 of
-    the exact root, relative, and never below it: gaussian_delta(epsilon, z) <= delta. Raises ValueError outside these
-    ranges. Balle and Wang (2018), Theorem 8.
+    epsilon: from 1e-100 to 1e100, any shape. delta: from 1e-300 and below 1, broadcast with epsilon. Never below the
+    exact root, gaussian_delta(epsilon, z) <= delta, and for delta <= 0.9 within 1e-13 of it, relative. For a delta
+    above 1 - 1e-12, which promises nothing, the noise is that for 1 - 1e-12. Raises ValueError outside these ranges.
+    Balle and Wang (2018), Theorem 8.
     """
     epsilon, delta = between(1e-100, 1e100, epsilon=epsilon), probability(delta=delta)
-    epsilon, delta = np.broadcast_arrays(epsilon, between(1e-300, 1.0, delta=delta))
-    largest = np.log(_largest_noise_multiplier(epsilon, delta))
-    args = (epsilon, np.log(delta))
+    epsilon, delta = np.broadcast_arrays(epsilon, np.minimum(between(1e-300, 1.0, delta=delta), _LARGEST_DELTA))
+    wanted = delta * _SURE
+    largest, args = np.log(_largest_noise_multiplier(epsilon, wanted)), (epsilon, np.log(wanted))
     log_z = _decreasing_root(lambda u, e, target: _log_delta(e, np.exp(u)) - target, largest - 1, largest, args)
     z = np.exp(log_z) * _STEP
-    while np.any(short := gaussian_delta(epsilon, z) > delta):
+    while np.any(short := gaussian_delta(epsilon, z) > wanted):
         z = np.where(short, z * _STEP, z)
     return z[()]
 
@@ -99,7 +107,8 @@ def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     result is a normal double. Raises ValueError outside these ranges. Balle and Wang (2018), Theorem 8.
     """
     epsilon, z = np.broadcast_arrays(nonnegative(epsilon=epsilon), positive(noise_multiplier=noise_multiplier))
-    return np.exp(np.minimum(_log_delta(epsilon, z), 0.0))[()]
+    integral, square, rest = _curve(epsilon, z)
+    return np.minimum(integral * np.exp(-square / 2) * np.exp(-rest / 2), 1.0)[()]
 
 
 @overload
@@ -113,9 +122,10 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     ValueError outside these ranges.
     """
     delta, z = np.broadcast_arrays(probability(delta=delta), positive(noise_multiplier=noise_multiplier))
-    log_delta = np.log(delta)
+    wanted: Array = delta * _SURE
+    log_delta = np.log(wanted)
     free = _log_delta(np.zeros_like(z), z) <= log_delta
-    largest = np.where(free, 1.0, (np.maximum(-ndtri(delta), 0.0) + 0.5 / z) / z)
+    largest = np.where(free, 1.0, (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z) * _margin(wanted)
     root = _decreasing_root(
         lambda e, s, t, pinned: np.where(pinned, -e, _log_delta(np.maximum(e, 0.0), s) - t),
         np.zeros_like(largest),
@@ -123,7 +133,7 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
         (z, log_delta, free),
     )
     epsilon = np.where(free, 0.0, root * _STEP)
-    while np.any(short := (gaussian_delta(epsilon, z) > delta) & ~free):
+    while np.any(short := (gaussian_delta(epsilon, z) > wanted) & ~free):
         epsilon = np.where(short, epsilon * _STEP, epsilon)
     return epsilon[()]
 
@@ -149,13 +159,16 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
 
     The minimum over alpha > 1 of rho alpha + (log(1/delta) - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1), or
     0 where that is negative. rho: > 0, any shape. delta: in (0, 1), broadcast with rho. Every alpha gives a valid
-    epsilon, so rounding costs accuracy and never privacy. Raises ValueError outside these ranges. Canonne, Kamath and
-    Steinke (2020), Corollary 13.
+    epsilon, and the roundings of computing it are added to it: never below the exact value. Raises ValueError outside
+    these ranges. Canonne, Kamath and Steinke (2020), Corollary 13.
     """
     rho, delta = np.broadcast_arrays(positive(rho=rho), probability(delta=delta))
-    start = 0.5 * np.log(np.maximum(-np.log(delta), 1e-3) / rho)
-    least = _minimum(lambda u, r, t: r * (1 + np.exp(u)) + _conversion(u, t), start, (rho, np.log(delta)))
-    return np.maximum(least * _STEP, 0.0)[()]
+    log_delta = np.log(delta)
+    start = 0.5 * np.log(np.maximum(-log_delta, 1e-3) / rho)
+    with np.errstate(over="ignore"):
+        u = _minimum(lambda u, r, t: r * (1 + np.exp(u)) - np.subtract(*_conversion(u, t)), start, (rho, log_delta))
+        cost, (gain, loss) = rho * (1 + np.exp(u)), _conversion(u, log_delta)
+        return np.maximum(cost + loss - gain + _ROUNDINGS * (cost + loss + gain), 0.0)[()]
 
 
 @overload
@@ -169,27 +182,46 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     outside these ranges.
     """
     epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
-    start = np.log(2 * np.maximum(-np.log(delta), 1e-3) / epsilon)
-    least = _minimum(lambda u, e, t: (_conversion(u, t) - e) / (1 + np.exp(u)), start, (epsilon, np.log(delta)))
-    return (-least / _STEP)[()]
+    log_delta = np.log(delta)
+    start = np.log(2 * np.maximum(-log_delta, 1e-3) / epsilon)
+    with np.errstate(over="ignore"):
+        u = _minimum(
+            lambda u, e, t: -(e + np.subtract(*_conversion(u, t))) / (1 + np.exp(u)), start, (epsilon, log_delta)
+        )
+        gain, loss = _conversion(u, log_delta)
+        return ((epsilon + gain - loss - _ROUNDINGS * (epsilon + gain + loss)) / (1 + np.exp(u)) / _STEP)[()]
 
 
-def _conversion(u: Array, log_delta: Array) -> Array:
-    """What delta adds to rho alpha in the conversion from zCDP, for alpha = 1 + exp(u)."""
-    return (-log_delta - u - (1 + np.exp(u)) * np.log1p(np.exp(-u))) * np.exp(-u)
+def _conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
+    """(gain, loss): what delta adds to rho alpha in the conversion from zCDP is loss - gain, for alpha = 1 + exp(u).
+
+    Both are sums of terms >= 0, so that nothing cancels in either: log(1 + exp(-u)) = log(1 + exp(u)) - u.
+    """
+    small = np.exp(-u)
+    gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
+    return gain, -log_delta * small
 
 
 def _minimum(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
-    """The least value of a function with one minimum, elementwise."""
-    found = elementwise.bracket_minimum(function, start, args=args)
-    return elementwise.find_minimum(function, found.bracket, args=args).f_x
+    """Where a function with one minimum is least, elementwise; `start` where it cannot be told, by overflow."""
+    with np.errstate(invalid="ignore"):
+        found = elementwise.bracket_minimum(function, start, args=args)
+        least = elementwise.find_minimum(function, found.bracket, args=args).x
+    return np.where(np.isfinite(least), least, start)
 
 
 def _log_delta(epsilon: Floats, z: Floats) -> Array:
-    """log of int_0^inf phi(r - a) (1 - exp(-r/z)) dr; for a < 0 the factor exp(-a^2/2) is kept out of the integral."""
+    """The logarithm of delta."""
+    integral, square, rest = _curve(epsilon, z)
+    return np.log(integral) - square / 2 - rest / 2
+
+
+def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
+    """int_0^inf phi(r - a) (1 - exp(-r/z)) dr, from which the factor exp(-a^2/2) is kept out for a < 0; and the a^2 of
+    this factor, as a double and what it lacks: (integral, square, rest)."""
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
-    a = 0.5 / z - epsilon * z
+    a, lacking = _exponent(epsilon, z)
     beyond, within = np.minimum(a, 0.0), np.maximum(a, 0.0)
     # In t = r - max(a, 0), so that nothing is lost where a is huge. The far end for a < 0 solves r (r - 2a) = 80,
     # written without the subtraction in which a far tail would lose it.
@@ -197,7 +229,41 @@ def _log_delta(epsilon: Floats, z: Floats) -> Array:
     t = near + (far - near) * (1 + _NODES) / 2
     integrand = np.exp(-t * (t / 2 - beyond)) * -np.expm1(-np.minimum(within + t, 100 * z) / z)
     integral = np.sum(_WEIGHTS * integrand, axis=-1) * (far - near)[..., 0] / 2
-    return np.log(integral) - 0.5 * np.log(2 * np.pi) - beyond[..., 0] ** 2 / 2
+    terms = _two_terms(a, 0.5 / z + np.minimum(epsilon, 1e300) * np.minimum(z, 1.0))
+    integral = np.where((z < _THIN) & (a > -_FAR), terms, integral[..., None])[..., 0]
+    square, rest = _product(beyond, beyond)
+    rest = np.where(beyond > -_FAR, rest + 2 * np.maximum(beyond, -_FAR) * lacking, 0.0)
+    return integral / np.sqrt(2 * np.pi), square[..., 0], rest[..., 0]
+
+
+def _two_terms(a: Array, b: Array) -> Array:
+    """The same integral as the difference of Phi(a) and exp(epsilon) Phi(-b), for b = 1/(2z) + epsilon z."""
+    one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
+    height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
+    return np.where(a < 0, one - other, np.sqrt(2 * np.pi) * ndtr(a) - height * other)
+
+
+def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
+    """a = 1/(2z) - epsilon z as a double and what it lacks. In a far tail the last digits of a are the first of
+    exp(-a^2/2)."""
+    one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
+    other, rounding = _product(epsilon, z)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = one - other
+        change = near - one
+        lacking = (one - (near - change)) - (other + change) + ((0.5 - back) - lost) / z - rounding
+        lacking = np.where(np.isfinite(lacking), lacking, 0.0)
+        a = np.maximum(near + lacking, -1e150)
+        return a, np.where(np.isfinite(a), (near - a) + lacking, 0.0)
+
+
+def _product(x: Array, y: Array) -> tuple[Array, Array]:
+    """x y as a double and what it lacks, which is a double unless it overflows. Dekker (1971)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = x * y
+        (x, x_rest), (y, y_rest) = ((high := 134217729.0 * v - (134217729.0 * v - v), v - high) for v in (x, y))
+        rest = x * y - product + x * y_rest + x_rest * y + x_rest * y_rest
+    return product, np.where(np.isfinite(rest), rest, 0.0)
 
 
 def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
@@ -206,11 +272,17 @@ def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
     by_tail = np.where(quantile > 0, (quantile + root) / (2 * epsilon), 1 / (root - np.minimum(quantile, 0.0)))
-    return np.minimum(by_tail, 1 / (np.sqrt(2 * np.pi) * delta)) * (1 + 1e-12)
+    return np.minimum(by_tail, 1 / (np.sqrt(2 * np.pi) * delta)) * _margin(delta)
 
 
-def _decreasing_root(function: Callable[..., Array], left: Array, right: Array, args: tuple[Array, ...]) -> Array:
+def _margin(delta: Array) -> Array:
+    """A factor by which a bound is surely one by the computed curve, too; that has few digits of 1 - delta near 1."""
+    return 1 + 1e-12 + 1e-15 / (1 - delta)
+
+
+def _decreasing_root(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
     """The root of a decreasing function with function(right) <= 0, elementwise; `left` is moved down until it
     brackets."""
-    bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket
-    return elementwise.find_root(function, bracket, args=args, tolerances=_TOLERANCES).x
+    with np.errstate(over="ignore"):
+        bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket
+        return elementwise.find_root(function, bracket, args=args, tolerances=_TOLERANCES).x

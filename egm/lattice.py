@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -34,7 +35,7 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
-__all__ = ["Lattice", "gaussian_std", "rounded"]
+__all__ = ["Lattice", "gaussian_std", "nearest_double", "rounded"]
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -89,13 +90,14 @@ class Lattice:
         total, clipped = joint[:-1], joint[-1:]
         step = len(part) if plain else max(1, _COPIED // X.shape[1])
         for start in range(part.start, part.stop, step):
-            block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
+            with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
+                block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
             block.flags.writeable = False  # one type of array, one compiled function
             target = self.radius * self.shrink
             place = _kernel.add_rows(block, center, scaling, self.clip_norm, target, total, clipped)
             if place >= 0:
                 i, j = divmod(place, X.shape[1])
-                raise ValueError(f"X[{start + i}, {j}] must be finite, got {block[i, j]}")
+                raise ValueError(f"X[{start + i}, {j}] must be finite")
         return joint
 
 
@@ -134,21 +136,42 @@ def fineness(noise: float) -> int:
     return bits
 
 
-def rounded(value: ArrayLike, unit: ArrayLike) -> list[int]:
-    """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape."""
+def rounded(value: NDArray[Any], unit: Array) -> list[int]:
+    """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape.
+
+    value: of any real type, also long doubles, or of objects as `_validate.exact` returns them. No entry becomes a
+    double on the way: beyond 2**53 that would move two neighbouring integers apart by more than they are.
+    """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
-    return [math.floor(Fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
+    return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
+
+
+def _fraction(number: Any) -> Fraction:
+    """A finite real number of Python or NumPy, as it is."""
+    return Fraction(int(number)) if isinstance(number, np.integer) else Fraction(*number.as_integer_ratio())
+
+
+def nearest_double(steps: int, unit: float) -> float:
+    """steps * unit, rounded once; the largest double where that is larger."""
+    numerator, denominator = unit.as_integer_ratio()
+    try:
+        return steps * numerator / denominator
+    except OverflowError:
+        return math.copysign(sys.float_info.max, steps)
 
 
 @functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
-    Of delta, what the noise differs from a rounded Gaussian is taken off first. Raises ValueError if that is all of it.
+    Of delta, what the noise differs from a rounded Gaussian is taken off first. Never less than sensitivity *
+    analytic_noise_multiplier(epsilon, delta), and a few units in the last place more, so that what is computed from
+    this product, such as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise costs. Raises ValueError
+    if the difference is all of delta.
     """
-    std = sensitivity * analytic_noise_multiplier(epsilon, delta)
+    std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return math.nextafter(sensitivity * float(analytic_noise_multiplier(epsilon, left)), math.inf)
+    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + 2.0**-50)

@@ -26,12 +26,13 @@ from egm._validate import (
     DeltaWarning,
     between,
     count,
-    finite,
+    exact,
     matrix,
     nonnegative,
     positive,
     probability,
     scalar,
+    shown_shape,
     unread,
     vector,
     warn_of_delta,
@@ -129,11 +130,19 @@ class LaplaceMechanism(_Mechanism):
         unread(value=value)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation.
+
+        The sensitivity must hold for the values that are handed over, whatever rounding was in them before. From then
+        on integers of any size and long doubles are taken as they are. The estimate is the double nearest to the value
+        plus noise. Rounding after the noise costs no privacy, but accuracy: noise_std is that of the noise alone, and
+        the estimate can be off by np.spacing(estimate) / 2 more. A simulation takes the double nearest to the value.
+        Raises ValueError or TypeError for what is not finite, real numbers.
+        """
+        value = exact(value=value)
         scale = np.full(value.shape, self.noise_scale)
         if rng is not None:
-            return Release(value + noise.simulated_laplace(scale, rng), np.sqrt(2) * scale, simulated=True)
+            noisy = value.astype(float) + noise.simulated_laplace(scale, rng)
+            return Release(noisy, np.sqrt(2) * scale, simulated=True)
         unit = _unit(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
@@ -166,10 +175,10 @@ class GaussianMechanism(_Mechanism):
         unread(value=value)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=value)
+        """The value, a number or an array, plus noise, and what is raised: as LaplaceMechanism.release."""
+        value = exact(value=value)
         if rng is not None:
-            return _noisy(value, np.full(value.shape, self.noise_std), rng)
+            return _noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
         unit = _unit(self.sensitivity, self.noise_multiplier)
         return _secure(value, np.full(value.shape, unit), self.sensitivity / unit, self.epsilon, self.delta)
 
@@ -178,9 +187,9 @@ class GaussianMechanism(_Mechanism):
 class EllipticalGaussianMechanism(_Mechanism):
     """Algorithm 2: normal noise of standard deviation sigma_opt Delta_j / b_j, with the best b of Theorem 3.
 
-    sensitivities: (d,), Delta_j > 0, the most that coordinate j of the query can change. epsilon: > 0. delta: in (0,
-    1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh and Lebeda
-    (2022). Names of coordinates are matched as the columns of a GaussianDataMechanism are.
+    sensitivities: (d,), Delta_j from 1e-250 to 1e250, the most that coordinate j of the query can change. epsilon: > 0.
+    delta: in (0, 1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh
+    and Lebeda (2022). Names of coordinates are matched as the columns of a GaussianDataMechanism are.
     """
 
     sensitivities: Array
@@ -200,6 +209,7 @@ class EllipticalGaussianMechanism(_Mechanism):
     def __post_init__(self) -> None:
         _fix(self, columns=_tables.declared(self.columns, sensitivities=self.sensitivities))
         sensitivities = vector(sensitivities=_tables.ordered(self.columns, sensitivities=self.sensitivities))
+        sensitivities = between(1e-250, 1e250, sensitivities=sensitivities)
         _match(self.columns, sensitivities=sensitivities)
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -213,12 +223,12 @@ class EllipticalGaussianMechanism(_Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
-        value = finite(value=_tables.ordered(self.columns, value=value))
+        """The value, an array (d,), plus noise, and what is raised: as LaplaceMechanism.release."""
+        value = exact(value=_tables.ordered(self.columns, value=value))
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
-            return _noisy(value, self.noise_std, rng)
+            return _noisy(value.astype(float), self.noise_std, rng)
         unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||b|| at most
         return _secure(value, unit * self.sensitivities / self.b, norm / unit, self.epsilon, self.delta)
 
@@ -320,8 +330,8 @@ class GaussianDataMechanism(_Mechanism):
             p = self.clip_probability or 1 / n
             b = _scaling(self.scaling, sigma, p)
             clip_norm = scaling.clip_norm(b, sigma, p)
-        weight = self._count_weight(b, clip_norm)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # then the noise says that it is too much
+            weight = self._count_weight(b, clip_norm)
             noise_std = np.sqrt(self._noise_variances(b, clip_norm))
         _ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
         clipped_std = self.noise_multiplier * self._stretch / _CLIPPED_SHARE if self.count_clipped else None
@@ -387,7 +397,8 @@ class GaussianDataMechanism(_Mechanism):
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """The variance of the noise in each coordinate of the sum."""
-        weight = self._count_weight(b, clip_norm)
+        clip_norm = np.float64(clip_norm)  # whose square may be infinite
+        weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
         if not weight:
             return (2 * clip_norm * multiplier / b) ** 2
@@ -473,8 +484,9 @@ class GaussianDataMechanism(_Mechanism):
             return
         rows, *columns = shape or (1,)
         if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
+            given = shape if self.neighbors == "replace_one" else shown_shape("X", shape)
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
-            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}{column}")
+            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
             _tables.check(X, self.columns)
         if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
@@ -612,14 +624,15 @@ def _unit(sensitivity: float, noise: float) -> float:
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
-def _from_lattice(value: Array, unit: ArrayLike, integers: list[int]) -> Any:
-    """The value rounded to units, plus so many units of noise."""
+def _from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
+    """The value rounded to units, plus so many units of noise; and only then rounded to doubles."""
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
-    return (np.array([float(step) for step in steps]).reshape(value.shape) * units)[()]
+    doubles = [lattice.nearest_double(step, u) for step, u in zip(steps, units.ravel().tolist(), strict=True)]
+    return np.array(doubles).reshape(value.shape)[()]
 
 
-def _secure(value: Array, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
+def _secure(value: Whole, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
     """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
     on_lattice = math.ceil(sensitivity) + math.isqrt(value.size) + 1
     std = lattice.gaussian_std(on_lattice, value.size, epsilon, delta)

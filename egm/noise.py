@@ -4,6 +4,10 @@ Secure noise is drawn on the integers by OpenDP's exact samplers, from the opera
 arithmetic alone. What it protects is a sum of integers, so that no digit of a floating-point number can give the data
 away (Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022).
 
+What is not proved here: that OpenDP's compiled library and the operating system's random bits are what they say. The
+tests hold the laws of the samplers against the exact ones, which finds a wrong law and no back door. How long a draw
+takes is not hidden; it depends on the noise drawn.
+
 A numpy Generator draws floating-point noise: good for experiments and for nothing else. It says so, once a process.
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, adaptive, noise, quantiles
+from egm import AdaptiveDataMechanism, _rows, adaptive, noise, quantiles
 from egm.calibration import zcdp_epsilon
 from egm.experiments import zipf_sigma
 
@@ -303,6 +303,76 @@ def test_a_budget_that_buys_nothing_is_refused():
         assert min(release.forecast.noise, release.forecast.clipping, release.forecast.center) >= 0
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_other_rows_are_computed_the_same_whatever_one_row_is(order):
+    """Bit for bit: so only one row's contribution moves, and sensitivities in floating point are those on paper."""
+    rng, b = np.random.default_rng(6), np.geomspace(0.01, 100, 9)
+    for n in (2, 3, 8, 33):
+        X = rng.normal(5, 3, (n, 9)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
+        kept = np.arange(n) != n // 2
+        seen = set()
+        for special in (X[n // 2], 0.0, 1e150, -1e-300, 5e-324, np.where(np.arange(9) == 4, 1e150, 0.0)):
+            X[n // 2] = special
+            scaled = (np.array(X, order=order) - 0.3) * b
+            norms = _rows.norms(scaled)
+            logs = np.log(np.maximum(norms, 1e-3))
+            squares = np.minimum(np.abs(scaled), np.sqrt(12.0)) ** 2
+            parts = scaled[kept], norms[kept], logs[kept], squares[kept], _rows.clip(scaled, 2.0)[kept]
+            seen.add(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
+        assert len(seen) == 1
+
+
+@pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155])
+def test_one_long_row_causes_no_warning(long):
+    """A warning, here an error, would say that it is there. In units so small that its square overflows."""
+    tiny = mechanism(1500, 4.0, radius=1e-6, sigma_range=(1e-8, 1e-5))
+    search = adaptive._Search(tiny, 1e-6 * rows(1500, np.ones(3), 0.0, 3), np.random.default_rng(3))
+    search.X[17] = np.clip(long, -adaptive._LARGEST, adaptive._LARGEST)
+    search.center_std, search.sigma = np.full(3, 1e-9), np.full(3, 1e-8)
+    search.remeasure_sigma(0.01)
+    search.norms(np.full(3, 1e8))
+    search.noisy_mean(np.full(3, 1e8), 2.0, 0.01)
+
+
+def test_one_long_row_causes_no_warning_in_a_whole_run():
+    X = 1e-6 * rows(1500, zipf_sigma(4, 1.0), 0.0, 3)
+    X[17] = 1e150
+    tiny = mechanism(1500, 4.0, radius=1e-6, sigma_range=(1e-8, 1e-5))
+    assert np.all(np.isfinite(tiny.release(X, rng=np.random.default_rng(3)).estimate))
+
+
+ANYTHING = {  # n, d, rho over (20 / n)**2, radius, sigma_range, seed
+    "one column": (20, 1, 1.0, 100.0, (1.0, 2.0), 2),
+    "above the radius": (20, 6, 100.0, 10.0, (19.8, 46.3), 9),
+    "a wide range": (40, 2, 1.0, 100.0, (1e-100, 1e100), 4),
+    "a far centre": (40, 6, 1.0, 1e100, (0.002, 0.05), 5),
+    "tiny": (100, 3, 2.0, 1e-99, (1e-100, 1e-99), 6),
+    "huge": (40, 3, 4.0, 1e100, (1e99, 1e100), 7),
+}
+
+
+@pytest.mark.parametrize("case", ANYTHING)
+def test_whatever_is_released_the_run_ends(case, monkeypatch):
+    """Quantiles anywhere in their range and means far off, as a small budget may give them: nothing fails or warns
+    after the budget is spent."""
+    n, d, share, radius, sigma_range, seed = ANYTHING[case]
+    rng = np.random.default_rng(seed)
+
+    def anywhere(values, q, low, high, epsilon, step):
+        assert low < high
+        return (low + (high - low) * np.clip(rng.uniform(-0.5, 1.5, values.shape[1:]), 0, 1))[()]
+
+    monkeypatch.setattr(quantiles, "secure_quantile", anywhere)
+    monkeypatch.setattr(
+        noise,
+        "secure_gaussian",
+        lambda std, size: [int(z) for z in rng.choice([0, 1, 4]) * std * rng.normal(size=size)],
+    )
+    it = AdaptiveDataMechanism(n, share * (20 / n) ** 2 * (1 + 1e-9), radius=radius, sigma_range=sigma_range)
+    release = it.release(rng.normal(size=(n, d)))
+    assert np.all(np.isfinite([*release.estimate, *release.noise_std, release.forecast.total]))
+
+
 def test_a_budget_that_is_not_refused_can_be_too_small():
     """At n sqrt(rho) = 100 most searches are lost, and do not know it; at 400 none is. In sampling errors."""
     sigma, found = zipf_sigma(30, 1.0, total=30.0), {}
@@ -329,6 +399,9 @@ def test_a_release_is_reproducible():
         ({"sigma_range": (2.0, 1.0)}, r"sigma_range must be \(least, greatest\), got \(2.0, 1.0\)"),
         ({"sigma_range": (0.0, 1.0)}, r"sigma_range\[0\] must be finite and > 0, got 0.0"),
         ({"sigma_range": (1.0, 2.0, 3.0)}, "sigma_range must be"),
+        ({"sigma_range": (1e-101, 2.0)}, r"sigma_range\[0\] must lie between 1e-100 and 1e\+100"),
+        ({"radius": 1e101}, r"radius must lie between 0.0 and 1e\+100"),
+        ({"rho": 1e7}, r"rho must lie between 0.0 and 1000000.0"),
     ],
 )
 def test_bad_parameters_are_named(options, message):

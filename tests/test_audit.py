@@ -150,6 +150,29 @@ def test_bound_has_no_unit_and_no_order():
     assert audit.lower_bound(one * [1e20, 1e-20], other * [1e20, 1e-20], 0.05) == pytest.approx(found, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_release_without_noise_is_the_worst(size):
+    """Nothing but the number of releases limits the bound: exact limits for 800 of 800 against 0 of 800."""
+    most = audit._bound(800, 0, 800, 0.0, 1e-6)
+    zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
+    assert most > 4
+    for one, other in ((zeros, ones), (ones, zeros), (ones + 1e9, ones)):
+        assert audit.lower_bound(one, other, 0.0) == pytest.approx(most)
+
+
+def test_one_direction_without_noise_is_found():
+    """Each number is noisy, and a combination of them is not; or a number that is always the same."""
+    rng = np.random.default_rng(7)
+    first = rng.normal(size=(2, 2000))
+    one, other = (
+        np.transpose([z, 3 * z + shift, rng.normal(size=2000)]) for z, shift in zip(first, (0, 0.01), strict=True)
+    )
+    assert audit.lower_bound(one, other, 0.0) > 4
+    assert audit.lower_bound(one[:, [0, 2]], other[:, [0, 2]], 0.0) == 0
+    constant = np.transpose([np.ones(2000), first[0]]), np.transpose([np.ones(2000), first[1] + 2])
+    assert 0.5 < audit.lower_bound(*constant, 0.0) < 4
+
+
 def test_the_same_releases_show_nothing():
     same = np.random.default_rng(9).normal(size=(2000, 3))
     assert audit.lower_bound(same, same, 0.0) == 0

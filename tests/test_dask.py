@@ -267,7 +267,7 @@ def with_entry(value):
 NOT_DATA = {
     "too few columns": (lambda: da.ones((N, 2), chunks=100), r"X must have shape \(rows, 3\), got \(500, 2\)"),
     "too many columns": (lambda: da.ones((N, 4), chunks=(100, 1)), r"X must have shape \(rows, 3\), got \(500, 4\)"),
-    "unknown columns": (lambda: nan_columns(data()[:, [0, 1]]), r"X must have shape \(rows, 3\), got \(100, 2\)"),
+    "unknown columns": (lambda: nan_columns(data()[:, [0, 1]]), r"X must have shape \(rows, 3\), got \(rows, 2\)"),
     "unknown columns apart": (
         lambda: da.concatenate(
             [nan_columns(data()[:, [0]]), nan_columns(data()[:, [1, 2]])], axis=1, allow_unknown_chunksizes=True
@@ -279,8 +279,8 @@ NOT_DATA = {
     "a row too few": (lambda: da.from_array(data()[1:], chunks=100), "X must have the declared n = 500 rows, got 499"),
     "unknown rows, too few": (lambda: unknown(data()[1:], (100, 3)), "declared n = 500 rows, got 499"),
     "no rows": (lambda: da.ones((0, 3)), "X must have the declared n = 500 rows, got 0"),
-    "nan": (lambda: with_entry(np.nan), r"X\[34, 1\] must be finite, got nan"),
-    "infinity": (lambda: with_entry(-np.inf), r"X\[34, 1\] must be finite, got -inf"),
+    "nan": (lambda: with_entry(np.nan), r"X\[34, 1\] must be finite$"),
+    "infinity": (lambda: with_entry(-np.inf), r"X\[34, 1\] must be finite$"),
     "complex": (lambda: da.ones((N, 3), dtype=complex), "X must be"),
     "objects": (lambda: da.from_array(data().astype(object), chunks=100), "X must be"),
     "masked": (lambda: da.ma.masked_array(da.ones((N, 3)), False), "X must be"),
@@ -377,7 +377,7 @@ def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
 
 
 def test_an_error_on_a_cluster_is_that_in_memory(cluster):
-    with pytest.raises(ValueError, match=r"X\[34, 1\] must be finite, got nan"):
+    with pytest.raises(ValueError, match=r"X\[34, 1\] must be finite$"):
         estimate(with_entry(np.nan))
 
 

@@ -6,10 +6,19 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, noise
+from egm import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    audit,
+    lattice,
+    noise,
+)
+from egm._validate import exact
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
 from egm.lattice import Lattice, gaussian_std, rounded
 
@@ -93,6 +102,67 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
     assert silent[0] / distance == pytest.approx(analytic_noise_multiplier(1.0, 1e-6), rel=1e-9)
 
 
+def awkward(kind, d, clip_norm, rng):
+    """Rows (120, d) that are chosen to be rounded wrongly."""
+    n, directions = 120, rng.normal(size=(120, d))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    if kind == "any bits":
+        bits = rng.integers(0, 2**64, (n, d), dtype=np.uint64).view(float)
+        return np.where(np.isfinite(bits), bits, 0.0)
+    if kind == "special":
+        return rng.choice([0.0, -0.0, 5e-324, 1e-308, 1e-160, 1e-140, 1e154, 1.7e308, -1.7e308, clip_norm], (n, d))
+    if kind == "any size":
+        return directions * 10.0 ** rng.uniform(-320, 300, (n, d))
+    if kind == "at the clip norm":
+        return directions * (clip_norm * (1 + rng.integers(-4, 5, (n, 1)) * 2.0**-52))
+    if kind == "one entry":
+        return np.eye(d)[rng.integers(0, d, n)] * np.nextafter(clip_norm, rng.choice([0.0, np.inf], (n, 1)))
+    if kind == "equal entries":
+        return np.tile(clip_norm / math.sqrt(d) * (1 + rng.integers(-4, 5, (n, 1)) * 2.0**-52), d)
+    return directions * rng.choice([1e-141, 1e-139, 9e149, 1.1e150], (n, 1))  # about where norms need more care
+
+
+KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entry", "equal entries", "thresholds"
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
+@pytest.mark.parametrize("kind", KINDS_OF_ROWS)
+def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
+    """Exact integers of norm at most K, and one sum for rows that are permuted, reversed, split or stored otherwise."""
+    rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
+    for clip_norm in (1.0, 1e-249, 1e249, 0.1):
+        grid, rows = Lattice(clip_norm, d, 8.0), awkward(kind, d, clip_norm, rng)
+        single = grid.rows(rows)
+        assert max(length(t) for t in single.tolist()) <= grid.radius**2
+        total = single.astype(object).sum(axis=0)
+        shifted = np.zeros((rows.size + 1,))[1:].reshape(rows.shape)
+        shifted[:] = rows
+        for same in (rows, rng.permutation(rows), rows[::-1], np.asfortranarray(rows), shifted):
+            assert np.array_equal(grid.sum(same), total)
+        assert np.array_equal(sum(grid.sum(part) for part in np.split(rows, [1, 6, 50])), total)
+
+
+@pytest.mark.parametrize("center", [0.0, 1e3])
+def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
+    """What is asked of the sampler, and what is published about it, are the same for any number of rows, even none;
+    and in exact arithmetic they hide sum and count together."""
+    it = mechanism(neighbors="add_remove", center=center)
+    asked, releases = [], []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
+    weights, right = [], Lattice.__init__
+    monkeypatch.setattr(Lattice, "__init__", lambda grid, *given: right(grid, *given) or weights.append(grid))
+    for n in (0, 1, 2, 17, 2000):
+        releases.append(it.release(1e3 * rows(n, seed=n)))
+    assert [release.count for release in releases] == [0, 1, 2, 17, 2000]
+    assert len({release.noise_std.tobytes() for release in releases}) == 1
+    ((std, size),) = set(asked)
+    assert size == 4
+    grid = weights[0]
+    weight = round(it.count_weight / grid.unit)
+    needed = (grid.radius**2 + weight**2) * Fraction(it.noise_multiplier) ** 2
+    assert Fraction(std) ** 2 >= needed
+
+
 # --- Values as integers -----------------------------------------------------------------------------------------------
 
 
@@ -120,6 +190,101 @@ def test_vectors_survive_the_lattice(it, silent):
     assert release.estimate == pytest.approx(value, abs=1e-9)
     assert release.noise_std == pytest.approx(np.broadcast_to(it.noise_std, 3), rel=1e-9)
     assert not release.simulated
+
+
+# --- Integers and long doubles ----------------------------------------------------------------------------------------
+
+FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # the last: nanoseconds since 1970
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """What is handed to the noise: lists of integers. The noise is zero."""
+    lists = []
+    monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(noise, "secure_laplace", lambda scale, size: [0] * size)
+    return lists
+
+
+@given(
+    st.one_of(st.sampled_from(FAR), st.integers(-(2**80), 2**80)),
+    st.integers(-3, 3),
+    st.integers(20, 40).map(lambda bits: 2.0**-bits),
+)
+def test_integers_of_any_size_move_by_what_they_differ(value, step, unit):
+    (t,), (u,) = (rounded(exact(value=v).ravel(), np.array([unit])) for v in (value, value + step))
+    assert abs(t - u) <= abs(step) / unit + 1
+
+
+KINDS = {
+    "Python's": (lambda value: value, FAR),
+    "a list beside a float": (lambda value: [value, 0.5], FAR),
+    "objects": (lambda value: np.array([value], dtype=object), FAR),
+    "int64": (np.int64, [2**53, 2**62, 2**63 - 2, FAR[-1]]),
+    "uint64": (lambda value: np.array([value], dtype=np.uint64), [2**53, 2**63 - 1, 2**64 - 2]),
+    "long double": (lambda value: np.longdouble(value), [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else []),
+    "a list of long doubles": (
+        lambda value: [np.longdouble(value), 0.5],
+        [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else [],
+    ),
+}
+AT_ONE = {
+    "Laplace": lambda value: LaplaceMechanism(1.0, 1.0).release(value),
+    "Gaussian": lambda value: GaussianMechanism(1.0, 1.0, 1e-6).release(value),
+    "elliptical": lambda value: EllipticalGaussianMechanism(np.ones(np.size(value)), 1.0, 1e-6).release(
+        np.reshape(np.array(value, dtype=object), -1)
+    ),
+}
+
+
+@pytest.mark.parametrize("it", AT_ONE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
+    """Also where doubles are 1024 apart: by as many units as 0 and 1, but for the rounding that is charged."""
+    make, values = KINDS[kind]
+    for value in values:
+        handed.clear()
+        for each in (0, 1, value, value + 1):
+            AT_ONE[it](make(each))
+        zero, one, low, high = (integers[0] for integers in handed)
+        assert 2**36 < one - zero < 2**42
+        assert abs((high - low) - (one - zero)) <= 1
+
+
+def test_releases_of_large_integers_do_not_tell_them_apart():
+    """At 2**62 + 512 doubles are 1024 apart: the noise decides to which of two the estimate is rounded."""
+    it = GaussianMechanism(1.0, 1.0, 0.3)
+    one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
+    for releases in (one, other):
+        assert set(releases - 2.0**62) == {0.0, 1024.0}
+    assert audit.lower_bound(one - 2.0**62, other - 2.0**62, 0.3) <= 1
+
+
+def test_an_estimate_is_the_double_nearest_to_the_value_plus_noise(silent):
+    for value in (2**62 + 511, 2**62 + 513, 2**53 + 1, 10**300 + 1, -(2**70) - 2**18):
+        assert GaussianMechanism(1.0, 1.0, 1e-6).release(value).estimate == float(value)
+    largest = np.finfo(float).max
+    assert GaussianMechanism(1e-10, 1.0, 1e-6).release([largest, -largest]).estimate.tolist() == [largest, -largest]
+
+
+def test_noise_beyond_the_largest_double_is_cut(monkeypatch):
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [2**62] * size)
+    it = GaussianMechanism(1e299, 1.0, 1e-6)
+    assert it.release(np.finfo(float).max).estimate == np.finfo(float).max
+
+
+@pytest.mark.parametrize("value", [2**1024, -(2**1100), [0, 2**1024], np.inf, [0.0, np.nan]])
+def test_values_beyond_doubles_are_refused(value):
+    for rng in (None, np.random.default_rng(1)):
+        with pytest.raises(ValueError, match=r"^value(\[1\])? must be finite and no larger than the largest double$"):
+            GaussianMechanism(1.0, 1.0, 1e-6).release(value, rng=rng)
+
+
+def test_a_simulation_takes_the_nearest_double():
+    """It is for experiments, and as good as doubles are."""
+    it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
+    assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
 
 
 # --- Noise ------------------------------------------------------------------------------------------------------------
@@ -202,6 +367,17 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
         noise.secure_gaussian(2.0**59, 1)
     with pytest.raises(ValueError, match="scale must be at most"):
         noise.secure_laplace(2.0**55, 1)
+
+
+@given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
+@example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
+def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
+    """In exact arithmetic: also where the last digits of the calibration are not monotone."""
+    assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
+    multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
+    assert Fraction(std) >= Fraction(sensitivity) * Fraction(multiplier)
+    charged = 1 / (2 * multiplier**2)
+    assert Fraction(sensitivity) ** 2 / (2 * Fraction(std) ** 2) <= Fraction(charged)
 
 
 def test_the_charge_is_not_lost_in_rounding():

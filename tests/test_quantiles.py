@@ -5,6 +5,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 from egm import noise
 from egm.quantiles import quantile, secure_quantile, zcdp_epsilon
@@ -78,6 +79,22 @@ def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
         for values in pair:
             secure_quantile(values, 0.75, 0.0, 1.2, 1.0, 0.1)
         assert np.max(np.abs(scores[0] - scores[1])) <= 1
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.7, 3.0, 10.0])
+def test_choices_cost_an_eighth_of_epsilon_squared(epsilon):
+    """zCDP at many orders of the law that secure_index draws from, for scores that change by at most one."""
+    rng, orders = np.random.default_rng(4), np.array([1.0001, 1.5, 2.0, 4.0, 20.0, 100.0])
+    largest = np.zeros_like(orders)
+    for k in (2, 2, 2, 2, 3, 10, 100):
+        for _ in range(30):
+            scores = -rng.integers(0, 1 + int(min(20, 8 / epsilon)), k)
+            logs = [epsilon / 2 * (scores + change) for change in (0, rng.integers(-1, 2, k))]
+            p, q = (log - logsumexp(log) for log in logs)
+            loss = orders[:, None] * p - (orders[:, None] - 1) * q
+            largest = np.maximum(largest, logsumexp(loss, axis=1) / (orders - 1) / orders)
+    assert np.all(largest <= epsilon**2 / 8 * (1 + 1e-9) + 1e-13)
+    assert np.max(largest) > 0.9 * epsilon**2 / 8 if epsilon < 1 else np.max(largest) > 0.3 * epsilon**2 / 8
 
 
 def test_wrong_arguments_of_secure_quantiles():

@@ -120,8 +120,26 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
     X = rows()
     X[place] = bad
     for Y in (X, np.asfortranarray(X), X.astype(np.float32)):
-        with pytest.raises(ValueError, match=rf"X\[{place[0]}, {place[1]}\] must be finite, got {bad}"):
+        with pytest.raises(ValueError, match=rf"X\[{place[0]}, {place[1]}\] must be finite$"):
             summed(Y)
+
+
+def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
+    """NaN when the row was scaled, finite when it is looked at again: what counts is what was scaled."""
+    X, total = rows(8), np.zeros(D, dtype=np.int64)
+    X[5, 2] = np.nan
+    monkeypatch.setattr(_kernel, "_first_not_finite", lambda row: -1)
+    target = GRID.radius * GRID.shrink
+    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total) == 5 * D + 2
+
+
+def test_rows_that_become_too_large_for_doubles_are_refused_without_a_warning():
+    if np.finfo(np.longdouble).max == np.finfo(float).max:
+        pytest.skip("long doubles are doubles here")
+    X = rows(8).astype(np.longdouble)
+    X[3, 1] = np.longdouble("1e400")
+    with pytest.raises(ValueError, match=r"^X\[3, 1\] must be finite$"):  # a warning would be an error here
+        summed(X)
 
 
 def test_rows_are_not_changed():

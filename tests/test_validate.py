@@ -42,7 +42,7 @@ def test_long_values_are_shortened():
         (lambda: check.scalar(check.positive, epsilon=[1.0]), r"epsilon must be a single number, got .* \(1,\)"),
         (lambda: check.vector(sigma=[]), r"sigma must be a vector with at least one entry, got shape \(0,\)"),
         (lambda: check.vector(sigma=[[1.0]]), r"sigma must be a vector with at least one entry, got shape \(1, 1\)"),
-        (lambda: check.matrix(3, X=np.ones((2, 2))), r"X must have shape \(rows, 3\), got \(2, 2\)"),
+        (lambda: check.matrix(3, X=np.ones((2, 2))), r"X must have shape \(rows, 3\), got \(rows, 2\)"),
     ],
 )
 def test_bad_values_are_named(call, message):
