@@ -36,7 +36,9 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
-__all__ = ["Lattice", "gaussian_std", "rounded"]
+__all__ = ["EXCESS", "Lattice", "gaussian_std", "rounded"]
+
+EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -146,4 +148,4 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return math.nextafter(sensitivity * float(analytic_noise_multiplier(epsilon, left)), math.inf)
+    return sensitivity * float(analytic_noise_multiplier(epsilon, left)) * (1 + EXCESS)

@@ -86,8 +86,11 @@ assert_type(found.spent["sum"], float)
 
 budget = Budget(epsilon=2, delta=1e-6, neighbors="add_remove", rule="gaussian")
 assert_type(budget.charge(mechanism), Charge)
-assert_type(budget.release(mechanism, X, rng=rng).count, float | None)
-assert_type(Budget(rho=20).release(adaptive, X, rng=rng).model_holds, bool)
+rehearsal = Budget(rho=1e4, simulation=True)
+assert_type(rehearsal.release(mechanism, X, rng=rng).count, float | None)
+assert_type(rehearsal.release(adaptive, X, rng=rng).model_holds, bool)
+rehearsal.quantile(X, 0.5, -9, 9, epsilon=0.1, step=0.1, rng=rng)
+rehearsal.split(2)
 budget.left.epsilon + Budget(rho=1).left
 egm.__version__.split(".")
 """
