@@ -24,6 +24,7 @@ __all__ = [
     "probability",
     "real",
     "scalar",
+    "unread",
     "unread_matrix",
     "vector",
 ]
@@ -113,6 +114,30 @@ def unread_matrix(columns: int, **named: object) -> NDArray[Any]:
     if array.ndim != 2 or array.shape[1] != columns:
         raise ValueError(f"{name} must have shape (rows, {columns}), got {array.shape}")
     return array
+
+
+def unread(**named: object) -> tuple[int, ...] | None:
+    """The shape of what may be private, as far as its type says it; no value is looked at, so a budget may ask first.
+
+    A list has its length, for the types of its entries are values; where nothing says a shape, None. TypeError for
+    what is no array, and for an array or a frame whose columns are not all numbers.
+    """
+    ((name, value),) = named.items()
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(value, list | tuple):
+        return (len(value),)
+    if isinstance(value, int | float | np.ndarray):
+        _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
+    elif isinstance(dtype, np.dtype):  # of dask and the like, which would load or compute a slice
+        _numeric(name, np.empty(0, dtype))
+    elif type(value).__module__.split(".")[0] == "dask":
+        return None
+    elif not hasattr(value, "__array__"):
+        given = f"got an object of type {type(value).__name__}"
+        raise TypeError(f"{name} must be a real number or an array of real numbers, {given}")
+    else:
+        _numeric(name, value[:0])  # type: ignore[index]  # no row of a frame, but what its columns are
+    return () if shape is None and isinstance(value, int | float) else shape
 
 
 def _numeric(name: str, value: object) -> NDArray[Any]:

@@ -23,6 +23,7 @@ How much each round gets is what makes the forecast of the last one least.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +31,7 @@ from scipy.special import wrightomega
 
 from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import count, matrix, positive, scalar
+from egm._validate import count, matrix, positive, scalar, unread
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
@@ -104,6 +105,21 @@ class AdaptiveDataMechanism:
         """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1)."""
         return zcdp_epsilon(self.rho, delta)
 
+    def check(self, X: ArrayLike) -> None:
+        """Raises what release would, as far as rho and n, and type and shape of X, tell it; no row of X is read.
+
+        So a mistake that anybody may see is found before a budget is charged.
+        """
+        if self.n * np.sqrt(self.rho) < _LEAST:
+            raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
+        if isinstance(X, Iterator):
+            raise TypeError("X must be an array that can be read several times, got an iterator")
+        rows, *columns = unread(X=X) or (self.n,)
+        if len(columns) != 1 and not isinstance(X, list | tuple):
+            raise ValueError(f"X must have shape ({self.n}, columns), got {np.shape(X)}")
+        if rows != self.n:
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+
     def release(self, X: ArrayLike, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
         """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
 
@@ -112,10 +128,8 @@ class AdaptiveDataMechanism:
         come from a lattice, too. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another
         number of rows, for a value that is not finite, or where rho is less than (20 / n)**2.
         """
-        X = matrix(np.shape(X)[-1], X=X)
-        if len(X) != self.n:
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {len(X)}")
-        return _Search(self, X, rng).run()
+        self.check(X)
+        return _Search(self, matrix(np.shape(X)[-1], X=X), rng).run()
 
 
 class _Search:
@@ -137,8 +151,6 @@ class _Search:
 
     def run(self) -> AdaptiveRelease:
         """Locate, spread, refine."""
-        if self.n * np.sqrt(self.rho) < _LEAST:
-            raise ValueError(f"rho = {self.rho} is too small for n = {self.n}: n sqrt(rho) must be at least {_LEAST:g}")
         alike = self.locate()
         *before, last = self.plan()
         for step, rho in enumerate(before, start=1):

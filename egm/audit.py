@@ -232,8 +232,8 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
     """A row at the centre, and one that is far away on one side or on the other, each part of it alike."""
-    far = _FAR * mechanism.clip_norm / mechanism.scaling
-    return tuple(np.array([mechanism.center, mechanism.center + side * far]) for side in (1, -1))
+    far = _FAR * mechanism.clip_norm / mechanism.b
+    return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:

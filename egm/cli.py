@@ -124,7 +124,7 @@ def _plan(args: Namespace) -> None:
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in _SCALINGS}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
-    variance, _ = error.loss_of_a_row(mechanism.sigma, mechanism.scaling, mechanism.clip_norm)
+    variance, _ = error.loss_of_a_row(mechanism.sigma, mechanism.b, mechanism.clip_norm)
     expected = np.sqrt(mechanism.noise_std**2 + mechanism.n * variance)
     plan = {
         "forecast": _forecast(mechanism.error()),
@@ -296,9 +296,11 @@ def _document(
 
 def _parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
     """Everything public that a GaussianDataMechanism was made with or has worked out."""
-    names = ("epsilon", "delta", "neighbors", "clip_probability", "clip_norm", "noise_multiplier")
-    vectors = {name: getattr(mechanism, name).tolist() for name in ("sigma", "center", "scaling")}
-    numbers = {name: getattr(mechanism, name) for name in names}
+    names = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
+    names |= {name: name for name in ("clip_norm", "noise_multiplier")}
+    numbers = {name: getattr(mechanism, field) for name, field in names.items()}
+    center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
+    vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
 
 

@@ -77,7 +77,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Tabl
     sigma, rows = zipf_sigma(d, alpha), []
     for scaling in ("none", "expected_norm", "optimal"):
         mechanism = GaussianDataMechanism(sigma, n, epsilon, delta, scaling=scaling)
-        columns = zip(sigma, mechanism.scaling, mechanism.noise_std, strict=True)
+        columns = zip(sigma, mechanism.b, mechanism.noise_std, strict=True)
         rows += [(scaling, j, *column) for j, column in enumerate(columns, start=1)]
     return np.array(rows, dtype=[("scaling", "U13"), ("j", int), ("sigma", float), ("b", float), ("noise_std", float)])
 

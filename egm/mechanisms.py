@@ -12,7 +12,8 @@ not public.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -20,7 +21,7 @@ from scipy.special import chdtri
 
 from egm import _rows, error, gx2, lattice, noise, scaling, sums
 from egm._types import Array, ArrayLike, Floats, Neighbors, Rows, Target, Whole
-from egm._validate import between, count, finite, matrix, positive, probability, scalar, vector
+from egm._validate import between, count, finite, matrix, positive, probability, scalar, unread, vector
 from egm.calibration import analytic_noise_multiplier
 from egm.error import ErrorForecast
 
@@ -52,8 +53,26 @@ class Release:
     count: float | None = None
 
 
+class _Mechanism:
+    """What every mechanism is: its wishes, the fields of its constructor, from which all the others follow.
+
+    So two mechanisms are equal if they were asked for the same, and `dataclasses.replace` computes the rest anew.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return _asked(self) == _asked(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), _asked(self)))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _fix(self, **state)  # an array that comes out of a pickle can be written to
+
+
 @dataclass(frozen=True, eq=False)
-class LaplaceMechanism:
+class LaplaceMechanism(_Mechanism):
     """Laplace noise of scale sensitivity / epsilon in each coordinate: epsilon-differential privacy.
 
     sensitivity: l1-sensitivity of the query, > 0. epsilon: > 0. Raises ValueError otherwise. Dwork and Roth (2014),
@@ -62,7 +81,7 @@ class LaplaceMechanism:
 
     sensitivity: float
     epsilon: float
-    noise_scale: float = field(init=False)
+    noise_scale: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
@@ -82,6 +101,10 @@ class LaplaceMechanism:
         """
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
+    def check(self, value: ArrayLike) -> None:
+        """Raises what release would, as far as the type of the value tells it; the value itself is not looked at."""
+        unread(value=value)
+
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
         value = finite(value=value)
@@ -96,7 +119,7 @@ class LaplaceMechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMechanism:
+class GaussianMechanism(_Mechanism):
     """Algorithm 1: the same normal noise, of standard deviation sensitivity * sigma_opt, in every coordinate.
 
     sensitivity: l2-sensitivity of the query, > 0. epsilon: > 0. delta: in (0, 1). Raises ValueError otherwise. Balle
@@ -106,14 +129,18 @@ class GaussianMechanism:
     sensitivity: float
     epsilon: float
     delta: float
-    noise_multiplier: float = field(init=False)
-    noise_std: float = field(init=False)
+    noise_multiplier: float = field(init=False, repr=False)
+    noise_std: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
         multiplier = _calibrate(self)
         noise_std = _ordinary(sensitivity * multiplier, sensitivity=sensitivity, epsilon=self.epsilon)
         _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
+
+    def check(self, value: ArrayLike) -> None:
+        """Raises what release would, as far as the type of the value tells it; the value itself is not looked at."""
+        unread(value=value)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation."""
@@ -125,7 +152,7 @@ class GaussianMechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class EllipticalGaussianMechanism:
+class EllipticalGaussianMechanism(_Mechanism):
     """Algorithm 2: normal noise of standard deviation sigma_opt Delta_j / b_j, with the best b of Theorem 3.
 
     sensitivities: (d,), Delta_j > 0, the most that coordinate j of the query can change. epsilon: > 0. delta: in (0,
@@ -136,9 +163,9 @@ class EllipticalGaussianMechanism:
     sensitivities: Array
     epsilon: float
     delta: float
-    noise_multiplier: float = field(init=False)
-    scaling: Array = field(init=False)
-    noise_std: Array = field(init=False)
+    noise_multiplier: float = field(init=False, repr=False)
+    b: Array = field(init=False, repr=False)
+    noise_std: Array = field(init=False, repr=False)
 
     if TYPE_CHECKING:  # what is given is less exact than what the fields hold
 
@@ -149,7 +176,12 @@ class EllipticalGaussianMechanism:
         b, multiplier = scaling.elliptical(sensitivities), _calibrate(self)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = _ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
-        _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, scaling=b, noise_std=noise_std)
+        _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
+
+    def check(self, value: ArrayLike) -> None:
+        """Raises what release would, as far as type and shape of the value tell it; no number in it is looked at."""
+        if (shape := unread(value=value)) not in (None, self.noise_std.shape):
+            raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """The value, an array (d,), plus noise: secure, or by a numpy Generator a simulation."""
@@ -158,12 +190,12 @@ class EllipticalGaussianMechanism:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
             return _noisy(value, self.noise_std, rng)
-        unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||scaling|| at most
-        return _secure(value, unit * self.sensitivities / self.scaling, norm / unit, self.epsilon, self.delta)
+        unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||b|| at most
+        return _secure(value, unit * self.sensitivities / self.b, norm / unit, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianDataMechanism:
+class GaussianDataMechanism(_Mechanism):
     """Algorithm 3: the sum of n rows drawn from N(mu, diag(sigma**2)), each clipped to an ellipsoid around `center`.
 
     A row x becomes (x - center) * b, is clipped to norm C, and the sum gets normal noise of standard deviation 2 C
@@ -186,14 +218,16 @@ class GaussianDataMechanism:
     n: int
     epsilon: float
     delta: float
-    center: Array = field(default=0.0, kw_only=True)  # type: ignore[arg-type]  # becomes an array
-    clip_probability: float = field(default=None, kw_only=True)  # type: ignore[assignment]  # becomes a number
-    scaling: Array = field(default="optimal", kw_only=True)  # type: ignore[arg-type]  # becomes an array
+    center: Floats = field(default=0.0, kw_only=True)
+    clip_probability: float | Literal["optimal"] | None = field(default=None, kw_only=True)
+    scaling: str | Array = field(default="optimal", kw_only=True)
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
-    noise_multiplier: float = field(init=False)
-    clip_norm: float = field(init=False)
-    count_weight: float = field(init=False)
-    noise_std: Array = field(init=False)
+    noise_multiplier: float = field(init=False, repr=False)
+    b: Array = field(init=False, repr=False)
+    p: float = field(init=False, repr=False)
+    clip_norm: float = field(init=False, repr=False)
+    count_weight: float = field(init=False, repr=False)
+    noise_std: Array = field(init=False, repr=False)
 
     if TYPE_CHECKING:
 
@@ -215,28 +249,34 @@ class GaussianDataMechanism:
         between(*_RANGE, sigma=sigma)
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
-        _fix(self, sigma=sigma, n=n, center=_center(self.center, sigma), noise_multiplier=_calibrate(self))
+        center = _location(self.center, sigma, "center")
+        _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
+        if not isinstance(self.scaling, str):
+            _fix(self, scaling=_given_scaling(self.scaling, sigma))
         if isinstance(self.clip_probability, str):
-            self._choose_clip_norm()
+            b, clip_norm, p = self._best_clip()
         else:
-            p = 1 / n if self.clip_probability is None else self.clip_probability
-            p = scalar(probability, clip_probability=p)
+            if self.clip_probability is not None:
+                _fix(self, clip_probability=scalar(probability, clip_probability=self.clip_probability))
+            elif n == 1:
+                raise ValueError("clip_probability must be given for n = 1: its default, 1 / n, would be 1")
+            p = self.clip_probability or 1 / n
             b = _scaling(self.scaling, sigma, p)
-            _fix(self, clip_probability=p, scaling=b, clip_norm=scaling.clip_norm(b, sigma, p))
-        weight = self._count_weight(self.scaling, self.clip_norm)
+            clip_norm = scaling.clip_norm(b, sigma, p)
+        weight = self._count_weight(b, clip_norm)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            noise_std = np.sqrt(self._noise_variances(self.scaling, self.clip_norm))
-        _ordinary(noise_std, sigma=sigma, scaling=self.scaling, epsilon=self.epsilon)
-        _fix(self, count_weight=weight, noise_std=noise_std)
+            noise_std = np.sqrt(self._noise_variances(b, clip_norm))
+        _ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
+        _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std)
 
-    def _choose_clip_norm(self) -> None:
-        """The scaling and the clip norm of least forecast error.
+    def _best_clip(self) -> tuple[Array, float, float]:
+        """(b, C, p): the scaling and the clip norm of least forecast error, and how often a row exceeds it.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
         nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
         of the best of all scalings in every case tried).
         """
-        if self.clip_probability != "optimal":  # type: ignore[comparison-overlap]  # still what was given
+        if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
         best: tuple[Any, ...]
         best, p = (np.inf,), 1 / self.n
@@ -250,7 +290,7 @@ class GaussianDataMechanism:
             )
             p = float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
             best = min(best, (total, b, clip_norm, p), key=lambda found: found[0])
-        _fix(self, scaling=best[1], clip_norm=best[2], clip_probability=best[3])
+        return best[1:]
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """What one row adds to the weighted count: the share of least error of the sum, but never less than C / 10.
@@ -261,7 +301,7 @@ class GaussianDataMechanism:
         """
         if self.neighbors == "replace_one":
             return 0.0
-        best = clip_norm * np.linalg.norm(self.center) / np.linalg.norm(1 / b)
+        best = clip_norm * np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
@@ -280,8 +320,8 @@ class GaussianDataMechanism:
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
-        offset = 0.0 if mean is None else _center(mean, self.sigma, "mean") - self.center
-        parts = error.clipping(self.sigma, self.n, self.scaling, self.clip_norm, offset, target)
+        offset = 0.0 if mean is None else _location(mean, self.sigma, "mean") - self.center
+        parts = error.clipping(self.sigma, self.n, self.b, self.clip_norm, offset, target)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def confidence_radius(self, level: float) -> float:
@@ -295,11 +335,28 @@ class GaussianDataMechanism:
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
         fail = 1 - scalar(probability, level=level)
-        std, spread = 2 * self.clip_norm * self.noise_multiplier, self.scaling * self.sigma
+        std, spread = 2 * self.clip_norm * self.noise_multiplier, self.b * self.sigma
         lost = error.clipping(spread, self.n, np.ones_like(spread), self.clip_norm)[0]
         shares = np.geomspace(1e-9, 1 - 1e-9, 400)
         radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
         return float(np.min(radii))
+
+    def check(self, X: Rows) -> None:
+        """Raises what release would, as far as type and shape of X tell it; no row of X is read.
+
+        So a mistake that anybody may see is found before a budget is charged. What X is if it is an iterator, only
+        its blocks show.
+        """
+        if isinstance(X, Iterator):
+            return
+        shape = unread(X=X)
+        if shape is None:
+            return
+        rows, *columns = shape or (1,)
+        if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
+            raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {shape}")
+        if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
     def release(self, X: Rows, *, rng: np.random.Generator | None = None) -> Release:
         """A private estimate of X.sum(axis=0).
@@ -310,10 +367,11 @@ class GaussianDataMechanism:
         Generator, which makes this a simulation. Raises ValueError for another shape or, where n is public, number of
         rows, or for a value that is not finite.
         """
+        self.check(X)
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         room = sensitivity * self.noise_multiplier if rng is None else 1.0  # in clip norms
         grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
-        total, rows = sums.clipped_sum(X, grid, self.center, self.scaling)
+        total, rows = sums.clipped_sum(X, grid, np.broadcast_to(self.center, self.b.shape), self.b)
         if self.neighbors == "replace_one" and rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if rng is None:
@@ -321,7 +379,7 @@ class GaussianDataMechanism:
         total = total.astype(float) * grid.unit
         if self.neighbors == "add_remove":
             return self._release_with_count(total, rows, rng)
-        return _noisy(total / self.scaling + self.n * self.center, self.noise_std, rng)
+        return _noisy(total / self.b + self.n * self.center, self.noise_std, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
         """The release by integers: sum of the rows on the lattice, weighted count, discrete Gaussian noise."""
@@ -334,7 +392,7 @@ class GaussianDataMechanism:
         std = lattice.gaussian_std(sensitivity, len(joint), self.epsilon, self.delta)
         noisy = [t + z for t, z in zip(joint, noise.secure_gaussian(std, len(joint)), strict=True)]
         counted = noisy.pop() / weight if weight else None
-        estimate = np.array(noisy, dtype=float) * grid.unit / self.scaling
+        estimate = np.array(noisy, dtype=float) * grid.unit / self.b
         estimate += (self.n if counted is None else counted) * self.center
         return Release(estimate, self.noise_std, simulated=False, count=counted)
 
@@ -344,7 +402,7 @@ class GaussianDataMechanism:
         joint = np.append(total, self.count_weight * rows)
         *total, weighted = joint + noise.simulated_gaussian(np.full(joint.shape, std), rng)
         rows = weighted / self.count_weight
-        estimate = np.array(total) / self.scaling + rows * self.center
+        estimate = np.array(total) / self.b + rows * self.center
         return Release(estimate, self.noise_std, simulated=True, count=float(rows))
 
     def clip(self, rows: ArrayLike) -> Array:
@@ -403,13 +461,10 @@ def _secure(value: Array, unit: Array, sensitivity: float, epsilon: float, delta
     return Release(estimate, std * unit, simulated=False)
 
 
-def _scaling(choice: str | ArrayLike, sigma: Array, clip_probability: float) -> Array:
+def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
     """The scaling vector b that the argument `scaling` asks for."""
     if not isinstance(choice, str):
-        b = between(*_RANGE, scaling=vector(scaling=choice))
-        if b.shape != sigma.shape:
-            raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
-        return b
+        return choice
     if choice == "optimal":
         return scaling.optimal(sigma, clip_probability)
     if choice == "expected_norm":
@@ -419,9 +474,24 @@ def _scaling(choice: str | ArrayLike, sigma: Array, clip_probability: float) -> 
     raise ValueError(f'scaling must be "optimal", "expected_norm", "none" or an array, got {choice!r}')
 
 
-def _center(center: ArrayLike, sigma: Array, name: str = "center") -> Array:
-    """The centre, or another location, as a vector of the shape of sigma."""
-    center = between(-_RANGE[1], _RANGE[1], **{name: center})
-    if center.shape not in ((), sigma.shape):
-        raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got shape {center.shape}")
-    return np.broadcast_to(center, sigma.shape)
+def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
+    """A scaling vector that was given as numbers."""
+    b = between(*_RANGE, scaling=vector(scaling=b))
+    if b.shape != sigma.shape:
+        raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
+    return b
+
+
+def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
+    """The centre, or a mean: a number for all coordinates, or one for each."""
+    location = between(-_RANGE[1], _RANGE[1], **{name: location})
+    if location.shape not in ((), sigma.shape):
+        given = f"got shape {location.shape}"
+        raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, {given}")
+    return location
+
+
+def _asked(mechanism: Any) -> tuple[Any, ...]:
+    """What a mechanism was asked for, as plain Python values."""
+    wishes = (getattr(mechanism, wish.name) for wish in fields(mechanism) if wish.init)
+    return tuple(tuple(wish.tolist()) if isinstance(wish, np.ndarray) else wish for wish in wishes)

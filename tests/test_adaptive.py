@@ -260,4 +260,4 @@ def test_bad_parameters_are_named(options, message):
 )
 def test_bad_data_are_named(X, message):
     with pytest.raises(ValueError, match=message):
-        mechanism(5).release(X, rng=np.random.default_rng(0))
+        mechanism(5, 20.0).release(X, rng=np.random.default_rng(0))

@@ -129,10 +129,11 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
     assert found["estimate"] == release.estimate.tolist()
     assert found["noise_std"] == it.noise_std.tolist()
     assert found.get("count") == release.count
-    for name in ("epsilon", "delta", "neighbors", "clip_probability", "clip_norm", "noise_multiplier"):
+    for name in ("epsilon", "delta", "neighbors", "clip_norm", "noise_multiplier"):
         assert found["parameters"][name] == getattr(it, name)
-    for name in ("sigma", "center", "scaling"):
-        assert found["parameters"][name] == getattr(it, name).tolist()
+    assert found["parameters"]["clip_probability"] == it.p
+    for name, vector in {"sigma": it.sigma, "center": it.center, "scaling": it.b}.items():
+        assert found["parameters"][name] == np.broadcast_to(vector, it.sigma.shape).tolist()
     assert found["parameters"]["rows"] == it.n
 
 

@@ -117,9 +117,9 @@ def test_optimal_clip_norm_is_stationary():
     """No clip norm near it does better, and far ones do worse."""
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal")
-    p, total = best.clip_probability, best.error().total
+    p, total = best.p, best.error().total
     for other in (p * 0.5, p * 0.99, p + 0.01 * (1 - p), p + 0.5 * (1 - p)):
-        again = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=other, scaling=best.scaling)
+        again = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=other, scaling=best.b)
         assert again.error().total > total
 
 

@@ -204,7 +204,7 @@ def test_profiles_hold_the_error_of_each_scaling():
         sums[scaling] = np.sum(rows["noise_std"] ** 2)
         assert rows["j"].tolist() == list(range(1, 31))
         assert sums[scaling] == pytest.approx(mechanism.error().noise, rel=1e-12)
-        np.testing.assert_array_equal(rows["b"], mechanism.scaling)
+        np.testing.assert_array_equal(rows["b"], mechanism.b)
     for scaling in ("expected_norm", "optimal"):
         gain = experiments.improvement(30, 1000, 1.5, scaling)
         assert sums["none"] / sums[scaling] == pytest.approx(gain, rel=1e-11)

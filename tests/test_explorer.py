@@ -23,7 +23,7 @@ def expected(alpha, d, n, epsilon, delta, scaling):
     return {
         "sigma": mechanism.sigma,
         "noiseMultiplier": mechanism.noise_multiplier,
-        "scaling": mechanism.scaling,
+        "scaling": mechanism.b,
         "clipNorm": mechanism.clip_norm,
         "noiseStd": mechanism.noise_std,
         "noise": error.noise,

@@ -77,7 +77,7 @@ def test_order_and_blocks_do_not_matter(silent):
 
 def test_the_sum_is_that_of_the_clipped_rows(silent):
     X, it = rows(), mechanism()
-    expected = it.clip((X - MU) * it.scaling).sum(axis=0) / it.scaling + 500 * MU
+    expected = it.clip((X - MU) * it.b).sum(axis=0) / it.b + 500 * MU
     assert it.release(X).estimate == pytest.approx(expected, rel=1e-9)
 
 

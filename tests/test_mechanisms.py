@@ -1,6 +1,8 @@
 """The mechanisms: what they return, how much noise they add, and what they refuse."""
 
+import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from egm import (
     GaussianMechanism,
     LaplaceMechanism,
     gx2,
+    mechanisms,
     scaling,
 )
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
@@ -98,10 +101,10 @@ def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
     mechanism = data_mechanism(n=1, clip_probability=0.1)
     far = MU + 1e3 * SIGMA
     estimate = mechanism.release(far[None], rng=Silent()).estimate
-    shortened = (estimate - MU) * mechanism.scaling
+    shortened = (estimate - MU) * mechanism.b
     assert np.linalg.norm(shortened) == pytest.approx(mechanism.clip_norm, rel=1e-12)
     np.testing.assert_allclose(
-        shortened / mechanism.clip_norm, (far - MU) * mechanism.scaling / np.linalg.norm((far - MU) * mechanism.scaling)
+        shortened / mechanism.clip_norm, (far - MU) * mechanism.b / np.linalg.norm((far - MU) * mechanism.b)
     )
 
 
@@ -110,13 +113,13 @@ def test_replacing_a_row_moves_the_scaled_sum_by_at_most_the_sensitivity():
     for far in (1e3, 1e160, 1e300):
         neighbours = [X.copy(), X.copy()]
         neighbours[0][7], neighbours[1][7] = MU + far, MU - far
-        first, second = (mechanism.release(Y, rng=Silent()).estimate * mechanism.scaling for Y in neighbours)
+        first, second = (mechanism.release(Y, rng=Silent()).estimate * mechanism.b for Y in neighbours)
         assert np.linalg.norm(first - second) == pytest.approx(2 * mechanism.clip_norm, rel=1e-9)
 
 
 def test_noise_is_equation_9_and_private():
     mechanism = data_mechanism()
-    expected = 2 * mechanism.clip_norm * mechanism.noise_multiplier / mechanism.scaling
+    expected = 2 * mechanism.clip_norm * mechanism.noise_multiplier / mechanism.b
     np.testing.assert_allclose(mechanism.noise_std, expected, rtol=1e-15)
     assert mechanism.error().noise == pytest.approx(np.sum(expected**2), rel=1e-14)
     assert gaussian_delta(1.0, mechanism.noise_multiplier) <= 1e-6
@@ -132,16 +135,16 @@ def test_noise_has_the_declared_spread():
 
 def test_clipping_happens_as_often_as_declared():
     mechanism, n = data_mechanism(n=20_000, clip_probability=0.05), 20_000
-    scaled = (rows(n) - MU) * mechanism.scaling
+    scaled = (rows(n) - MU) * mechanism.b
     clipped = np.sum(np.linalg.norm(scaled, axis=1) > mechanism.clip_norm)
     assert abs(clipped - 0.05 * n) < 4 * np.sqrt(0.05 * 0.95 * n)
 
 
 def test_clip_norm_is_the_quantile():
     mechanism = data_mechanism(n=1000)
-    assert mechanism.clip_probability == 1e-3
-    assert mechanism.clip_norm**2 == pytest.approx(gx2.isf(1e-3, (mechanism.scaling * SIGMA) ** 2), rel=1e-13)
-    np.testing.assert_array_equal(mechanism.scaling, scaling.optimal(SIGMA, 1e-3))
+    assert mechanism.p == 1e-3
+    assert mechanism.clip_norm**2 == pytest.approx(gx2.isf(1e-3, (mechanism.b * SIGMA) ** 2), rel=1e-13)
+    np.testing.assert_array_equal(mechanism.b, scaling.optimal(SIGMA, 1e-3))
 
 
 @pytest.mark.parametrize("center", [0.0, MU, 1e6])
@@ -152,13 +155,13 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
     assert np.all(np.linalg.norm(far, axis=1) <= mechanism.clip_norm * (1 + 1e-15))
     std = sensitivity * mechanism.noise_multiplier
     assert gaussian_delta(mechanism.epsilon, std / sensitivity) <= mechanism.delta
-    expected = std**2 * (mechanism.scaling**-2 + (mechanism.center / mechanism.count_weight) ** 2)
+    expected = std**2 * (mechanism.b**-2 + (mechanism.center / mechanism.count_weight) ** 2)
     assert mechanism.noise_std**2 == pytest.approx(expected, rel=1e-13)
 
 
 def test_count_has_its_best_share():
     mechanism = data_mechanism(neighbors="add_remove")
-    a, b, c = np.sum(mechanism.scaling**-2), np.sum(MU**2), mechanism.clip_norm
+    a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
     variances = [(c**2 + w**2) * (a + b / w**2) for w in mechanism.count_weight * np.array([1, 0.99, 1.01])]
     assert min(variances) == variances[0]
     assert mechanism.error().noise == pytest.approx(variances[0] * mechanism.noise_multiplier**2, rel=1e-13)
@@ -191,7 +194,7 @@ def test_confidence_region_covers(clip_probability):
     for _ in range(2000):
         X = rng.normal(MU, SIGMA, (200, 3))
         off = mechanism.release(X, rng=rng).estimate - X.sum(axis=0)
-        inside += np.linalg.norm(mechanism.scaling * off) <= radius
+        inside += np.linalg.norm(mechanism.b * off) <= radius
     assert inside / 2000 >= 0.9 - 3 * np.sqrt(0.09 / 2000)
 
 
@@ -291,7 +294,7 @@ def test_delta_of_one_and_more_is_refused(kind, delta):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 1}, "clip_probability must lie strictly between 0 and 1, got 1.0"),
+        ({"n": 1}, "clip_probability must be given for n = 1"),
         ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
         ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
         ({"center": np.nan}, "center must not be NaN"),
@@ -345,3 +348,106 @@ def test_noise_is_secure_unless_a_generator_is_given():
     for mechanism in (LaplaceMechanism(1.0, 1.0), GaussianMechanism(1.0, 1.0, 1e-6)):
         assert not mechanism.release(0.0).simulated
         assert mechanism.release(0.0, rng=np.random.default_rng(0)).simulated
+
+
+# --- What was asked for ----------------------------------------------------------------------------------------------
+
+ASKED = [
+    LaplaceMechanism(1.0, 1.0),
+    GaussianMechanism(1.0, 1.0, 1e-6),
+    EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6),
+    GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, center=MU),
+    GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, clip_probability="optimal", scaling=[1.0, 2.0, 3.0]),
+    GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, center=4.0, clip_probability=0.2, scaling="none"),
+]
+CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
+
+
+@pytest.mark.parametrize("mechanism", ASKED, ids=repr)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
+    """`dataclasses.replace` keeps the wishes, and works out everything else for the new ones."""
+    wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
+    if name not in wishes:
+        return
+    changed, made = (
+        dataclasses.replace(mechanism, **{name: CHANGES[name]}),
+        type(mechanism)(**wishes | {name: CHANGES[name]}),
+    )
+    assert changed == made != mechanism
+    for field in dataclasses.fields(mechanism):
+        np.testing.assert_array_equal(getattr(changed, field.name), getattr(made, field.name))
+
+
+def test_more_rows_are_clipped_more_rarely_and_a_longer_sigma_keeps_a_centre_for_all():
+    mechanism = GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, center=4.0)
+    more = dataclasses.replace(mechanism, n=100_000)
+    assert (mechanism.p, more.p) == (1 / 500, 1 / 100_000)
+    assert mechanism.clip_probability is None is more.clip_probability
+    longer = dataclasses.replace(mechanism, sigma=np.ones(7))
+    assert longer.b.shape == (7,)
+    assert longer.center == 4.0
+
+
+@pytest.mark.parametrize("mechanism", ASKED, ids=repr)
+def test_a_mechanism_is_what_its_repr_says_and_survives_a_pickle(mechanism):
+    same = eval(repr(mechanism), {**mechanisms.__dict__, "array": np.array})
+    stored = pickle.loads(pickle.dumps(mechanism))
+    for other in (same, stored, copy.deepcopy(mechanism)):
+        assert other == mechanism
+        assert hash(other) == hash(mechanism)
+        for field in dataclasses.fields(mechanism):
+            np.testing.assert_array_equal(getattr(other, field.name), getattr(mechanism, field.name))
+            if isinstance(array := getattr(other, field.name), np.ndarray):
+                assert not array.flags.writeable
+    assert len({same, stored, mechanism}) == 1
+
+
+def test_what_is_equal_was_asked_for_the_same():
+    mechanism = GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6)
+    assert mechanism == GaussianDataMechanism(list(SIGMA), 500.0, 1, 1e-6)
+    assert mechanism != GaussianDataMechanism(
+        SIGMA, 500, 1.0, 1e-6, clip_probability=1 / 500
+    )  # the same until n changes
+    assert mechanism != GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, scaling=mechanism.b)
+    assert mechanism != GaussianMechanism(1.0, 1.0, 1e-6) != 3
+
+
+class Unread:
+    """A matrix that says its shape and type, and whose rows must not be looked at."""
+
+    def __init__(self, shape, dtype=float):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("was read")
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ("people.csv", TypeError, "X must be a real number or an array of real numbers, got an object of type str"),
+        (None, TypeError, "X must be a real number or an array of real numbers, got an object of type NoneType"),
+        (Unread((500, 3), object), TypeError, "X must be a real number or an array of real numbers"),
+        (np.full((500, 3), "a"), TypeError, "X must be a real number or an array of real numbers"),
+        (Unread((500, 2)), ValueError, r"X must have shape \(rows, 3\), got \(500, 2\)"),
+        (Unread((500,)), ValueError, r"X must have shape \(rows, 3\), got \(500,\)"),
+        (Unread((499, 3)), ValueError, "X must have the declared n = 500 rows, got 499"),
+        ([[1.0, 2.0, 3.0]], ValueError, "X must have the declared n = 500 rows, got 1"),
+    ],
+)
+def test_what_everybody_sees_is_checked_without_reading(X, error, message):
+    with pytest.raises(error, match=message):
+        data_mechanism().check(X)
+
+
+def test_what_may_be_right_passes_unread():
+    mechanism = data_mechanism()
+    for X in (Unread((500, 3)), Unread((np.nan, 3)), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
+        mechanism.check(X)
+    dataclasses.replace(mechanism, neighbors="add_remove").check(Unread((7, 3)))
+    for mechanism in ASKED[:2]:
+        mechanism.check(Unread((3, 4)))
+        mechanism.check(3)
+    with pytest.raises(ValueError, match=r"value must have shape \(3,\), got \(4,\)"):
+        ASKED[2].check(Unread((4,)))

@@ -81,7 +81,7 @@ def test_tutorial_releases_securely():
 SENSITIVITIES, SIGMA, EPSILON, DELTA = np.array([0.5, 1.0, 4.0]), np.array([1.0, 2.0, 5.0]), 0.7, 1e-5
 SIGMA_OPT = analytic_noise_multiplier(EPSILON, DELTA)
 DATA = GaussianDataMechanism(SIGMA, 1000, EPSILON, DELTA)
-WEIGHTS = (DATA.scaling * SIGMA) ** 2
+WEIGHTS = (DATA.b * SIGMA) ** 2
 ERRORS = [  # formula of the page, its value, the variance that the mechanism says it adds
     (r"$2 d\, \Delta_1^2 / \varepsilon^2$", 6 * 4 / EPSILON**2, 3 * 2 * LaplaceMechanism(2, EPSILON).noise_scale ** 2),
     (
@@ -96,7 +96,7 @@ ERRORS = [  # formula of the page, its value, the variance that the mechanism sa
     ),
     (
         r"$4 \sopt^2\, q_p(\bm w) \sum_j b_j^{-2}$",
-        4 * SIGMA_OPT**2 * gx2.isf(1 / 1000, WEIGHTS) * np.sum(DATA.scaling**-2.0),
+        4 * SIGMA_OPT**2 * gx2.isf(1 / 1000, WEIGHTS) * np.sum(DATA.b**-2.0),
         DATA.error().noise,
     ),
 ]
