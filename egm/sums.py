@@ -40,6 +40,8 @@ def clipped_sum(X: Rows, grid: Lattice, center: Array, scaling: Array) -> tuple[
 
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array) -> tuple[Whole, int]:
-    """The same for an array or a list of rows."""
+    """The same for an array or a list of rows, which may be empty."""
+    if isinstance(X, list | tuple) and not X:
+        X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
     return grid.sum(X, center, scaling), len(X)

@@ -1,5 +1,6 @@
 """Files: the same numbers from every kind, faults found where they are, memory bounded, results whole or not at all."""
 
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +96,7 @@ def test_text_in_columns_that_are_not_used_does_no_harm(tmp_path):
 
 SPELLINGS = {
     "header": "a,b\n1,2\n3,4\n",
-    "no header": "1,2\n3,4\n",
+    "no header": "1,2.\n3,4\n",
     "quotes": '"a","b"\n"1","2"\n3,"4"\n',
     "byte order mark": "\ufeffa,b\n1,2\n3,4\n",
     "carriage returns": "a,b\r\n1,2\r\n3,4\r\n",
@@ -117,7 +118,9 @@ def test_spellings_of_one_table(tmp_path, name):
 
 def test_header_may_be_numbers_if_declared(tmp_path):
     (tmp_path / "t.csv").write_text("2019,2020\n1,2\n")
-    assert sum(files.rows(tmp_path / "t.csv").counts()) == 2
+    with pytest.raises(FileError, match=r"line 1 has whole numbers, .*--header yes or no"):
+        files.rows(tmp_path / "t.csv")
+    assert sum(files.rows(tmp_path / "t.csv", header="no").counts()) == 2
     it = files.rows(tmp_path / "t.csv", header="yes")
     assert (it.names, sum(it.counts()), len(whole_table(it))) == (("2019", "2020"), 1, 1)
 
@@ -177,10 +180,11 @@ BAD_CSV = {
     "a blank line": ("a,b\n1,2\n\n3,4\n", r"row 2 \(line 3\) is blank"),
     "a blank line in one column": ("a\n1\n\n3\n", r"row 2 \(line 3\) is blank"),
     "a blank first line": ("\na,b\n1,2\n", "line 1 is blank"),
-    "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: unexpected end of data"),
-    "a twin": ("a,a\n1,2\n", "the column 'a' is named twice"),
+    "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed on its line"),
+    "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
-    "semicolons": ("a;b\n1;2\n", r"row 1 \(line 2\), column 'a;b': not a number"),
+    "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; columns must have commas between them"),
+    "another quote": ('a,b\n1,"2"3\n', "line 2: ',' expected after"),
     "underscores": ("a,b\n1_0,2\n", r"row 1 \(line 2\), column 'a': not a number"),
     "nothing": ("", "is empty"),
 }
@@ -396,6 +400,17 @@ def test_only_regular_files_are_replaced(tmp_path):
             pass
     with pytest.raises(FileError, match="No such file or directory"), files.whole(tmp_path / "no" / "out"):
         pass
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_replaced_leaves_its_permissions(tmp_path, mode):
+    (tmp_path / "out").write_text("old")
+    (tmp_path / "out").chmod(mode)
+    with files.whole(tmp_path / "out", overwrite=True) as file:
+        file.write(b"new")
+        assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [mode, mode]
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
+    assert (tmp_path / "out").read_text() == "new"
 
 
 def test_link_stays_a_link(tmp_path):
