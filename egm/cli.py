@@ -102,26 +102,32 @@ class _Stops:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return its exit code."""
-    debug = "--debug" in (sys.argv[1:] if argv is None else argv)
-    with _Stops() as stops, _shown_warnings():
-        try:
-            args = _parser().parse_args(argv)
-            args.stops = stops
-            args.command(args)
-            return 0
-        except SystemExit as stop:  # argparse, after --help and --version
-            return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
-        except (_Mistake, files.FileError) as mistake:
-            return _complain(mistake, 2) if not stops.received else _stopped(stops)
-        except KeyboardInterrupt:
-            return _stopped(stops)
-        except Exception as bug:
-            if stops.received:  # and what it left half done is the error
-                return _stopped(stops)
-            if debug:
-                print(*map(_visible, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
-            told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
-            return _complain(told, 1)
+    stops = _Stops()
+    try:
+        with stops, _shown_warnings():
+            return _run(argv, stops)
+    except KeyboardInterrupt:
+        return _stopped(stops)
+
+
+def _run(argv: Sequence[str] | None, stops: _Stops) -> int:
+    """The exit code of a command line, unless it is interrupted."""
+    try:
+        args = _parser().parse_args(argv)
+        args.stops = stops
+        args.command(args)
+        return 0
+    except SystemExit as stop:  # argparse, after --help and --version
+        return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
+    except (_Mistake, files.FileError) as mistake:
+        stops.check()  # what an interruption leaves half done may look like a mistake
+        return _complain(mistake, 2)
+    except Exception as bug:
+        stops.check()
+        if "--debug" in (sys.argv[1:] if argv is None else argv):
+            print(*map(_visible, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
+        told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
+        return _complain(told, 1)
 
 
 def _stopped(stops: _Stops) -> int:

@@ -169,9 +169,11 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
         discrete = [mp.exp(-(k**2) / mp.mpf(2 * s**2)) / whole for k in points]
         divergence = sum(r * mp.log(r / p) for r, p in zip(rounded, discrete, strict=True))
         assert 0 < divergence * 15 * s**4 < 1
-    coordinates, total = 1 << 24, 17.0  # of mu**2, in 2**20 releases: the worst standard deviations
-    divergences = coordinates * (2.0**-160 * total**2 + 2.0**20 * 2.0**-220) / 15
-    assert math.sqrt(divergences / 2) <= 2.0**-70 * total + 2.0**-90
+    for epsilon in (0.01, 1.0, 8.0):
+        total = gaussian(epsilon).noise_multiplier ** -2  # of mu**2, in 2**20 releases of 2**24 coordinates
+        divergences = 2.0**24 * (2.0**-160 * total**2 + 2.0**20 * 2.0**-220) / 15
+        reserve = Budget(epsilon=epsilon, delta=DELTA)._terms._reserve
+        assert 1 <= reserve / ((1 + math.exp(epsilon)) * math.sqrt(divergences / 2)) < 3
 
 
 # --- Sums -------------------------------------------------------------------------------------------------------------
