@@ -378,8 +378,9 @@ def _quantile_charge(
 
 def _require_room(X: ArrayLike) -> None:
     """An error for more entries than the rounding is charged for."""
-    if np.size(X) >= _ENTRIES:
-        raise ValueError(f"X must have less than {_ENTRIES} entries, got {np.size(X)}")
+    entries = math.prod(np.shape(X))  # of an array without a look at it
+    if entries >= _ENTRIES:
+        raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
 
 def _pure_mu_squared(epsilon: float) -> float:

@@ -34,14 +34,15 @@ __all__ = ["FileError", "Rows", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
 _PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
-_OPEN = "a quote is not closed on its line"
-_SAY = "say whether it is a header (--header yes or no)"
 _INSTALL = "Parquet needs pyarrow: pip install 'egm[files]'"
 
 T = TypeVar("T")
 # Names, the number of rows if the file says it, and how to read some columns in blocks and the counts of rows.
 Reader: TypeAlias = tuple[list[str], int | None, Callable[[list[int]], Iterator[Array]], Callable[[], Iterator[int]]]
 Vector: TypeAlias = tuple[list[str] | None, Array]
+
+_OPEN = "a quote is not closed on its line"
+_SAY = "say whether it is a header (--header yes or no)"
 
 
 class FileError(ValueError):

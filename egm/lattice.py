@@ -36,15 +36,14 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
-__all__ = ["EXCESS", "Lattice", "gaussian_std", "rounded"]
-
-EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
+__all__ = ["Lattice", "gaussian_std", "rounded"]
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
+EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
 
 S = TypeVar("S")
 T = TypeVar("T")
