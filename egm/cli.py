@@ -576,11 +576,12 @@ _HELP = {
     "data": """the rows: .csv (commas, UTF-8; a header or none), .npy (two axes) or .parquet""",
     "--columns": "the columns to use, by name, or by number from 1 where they have no names; by default all",
     "--header": """whether line 1 of a CSV file has names. auto (default): yes if all of them are names in the file of
-        --sigma, --center or --scaling, or if it has the --columns; no if it has numbers with decimals; otherwise you
-        are asked to say it, lest the first person is taken for a header or a header for a person""",
+        --sigma, --center or --scaling, or if it has the --columns; no if it has numbers that are neither whole nor in
+        order, or two that are alike; otherwise you are asked to say it, lest the first person is taken for a header or
+        a header for a person""",
     "--header of adaptive": """whether line 1 of a CSV file has names. auto (default): yes if it has no number but the
-        --columns; no if it has numbers with decimals; otherwise you are asked to say it, lest the first person is taken
-        for a header or a header for a person""",
+        --columns; no if it has numbers that are neither whole nor in order, or two that are alike; otherwise you are
+        asked to say it, lest the first person is taken for a header or a header for a person""",
     "--rows": "the number of rows",
     "--rows of sum": """the number of rows. With neighbours by replacement it is public: declare it, or it is taken from
         the file and published with the release, which is right only if everybody may know it. With --neighbors

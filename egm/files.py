@@ -6,8 +6,8 @@ with a file is a FileError that names the file and, where it is one cell, its ro
 be private.
 
 A CSV file does not say whether its first line has names or the first person's values. So names are taken from it only
-where the caller says that they are names, or knows them already. A first line of whole numbers can be either, and so it
-is taken for neither unless the caller says so.
+where the caller says that they are names, or knows them already. A first line of numbers that are whole, or in order,
+can be either, and so it is taken for neither unless the caller says so.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def rows(
     """The Rows of a .csv, .npy, .parquet or .pq file.
 
     columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
-    of a CSV file has names. "auto" takes it for values if one of its cells has a decimal point or if two are alike; and
-    for names if none of its cells is a number and if they are `known`: names that are public already, among which all
-    cells must be, unless `columns` chooses some. known: None for a caller who will not publish the names; then any text
-    is taken for names. width: the number of columns of a CSV file without header that may be empty, and then has no
-    rows. Raises FileError for a file that is not there, not of its kind, without such columns, or with a first line
-    that "auto" cannot tell. Such an error shows no cell of the first line unless header is "yes".
+    of a CSV file has names. "auto" takes it for values if all are numbers, of which two are alike, or which are neither
+    whole nor in order; and for names if none of its cells is a number and if they are `known`: names that are public
+    already, among which all cells must be, unless `columns` chooses some. known: None for a caller who will not publish
+    the names; then any text is taken for names. width: the number of columns of a CSV file without header that may be
+    empty, and then has no rows. Raises FileError for a file that is not there, not of its kind, without such columns,
+    or with a first line that "auto" cannot tell. Such an error shows no cell of the first line unless header is "yes".
     """
     path = Path(path)
     with _reading(path):
@@ -283,12 +283,19 @@ def _has_names(path: Path, cells: list[str], given: _Header) -> bool:
     if 0 < numbers < len(cells):
         raise FileError(f"{path}: line 1 has numbers and text; {_SAY}")
     if numbers:
-        if all(map(str.isdecimal, cells)) and len(set(cells)) == len(cells):
-            raise FileError(f"{path}: line 1 has whole numbers, which may be names such as years; {_SAY}")
+        if _may_be_names(list(map(float, cells))):
+            raise FileError(f"{path}: line 1 has numbers that may be names, such as years, or values; {_SAY}")
         return False
     if given.known is not None and given.columns is None and not set(cells) <= set(given.known):
         raise FileError(f"{path}: line 1 may have names or somebody's values, and not all are known as names; {_SAY}")
     return True
+
+
+def _may_be_names(numbers: list[float]) -> bool:
+    """Whether columns may be called by these numbers: no two are alike, and they are whole, or go up or down."""
+    steps = np.diff(numbers)
+    named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
+    return named and len(set(numbers)) == len(numbers)
 
 
 def _csv_vector(path: Path) -> Vector:
