@@ -81,7 +81,7 @@ from numpy.random import Generator as Rng
 from scipy.special import erfinv, log_expit, ndtri_exp
 
 from egm._types import ArrayLike, Floats, Neighbors, PathLike, Rows
-from egm._validate import between, count, finite, positive, probability, scalar
+from egm._validate import between, count, finite, positive, probability, scalar, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
 from egm.lattice import EXCESS
@@ -310,11 +310,12 @@ class Budget:
         any argument but the numbers in values.
 
         >>> budget = Budget(epsilon=1)
-        >>> median = budget.quantile(range(1000), 0.5, 0, 1000, epsilon=0.5, step=1)
+        >>> median = budget.quantile(list(range(1000)), 0.5, 0, 1000, epsilon=0.5, step=1)
         >>> budget.left
         Loss(epsilon=0.5, delta=0.0)
         """
         self._require_kind(rng)
+        unread(values=values)
         self._grant(_quantile_charge(np.shape(values), q, low, high, epsilon, step, self.neighbors))
         if rng is not None:
             return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # one or the other

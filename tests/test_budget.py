@@ -597,6 +597,9 @@ def test_a_mistake_in_a_quantile_costs_nothing(name, arguments):
     spent = Budget(epsilon=9.0)
     with pytest.raises(ValueError, match=f"^{name}"):
         spent.quantile(*arguments)
+    for text in (np.full(9, "a"), "values.csv", None):
+        with pytest.raises(TypeError, match="values must be"):
+            spent.quantile(text, 0.5, 0, 100, 1.0, 0.5)
     with pytest.raises(ValueError, match="neighbors"):
         Budget(epsilon=9.0, neighbors="add_remove").quantile(VALUES, 0.5, 0, 100, 1.0, 0.5)
     assert spent.history == ()
