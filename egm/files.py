@@ -437,18 +437,20 @@ def _parquet(path: Path, _: _Header) -> Reader:
     """Names, count, a reader of blocks and one of counts for a Parquet file."""
     with _open_parquet(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    if not schema.names:
+    everything = list(schema.names)  # which pyarrow makes anew each time
+    if not everything:
         raise FileError(f"{path}: has no columns")
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        names = [schema.names[i] for i in chosen]
+        names = [everything[i] for i in chosen]
         for i in chosen:
             _require_numbers(path, schema.field(i))
         with _open_parquet(path) as file:
             for batch in file.iter_batches(batch_size=_step(len(names)), columns=names):
-                yield np.column_stack([_numbers(batch.column(name)) for name in names])
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, pyarrow searches
+                yield np.column_stack([_numbers(found[name]) for name in names])
 
-    return list(schema.names), count, read, lambda: iter([count])
+    return everything, count, read, lambda: iter([count])
 
 
 def _parquet_vector(path: Path) -> Vector:
