@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "egm"
 COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
 LAYERS = {
     "_types": (set(), {"numpy"}),
+    "_distribution": (set(), set()),
     "_validate": (set(), {"numpy"}),
     "_rows": (set(), {"numpy"}),
     "calibration": ({"_validate"}, {"numpy", "scipy"}),
@@ -29,7 +30,7 @@ LAYERS = {
     ),
     "cli": ({"adaptive", "calibration", "error", "files", "mechanisms", "noise"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
-    "files": ({"_dask"}, {"numpy", "pyarrow"}),
+    "files": ({"_dask", "_distribution"}, {"numpy", "pyarrow"}),
     "audit": ({"_rows", "adaptive", "calibration", "lattice", "mechanisms", "noise", "quantiles"}, {"numpy", "scipy"}),
     "sums": ({"_dask", "_validate", "lattice"}, {"numpy"}),
     "quantiles": ({"_validate", "noise"}, {"numpy"}),

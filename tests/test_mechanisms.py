@@ -141,10 +141,11 @@ def test_clipping_happens_as_often_as_declared():
 
 
 def test_clip_norm_is_the_quantile():
-    mechanism = data_mechanism(n=1000)
+    mechanism = data_mechanism(n=1000, scaling="optimal")
     assert mechanism.p == 1e-3
     assert mechanism.clip_norm**2 == pytest.approx(gx2.isf(1e-3, (mechanism.b * SIGMA) ** 2), rel=1e-13)
     np.testing.assert_array_equal(mechanism.b, scaling.optimal(SIGMA, 1e-3))
+    np.testing.assert_array_equal(data_mechanism(n=1000).b, scaling.expected_norm(SIGMA))
 
 
 @pytest.mark.parametrize("center", [0.0, MU, 1e6])
