@@ -2,7 +2,11 @@
 
     budget = Budget("survey.budget", rho=0.5)                     # or epsilon=1, delta=1e-6
     release = budget.release(mechanism, X)                        # charged first; BudgetExceeded if it does not fit
-    budget.left
+    budget.left, budget.split(12)                                 # what one release may cost, or each of twelve
+
+**Order.** `release` first compares what is public: the mechanism, and the type and shape of X. A mistake there costs
+nothing. Then the charge is recorded, and only then are values read. So an error that depends on a value, such as NaN in
+X, comes after the charge, and the charge stays: that there was such an error says something about the data.
 
 **Counting.** A release adds its cost to those before it, and is refused if a fixed total would be exceeded:
 
@@ -29,16 +33,27 @@ without delta may add up their epsilons: this event has no share of delta to add
 is valid if the mechanisms were fixed before the first release; only what they are applied to may depend on releases.
 
 **Rounding.** Costs are rounded up and added up as fractions. One is granted up to the total, a sum of several up to
-2^-51 of the total more: what the digits of doubles leave open, so that ten tenths fill one. Discrete noise is within
-(d / 4) s^-2 of a rounded Gaussian (`egm.lattice`); its standard deviation s is at least 2^40 z or 2^55, so for 2^24
-coordinates and 2^20 releases all of that together is at most 2^-58 times the sum of mu^2, plus 2^-68. It is taken off
-delta under "gaussian"; the other rules do not need it.
+2^-51 of the total more: what the digits of doubles leave open, so that ten tenths fill one. A twelfth of (epsilon,
+delta) under "gaussian" is the result of several conversions, each with its rounding. Therefore Gaussian noise is drawn
+2^-30 larger than the mechanism says (`egm.lattice.EXCESS`), and a sum is granted if it fits for noise that is 2^-31
+larger: the difference pays for the conversions, and no total is exceeded.
+
+Under "gaussian" delta must also pay for noise that is discrete. By the quotient r / p of `egm.lattice`, a rounded
+Gaussian r and the discrete Gaussian p of standard deviation s have the Kullback-Leibler divergence KL(r, p) <=
+chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15. Divergences add up over coordinates and over releases,
+also if each release is chosen by those before. Here s is at least 2^40 z or 2^55, so for 2^24 coordinates and 2^20
+releases with a sum M of mu^2 all of them are at most 2^24 (2^-160 M^2 + 2^-200) / 15. By Pinsker's inequality the
+releases are within 2^-70 M + 2^-90 of rounded Gaussians in total variation. (1 + e^epsilon) times that is taken off
+delta. The other rules do not need it.
 
 **The journal** is a text file: the terms, a seal, and a line for each charge, with SHA-256 over it and all before it.
 A charge is on the disk before the data are read. A crash can therefore waste budget and never exceed it. The seal has
 the number of the charges that were ever allowed, and is written after their lines: so a line that is cut off was
 either never allowed, and is dropped, or the file is damaged, and is refused. Processes take turns (flock), each reads
-what the others have spent. What no file can tell is that an old copy of it was put back.
+what the others have spent. A lock that another process holds for more than a minute is an error, not a wait without
+end. Only the owner may read a new journal, since whoever can open it can lock it. A journal that is replaced by another
+file while it is locked is noticed when the charge is written, and nothing is granted. What no file can tell is that an
+old copy of it was put back.
 """
 
 from __future__ import annotations
@@ -52,6 +67,7 @@ import json
 import math
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,10 +80,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from scipy.special import erfinv, log_expit, ndtri_exp
 
-from egm._types import ArrayLike, Neighbors, PathLike, Rows
-from egm._validate import between, positive, scalar
+from egm._types import ArrayLike, Floats, Neighbors, PathLike, Rows
+from egm._validate import between, count, finite, positive, probability, scalar, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
+from egm.lattice import EXCESS
 from egm.mechanisms import (
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
@@ -76,14 +93,17 @@ from egm.mechanisms import (
     Release,
 )
 from egm.noise import opendp
+from egm.quantiles import quantile, secure_quantile
 
 __all__ = ["Budget", "BudgetExceeded", "Charge", "JournalError", "Loss"]
 
 _RULES = "gaussian", "zcdp", "basic", "planned"
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # coordinates of a release, and releases, for which the rounding is charged
+_POINTS = 1e8  # of the lattice of a quantile, more than fit into memory
 _UP = 1 + 1e-12
 _FORMAT = "egm budget 1"
+_PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
 Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
@@ -134,8 +154,13 @@ class Budget:
     be left out, and if given must be the same. neighbors: "replace_one" or "add_remove": what a neighbour is, for all
     releases; mechanisms that take a sensitivity must have been given it for this relation. rule: "gaussian", "zcdp",
     "basic" or "planned", see above, for (epsilon, delta); by default the first charge decides: "gaussian" for a
-    Gaussian mechanism, "basic" for Laplace, "zcdp" for AdaptiveDataMechanism. Raises ValueError or TypeError otherwise,
-    JournalError for a journal that is damaged.
+    Gaussian mechanism, "basic" for Laplace, "zcdp" for AdaptiveDataMechanism. simulation: True makes a budget for
+    rehearsals, whose releases are all simulations by an rng and are charged like real ones; any other budget refuses an
+    rng, since a simulation of private data gives them away. The journal says which of the two it is. Raises ValueError
+    or TypeError otherwise, JournalError for a journal that is damaged, OSError where there can be no such file, and
+    TimeoutError if another process holds the lock of the journal for a minute.
+
+    A budget in memory belongs to the process that made it: in a forked process its methods raise RuntimeError.
 
     >>> from egm import GaussianMechanism
     >>> budget = Budget(epsilon=1, delta=1e-6)
@@ -153,8 +178,9 @@ class Budget:
         delta: float | None = None,
         neighbors: Neighbors | None = None,
         rule: Rule | None = None,
+        simulation: bool | None = None,
     ) -> None:
-        terms = _terms(rho, epsilon, delta, neighbors, rule)
+        terms = _terms(rho, epsilon, delta, neighbors, rule, simulation)
         if path is None:
             _complete(terms, "an in-memory budget")
             self._store: _Memory | _Journal = _Memory(_Terms(**terms))
@@ -183,6 +209,11 @@ class Budget:
         return self._terms.neighbors
 
     @property
+    def simulation(self) -> bool:
+        """Whether it is for simulations only."""
+        return self._terms.simulation
+
+    @property
     def rule(self) -> Rule | None:
         """The rule, or None if it is still open."""
         return self._terms.rule_for(self.history)
@@ -205,13 +236,29 @@ class Budget:
         """
         return self._terms.left(self.history)
 
+    def split(self, parts: int) -> Spent:
+        """What each of so many equal releases may cost, so that all of them are granted: rho, or a Loss.
+
+        parts: a whole number >= 1. The Loss is that of a GaussianMechanism, up to a relative 1e-12, where only pure
+        mechanisms can follow that of a LaplaceMechanism. Raises ValueError otherwise.
+
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> each = budget.split(12)
+        >>> f"{each.epsilon:.4f}", each.delta
+        ('0.2642', 1e-06)
+        """
+        return self._terms.left(self.history, count(parts=parts))
+
     def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
         """Record a release by this mechanism, which is allowed once this returns. The Charge.
 
         Raises BudgetExceeded if it does not fit, and then nothing is recorded; ValueError for another neighbour
         relation; TypeError for what is not a mechanism of egm.
         """
-        asked = _charge(mechanism, self.neighbors)
+        return self._grant(_charge(mechanism, self.neighbors))
+
+    def _grant(self, asked: Charge) -> Charge:
+        """Record a Charge, or raise BudgetExceeded."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 record(asked)
@@ -227,19 +274,61 @@ class Budget:
     def release(
         self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None
     ) -> Release | AdaptiveRelease:
-        """Charge, then mechanism.release(X). Without a charge if rng, a numpy Generator, makes this a simulation.
+        """mechanism.check(X), then the charge, then mechanism.release(X).
 
-        Errors are those of both. The charge stays if the release fails: what it read may have caused that.
+        rng: a numpy Generator, for a budget that was made for simulation, and for no other. Raises what these three
+        raise. Up to the charge no value of X is read, and an error costs nothing; the charge stays if the release
+        fails, since a value that it read may have caused that.
         """
+        self._require_kind(rng)
+        _charge(mechanism, self.neighbors)
+        mechanism.check(X)
+        unbounded = type(mechanism) is GaussianMechanism
+        if unbounded and hasattr(X, "shape"):
+            _require_room(X)
+        self.charge(mechanism)
+        if unbounded:  # of a list, the entries are counted when it may be read
+            _require_room(X)
+        return mechanism.release(X, rng=rng)
+
+    def quantile(
+        self,
+        values: ArrayLike,
+        q: float,
+        low: float,
+        high: float,
+        epsilon: float,
+        step: float,
+        *,
+        rng: Rng | None = None,
+    ) -> Floats:
+        """Charge a private quantile, then compute it: `egm.quantiles.secure_quantile` of the same arguments.
+
+        It costs epsilon for each column, or epsilon**2 / 8 of rho (see `egm.quantiles.zcdp_epsilon`). values: (n,) or
+        (n, k), with n public, so that a neighbour has one row replaced. rng: as for release; the simulation is
+        `egm.quantiles.quantile`. Raises BudgetExceeded, ValueError or TypeError; nothing is charged for a mistake in
+        any argument but the numbers in values.
+
+        >>> budget = Budget(epsilon=1)
+        >>> median = budget.quantile(list(range(1000)), 0.5, 0, 1000, epsilon=0.5, step=1)
+        >>> budget.left
+        Loss(epsilon=0.5, delta=0.0)
+        """
+        self._require_kind(rng)
+        unread(values=values)
+        self._grant(_quantile_charge(np.shape(values), q, low, high, epsilon, step, self.neighbors))
+        if rng is not None:
+            return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # one or the other
+        return secure_quantile(values, q, low, high, epsilon, step)
+
+    def _require_kind(self, rng: Rng | None) -> None:
+        """An error unless there is a Generator where the budget is for simulation, and none where it is not."""
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
-        if rng is not None:
-            _charge(mechanism, self.neighbors)
-            return mechanism.release(X, rng=rng)
-        self.charge(mechanism)
-        if type(mechanism) is GaussianMechanism and np.size(X) >= _ENTRIES:
-            raise ValueError(f"X must have less than {_ENTRIES} entries, got {np.size(X)}")
-        return mechanism.release(X)
+        if rng is not None and not self.simulation:
+            raise ValueError("rng must be left out: a simulation is not private and needs Budget(..., simulation=True)")
+        if rng is None and self.simulation:
+            raise ValueError("rng must be given, since this budget was made for simulation")
 
     def __repr__(self) -> str:
         return f"Budget({self._store.name}, {self._terms})"
@@ -269,6 +358,30 @@ def _charge(mechanism: Any, neighbors: Neighbors) -> Charge:
     if own != neighbors:
         raise ValueError(f'neighbors must be "{neighbors}" for this budget, and are "{own}" for this {kind.__name__}')
     return charge
+
+
+def _quantile_charge(
+    shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
+) -> Charge:
+    """The Charge of a quantile of values of this shape, whose other arguments are checked."""
+    if len(shape) not in (1, 2) or 0 in shape:
+        raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
+    scalar(probability, q=q)
+    low, high, step = scalar(finite, low=low), scalar(finite, high=high), scalar(positive, step=step)
+    if not low < high or (high - low) / step > _POINTS:
+        raise ValueError(f"high must be above low, by at most {_POINTS:g} steps, got {low}, {high} and step = {step}")
+    if neighbors != "replace_one":
+        raise ValueError(f'neighbors must be "replace_one" for a quantile, and are {neighbors!r} for this budget')
+    epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])
+    rho, mu_squared = columns * Fraction(epsilon) ** 2 / 8, columns * Fraction(_pure_mu_squared(epsilon))
+    return Charge("secure_quantile", _up(rho), _up(mu_squared), _up(columns * Fraction(epsilon)), 0.0)
+
+
+def _require_room(X: ArrayLike) -> None:
+    """An error for more entries than the rounding is charged for."""
+    entries = math.prod(np.shape(X))  # of an array without a look at it
+    if entries >= _ENTRIES:
+        raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
 
 def _pure_mu_squared(epsilon: float) -> float:
@@ -315,10 +428,11 @@ class _Terms:
     delta: float | Any
     neighbors: Neighbors
     rule: Rule | None
+    simulation: bool = False
 
     def __str__(self) -> str:
         given = dataclasses.asdict(self).items()
-        return ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
+        return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
         """The rule, which the first charge decides if the terms do not."""
@@ -355,63 +469,69 @@ class _Terms:
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
-    def left(self, charges: Charges) -> Spent:
-        """Budget.left."""
+    def left(self, charges: Charges, parts: int = 1) -> Spent:
+        """Budget.left, or Budget.split."""
         if self.rho is not None:
-            return _down(Fraction(self.rho) - _sum(charge.rho for charge in charges))
-        if not charges:
+            return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
+        if not charges and parts == 1:
             return Loss(self.epsilon, self.delta)
         rule, (epsilon, delta) = self.rule_for(charges), _basic(charges)
-        basic = Loss(_down(Fraction(self.epsilon) - epsilon), _down(Fraction(self.delta) - delta))
-        if rule == "basic":
+        basic = Loss(_down((Fraction(self.epsilon) - epsilon) / parts), _down((Fraction(self.delta) - delta) / parts))
+        if rule == "basic" or not self.delta:
             return basic
-        found = Loss(self._largest_epsilon(charges), self.delta)
+        found = Loss(self._largest_epsilon(charges, parts), self.delta)
         if rule == "planned":
             return max(found, basic)
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
-    def _largest_epsilon(self, charges: Charges) -> float:
-        """The largest epsilon for which a GaussianMechanism of the total's delta would be granted, by bisection."""
+    def _largest_epsilon(self, charges: Charges, parts: int) -> float:
+        """The largest epsilon for which so many GaussianMechanisms of the total's delta would be granted, by
+        bisection."""
         low, high = 0.0, self.epsilon
         for _ in range(40):
             middle = (low + high) / 2
-            if not low < middle < high or middle < 1e-9 * self.epsilon:
+            if not low < middle < high or middle < 1e-9 * self.epsilon / parts:
                 break
             mechanism = GaussianMechanism(1.0, middle, self.delta)
-            fits = self._holds((*charges, _charge(mechanism, self.neighbors)))
+            fits = self._holds((*charges, *[_charge(mechanism, self.neighbors)] * parts), excess=0.0)
             low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def _holds(self, charges: Charges) -> bool:
+    def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Whether these charges are within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
-        return next(self._granted(charges), None) is not None
+        return next(self._granted(charges, excess), None) is not None
 
-    def _granted(self, charges: Charges) -> Iterator[tuple[Cost, Cost]]:
-        """Those of _losses that are within the total."""
-        total = self.epsilon, self.delta
-        fits = functools.partial(_within, several=len(charges) > 1)
-        return (loss for loss in self._losses(charges) if all(map(fits, loss, total)))
+    def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
+        """Those of _losses that are within the total, of several charges for noise that is larger by this excess."""
+        total, several = (self.epsilon, self.delta), len(charges) > 1
+        fits = functools.partial(_within, several=several)
+        both = zip(self._losses(charges), self._losses(charges, excess if several else 0.0), strict=True)
+        return (loss for loss, drawn in both if all(map(fits, drawn, total)))
 
-    def _losses(self, charges: Charges) -> Iterator[tuple[Cost, Cost]]:
+    def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """(epsilon, delta) of these charges together, each valid by the rule, one after the other."""
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
             yield basic
         if rule in ("gaussian", "planned"):
-            yield self._by_gaussian(charges), self.delta
+            yield self._by_gaussian(charges, excess), self.delta
         if rule == "planned":
             pure = _sum(charge.epsilon for charge in charges if _is_pure(charge))
             rest = [charge for charge in charges if not _is_pure(charge)]
-            yield _sum([pure, self._by_gaussian(rest)]), self.delta
+            yield _sum([pure, self._by_gaussian(rest, excess)]), self.delta
             yield _sum([pure, self._by_zcdp(rest)]), self.delta
         if rule in ("zcdp", "planned"):
             yield self._by_zcdp(charges), self.delta
 
-    def _by_gaussian(self, charges: Charges) -> float:
+    def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """The epsilon of the Gaussian mechanism that the charges add up to, at the delta that rounding leaves."""
-        mu_squared, delta = _up(_sum(charge.mu_squared for charge in charges)), self.delta - self._reserve
+        shrink = (1 + Fraction(excess)) ** -2
+        squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
+        squares = squares * shrink if squares < math.inf else squares
+        mu_squared = _up(_sum([squares, *(charge.mu_squared for charge in charges if _is_pure(charge))]))
+        delta = math.nextafter(self.delta - self._reserve, 0.0)
         if mu_squared == 0:
             return 0.0
         if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
@@ -420,11 +540,11 @@ class _Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """What discrete noise may add to delta under the rule "gaussian"; 2**-58 of the sum of mu**2 and 2**-68."""
+        """What discrete noise may add to delta under the rule "gaussian"; see the head of this module."""
         if not self.delta:
             return 0.0
         largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
-        return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-58 * largest + 2.0**-68) * _UP
+        return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
         """The epsilon of the rho that the charges add up to, by OpenDP."""
@@ -462,7 +582,12 @@ def _opendp_epsilon(rho: float, delta: float) -> float:
 
 
 def _terms(
-    rho: float | None, epsilon: float | None, delta: float | None, neighbors: str | None, rule: str | None
+    rho: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    neighbors: str | None,
+    rule: str | None,
+    simulation: bool | None,
 ) -> dict[str, Any]:
     """The arguments that were given, checked: a dictionary of the fields of _Terms, None for what was not given."""
     if rho is not None and (epsilon is not None or delta is not None):
@@ -482,7 +607,10 @@ def _terms(
         raise ValueError(f"rule must be left out for a total rho, got {rule!r}")
     if rule not in (None, "basic") and delta == 0:
         raise ValueError(f'rule must be "basic" for delta = 0, got {rule!r}')
-    return {"rho": rho, "epsilon": epsilon, "delta": delta, "neighbors": neighbors, "rule": rule}
+    if simulation is not None and not isinstance(simulation, bool):
+        raise TypeError(f"simulation must be True or False, got {simulation!r}")
+    terms = {"rho": rho, "epsilon": epsilon, "delta": delta, "neighbors": neighbors, "rule": rule}
+    return {**terms, "simulation": simulation}
 
 
 def _path(path: PathLike) -> Path:
@@ -501,33 +629,41 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def _complete(terms: dict[str, Any], what: str) -> None:
-    """Fill in the relation of a new budget, which must have a total."""
+    """Fill in the relation and the kind of a new budget, which must have a total."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     terms["neighbors"] = terms["neighbors"] or _RELATIONS[0]
+    terms["simulation"] = bool(terms["simulation"])
 
 
 # Where charges are kept -----------------------------------------------------------------------------------------------
 
 
 class _Memory:
-    """A list."""
+    """A list, for the process that made it."""
 
     name = "in memory"
 
     def __init__(self, terms: _Terms) -> None:
-        self.terms, self._lock = terms, threading.Lock()
+        self.terms, self._lock, self._process = terms, threading.Lock(), os.getpid()
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
         """The charges."""
+        self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """The charges, and a function that appends one; for this thread alone until the end."""
+        self._require_process()
         with self._lock:
             yield tuple(self._charges), self._charges.append
+
+    def _require_process(self) -> None:
+        """An error in a forked process, whose copy would be a second budget."""
+        if os.getpid() != self._process:
+            raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
 
 @dataclass(frozen=True)
@@ -551,11 +687,14 @@ class _Journal:
             self._create(dict(given))
         with self._open(fcntl.LOCK_SH) as file:
             self._header = self._read(file).header
-        terms = json.loads(self._header.split(b"\t")[0])["terms"]
-        self.terms = _Terms(**terms)
+        try:
+            kept = {"simulation": False, **json.loads(self._header.split(b"\t")[0])["terms"]}
+            self.terms = _Terms(**_terms(**kept))
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(f"journal {self.name}: its total is none that can be kept ({error})") from None
         for name, value in given.items():
-            if value is not None and value != terms[name]:
-                raise ValueError(f"{name} must be that of the journal {self.name}, {terms[name]!r}, got {value!r}")
+            if value is not None and value != (own := getattr(self.terms, name)):
+                raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
         """The charges."""
@@ -567,20 +706,33 @@ class _Journal:
         """The charges, and a function that appends one; for this process and thread alone until the end."""
         with self._open(fcntl.LOCK_EX) as file:
             state = self._read(file)
-            yield state.charges, lambda charge: _append(file, state, charge)
+
+            def record(charge: Charge) -> None:
+                _append(file, state, charge)
+                if not self._is_here(file):
+                    raise JournalError(
+                        f"journal {self.name}: it was replaced while a charge was written, and nothing is granted"
+                    )
+
+            yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
         """A new journal, complete before it has its name, unless another process was faster."""
         _complete(terms, f"a new journal, and {self.name} is none yet")
+        if self.path.is_symlink():
+            raise JournalError(f"journal {self.name}: it is a link to {os.readlink(self.path)!r}, which is not there")
         header, digest = _line({"format": _FORMAT, "id": secrets.token_hex(8), "terms": terms}, "")
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        draft = self.path.with_name(f".egm-{secrets.token_hex(8)}.part")
         try:
-            with open(draft, "xb", buffering=0) as file:
+            with open(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b", buffering=0) as file:
                 _write(file, header + _seal(0, digest), 0)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
+        except OSError as error:  # it names the draft
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink()
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -589,14 +741,33 @@ class _Journal:
 
     @contextlib.contextmanager
     def _open(self, lock: int) -> Iterator[FileIO]:
-        """The file, locked until the end."""
+        """The file of this name, locked until the end."""
+        while True:
+            with self._opened(lock) as file:
+                _lock(file, lock, self.name)
+                try:
+                    if self._is_here(file):  # else it was replaced before the lock was there: take the new one
+                        yield file
+                        return
+                finally:
+                    fcntl.flock(file, fcntl.LOCK_UN)  # also for a fork that has the file, too
+
+    def _opened(self, lock: int) -> FileIO:
+        """The file, which must be a regular one."""
         try:
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                raise JournalError(f"journal {self.name}: it is not a regular file")
             handle = os.open(self.path, os.O_RDWR if lock == fcntl.LOCK_EX else os.O_RDONLY)
         except FileNotFoundError:
             raise JournalError(f"journal {self.name}: it is gone, and with it what was spent") from None
-        with open(handle, "r+b" if lock == fcntl.LOCK_EX else "rb", buffering=0) as file:
-            fcntl.flock(file, lock)
-            yield file
+        return open(handle, "r+b" if lock == fcntl.LOCK_EX else "rb", buffering=0)
+
+    def _is_here(self, file: FileIO) -> bool:
+        """Whether the file is the one that has the name now."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
     def _read(self, file: FileIO) -> _State:
         """The _State of the file. Raises JournalError unless all of it is as it was written."""
@@ -609,8 +780,29 @@ class _Journal:
         return state
 
 
+def _lock(file: FileIO, lock: int, name: str) -> None:
+    """Lock the file; TimeoutError if others hold it for too long."""
+    with contextlib.suppress(BlockingIOError):
+        return fcntl.flock(file, lock | fcntl.LOCK_NB)
+    waiting, locked = os.dup(file.fileno()), threading.Event()
+
+    def wait() -> None:
+        """Take a turn, as the system gives them. If nobody waits for it any more, closing the file gives it back."""
+        try:
+            fcntl.flock(waiting, lock)
+            locked.set()
+        finally:
+            os.close(waiting)
+
+    threading.Thread(target=wait, daemon=True).start()
+    if not locked.wait(_PATIENCE):
+        raise TimeoutError(f"journal {name}: another process has locked it for {_PATIENCE:g} seconds")
+
+
 def _parse(data: bytes) -> _State:
     """The _State in the bytes of a journal."""
+    if b"\r\n" in data:
+        raise JournalError("its line ends are CR LF, as an editor or git may have made them")
     *lines, tail = data.split(b"\n")
     if len(lines) < 2:
         raise JournalError("it has no complete beginning")
@@ -621,7 +813,7 @@ def _parse(data: bytes) -> _State:
     charges, digests = [], [digest]
     for number, line in enumerate(rest, start=3):
         record, digest = _record(line, digest, number)
-        charges.append(Charge(**record))
+        charges.append(_kept(record, number))
         digests.append(digest)
     sealed = int(seal[:12]) if seal[:12].isdigit() else -1
     if seal + b"\n" != _seal(sealed, seal[13:77].decode("ascii", "replace")):
@@ -631,6 +823,16 @@ def _parse(data: bytes) -> _State:
     if len(charges) > sealed + bool(not tail) or seal[13:77].decode() != digests[sealed]:
         raise JournalError("seal and charges are not of the same time")
     return _State(header, tuple(charges), tuple(digests), sealed, len(data) - len(tail))
+
+
+def _kept(record: dict[str, Any], number: int) -> Charge:
+    """The Charge of a line."""
+    try:
+        charge = Charge(**record)
+        between(0.0, math.inf, charge=dataclasses.astuple(charge)[1:])
+    except (TypeError, ValueError):
+        raise JournalError(f"line {number} is not a charge") from None
+    return charge
 
 
 def _append(file: FileIO, state: _State, charge: Charge) -> None:

@@ -2,7 +2,11 @@
 
 Nothing but the release is written to standard output or to the output file: the estimate, its noise, and numbers that
 are public anyway. Messages go to standard error, for the operator alone. Exit codes: 0; 2 for a mistake in an option or
-a file; 1 for what nobody foresaw; 130 for Ctrl-C.
+a file; 1 for what nobody foresaw; 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+
+Names of columns and of files come from strangers. What is printed or written of them can neither give orders to a
+terminal, since characters that cannot be printed appear as escapes such as \\x1b, nor to a spreadsheet, since in CSV a
+name that such a program would compute has an apostrophe before it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import io
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -29,7 +35,7 @@ from egm import error, files
 from egm._types import Array, Table
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import zcdp_rho
-from egm.mechanisms import DeltaWarning, GaussianDataMechanism, Release
+from egm.mechanisms import GaussianDataMechanism, Release
 from egm.noise import SimulationWarning
 
 __all__ = ["main"]
@@ -49,6 +55,7 @@ _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two of its numbers
 _SHOWN = 20  # columns of a plan
 _LONGEST = 500  # characters of a message
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
 
 Document: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -58,31 +65,106 @@ class _Mistake(Exception):
     """The user's, in one line."""
 
 
+class _Stops:
+    """Ctrl-C, SIGTERM and SIGHUP. Each raises KeyboardInterrupt, and is remembered where somebody swallows it.
+
+    Some libraries catch every exception while they import another one, and then go on as if nothing had happened. So
+    `check` raises it again, between two blocks and before anything is written. After `commit` it is too late.
+    """
+
+    def __init__(self) -> None:
+        self.received, self.committed, self.before = 0, False, {}  # type: ignore[var-annotated]
+
+    def __enter__(self) -> _Stops:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as nohup and the shell want it
+                    self.before.setdefault(number, signal.signal(number, self.stop))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def stop(self, number: int, _: object) -> None:
+        """Called by the system."""
+        self.received = self.received or number
+        if not self.committed:
+            raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was one."""
+        if self.received and not self.committed:
+            raise KeyboardInterrupt
+
+    def commit(self) -> None:
+        """Check for the last time: what comes later is too late to stop anything."""
+        self.check()
+        self.committed = True
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return its exit code."""
-    debug = "--debug" in (sys.argv[1:] if argv is None else argv)
+    stops = _Stops()
+    try:
+        with stops, _shown_warnings():
+            return _run(argv, stops)
+    except KeyboardInterrupt:
+        return _stopped(stops)
+
+
+def _run(argv: Sequence[str] | None, stops: _Stops) -> int:
+    """The exit code of a command line, unless it is interrupted."""
     try:
         args = _parser().parse_args(argv)
-        with _warning():
-            args.command(args)
+        args.stops = stops
+        args.command(args)
+        return 0
     except SystemExit as stop:  # argparse, after --help and --version
         return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
     except (_Mistake, files.FileError) as mistake:
+        stops.check()  # what an interruption leaves half done may look like a mistake
         return _complain(mistake, 2)
-    except KeyboardInterrupt:
-        return _complain("interrupted", 130)
     except Exception as bug:
-        if debug:
-            traceback.print_exc()
-        return _complain(f"{type(bug).__name__}: this should not happen; please report it with what --debug shows", 1)
-    return 0
+        stops.check()
+        if "--debug" in (sys.argv[1:] if argv is None else argv):
+            print(*map(_visible, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
+        told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
+        return _complain(told, 1)
+
+
+def _stopped(stops: _Stops) -> int:
+    """The end after a signal."""
+    number = stops.received or signal.SIGINT
+    return _complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
 
 
 def _complain(message: object, code: int) -> int:
     """One line on standard error, and the exit code."""
-    line = " ".join(str(message).split())
+    line = _visible(" ".join(str(message).split()))
     print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
     return code
+
+
+def _visible(text: str) -> str:
+    """The text with an escape for every character that cannot be printed, which could be an order to a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextlib.contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """A warning is one line on standard error, and the same one is not shown twice."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            _complain(f"warning: {message}", 0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 # Commands ---------------------------------------------------------------------------------------------------------
@@ -96,7 +178,7 @@ def _sum(args: Namespace) -> None:
     n = _rows_declared(args, table)
     with _explained(table.names):
         mechanism = GaussianDataMechanism(**_model(args, n, table.names))
-    blocks = _exactly(n, table, args) if args.neighbors == "replace_one" else _progress(table, table.count)
+    blocks = _exactly(n, table, args) if args.neighbors == "replace_one" else _progress(table, table.count, args)
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(blocks, rng=_rng(args))
         counted = {} if release.count is None else {"count": release.count}
@@ -111,6 +193,7 @@ def _adaptive(args: Namespace) -> None:
         mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
         if args.delta is not None:
             mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
+        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
         parameters = {"mechanism": "AdaptiveDataMechanism", "rows": mechanism.n, "rho": mechanism.rho}
@@ -123,7 +206,7 @@ def _adaptive(args: Namespace) -> None:
 def _plan(args: Namespace) -> None:
     """Print what a release would be like, without data."""
     names: Sequence[str] | None
-    names, sigma = files.vector(args.sigma)
+    names, sigma = _vectors(args)[args.sigma]
     names = tuple(names or (str(j + 1) for j in range(len(sigma))))
     with _explained(names):
         model = _model(args, args.rows, names)
@@ -145,12 +228,25 @@ def _plan(args: Namespace) -> None:
 
 def _table(args: Namespace) -> files.Rows:
     """The rows of the data file."""
-    return files.rows(args.data, args.columns, header=args.header)
+    vectors = _vectors(args).values()
+    known = {name for names, _ in vectors for name in names or ()}
+    width = len(_vectors(args)[args.sigma][1]) if args.command is _sum and args.neighbors == "add_remove" else None
+    return files.rows(args.data, args.columns, header=args.header, known=known, width=width)
+
+
+def _vectors(args: Namespace) -> dict[str, files.Vector]:
+    """The names and the values in the files of options such as --sigma, which are read once."""
+    if not hasattr(args, "vectors"):
+        given = [getattr(args, name, None) for name in ("sigma", "center", "center_std", "scaling")]
+        paths = [path for path in given if isinstance(path, str) and path not in _SCALINGS]
+        args.vectors = {path: files.vector(path) for path in paths}
+    found: dict[str, files.Vector] = args.vectors
+    return found
 
 
 def _rows_declared(args: Namespace, table: files.Rows) -> int:
     """The public number of rows: declared, or that of the file."""
-    n = args.rows or sum(_progress(table.counts(), table.count, rows_of=int))
+    n = args.rows or sum(_progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
         raise _Mistake(f"{args.data}: has no rows")
     if args.neighbors == "replace_one" and table.count is not None:
@@ -179,7 +275,7 @@ def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
 
 def _matched(option: str, path: str, columns: Sequence[str], args: Namespace) -> Array:
     """The values of a vector file in the order of the columns: by name if it has names, else as many as columns."""
-    names, values = files.vector(path)
+    names, values = _vectors(args)[path]
     if names is None:
         if len(values) != len(columns):
             raise _Mistake(f"{option} {path}: has {len(values)} values for {len(columns)} columns")
@@ -188,9 +284,10 @@ def _matched(option: str, path: str, columns: Sequence[str], args: Namespace) ->
     for name in columns:
         if name not in found:
             raise _Mistake(f"{option} {path}: has no value for the column {name!r} (--columns chooses some)")
-    for name in names:
-        if name not in columns and getattr(args, "columns", None) is None:
-            raise _Mistake(f"{option} {path}: names {name!r}, which is no column; name the --columns to use")
+    others = set(found) - set(columns) if getattr(args, "columns", None) is None else set()
+    if others:
+        name = next(name for name in names if name in others)
+        raise _Mistake(f"{option} {path}: names {name!r}, which is no column; name the --columns to use")
     return np.array([found[name] for name in columns])
 
 
@@ -207,24 +304,6 @@ def _rho(args: Namespace) -> float:
 def _rng(args: Namespace) -> np.random.Generator | None:
     """None for secure noise; a Generator if a simulation was asked for."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
-
-
-@contextlib.contextmanager
-def _warning() -> Iterator[None]:
-    """A warning of a large delta is one line on standard error, once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", DeltaWarning)
-        usual, said = warnings.showwarning, set()
-
-        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
-            if category is not DeltaWarning:
-                usual(message, category, *where)
-            elif str(message) not in said:
-                said.add(str(message))
-                _complain(f"warning: {message}", 0)
-
-        warnings.showwarning = show  # type: ignore[assignment]  # takes whatever it is given
-        yield
 
 
 @contextlib.contextmanager
@@ -261,7 +340,7 @@ def _explained(names: Sequence[str]) -> Iterator[None]:
 def _exactly(n: int, table: files.Rows, args: Namespace) -> Iterator[Array]:
     """The blocks of the table, or an error if they are not n rows."""
     rows = 0
-    for block in _progress(table, n):
+    for block in _progress(table, n, args):
         rows += len(block)
         yield block
     _require(rows, n, args)
@@ -282,14 +361,19 @@ def _in_memory(n: int, table: files.Rows, args: Namespace) -> Array:
     return X
 
 
-def _progress(blocks: Iterable[T], count: int | None, rows_of: Callable[[Any], int] = len) -> Iterator[T]:
+def _progress(
+    blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
+) -> Iterator[T]:
     """The blocks; on a terminal and after a second, how many rows of them there were."""
     if not sys.stderr.isatty():
-        yield from blocks
+        for block in blocks:
+            args.stops.check()
+            yield block
         return
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE
     try:
         for block in blocks:
+            args.stops.check()
             yield block
             rows += rows_of(block)
             if time.monotonic() >= due:
@@ -343,14 +427,14 @@ def _output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     if args.output is None:
         if form == "npy" and sys.stdout.isatty():
             raise _Mistake("--format npy is not for a terminal: name a file with --output")
-        yield lambda document: _print(_FORMS[form](document))
+        yield lambda document: _print(_FORMS[form](document), args)
         return
     for name in ("data", "sigma", "center", "center_std", "scaling"):
         path = getattr(args, name, None)
         if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
             raise _Mistake(f"--output {args.output}: is also read")
     try:
-        with files.whole(args.output, overwrite=args.force) as file:
+        with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
             yield lambda document: file.write(_FORMS[form](document))
     except files.FileError as wrong:
         hint = " (--force replaces it)" if str(wrong).endswith("exists already") else ""
@@ -363,10 +447,13 @@ def _suffix_form(args: Namespace) -> str:
     return suffix if suffix in args.forms else args.forms[0]
 
 
-def _print(data: bytes) -> None:
-    """Bytes on standard output."""
+def _print(data: bytes, args: Namespace) -> None:
+    """Bytes on standard output, all of them: without a buffer, one call may write a part."""
+    args.stops.check()
+    rest = memoryview(data)
     try:
-        sys.stdout.buffer.write(data)
+        while rest:
+            rest = rest[sys.stdout.buffer.write(rest) or 0 :]
         sys.stdout.flush()
     except OSError as wrong:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
@@ -380,7 +467,7 @@ def _as_json(document: Document) -> bytes:
 
 
 def _as_csv(document: Document) -> bytes:
-    """A line a column; before them a comment line with the numbers that belong to none, as JSON."""
+    """One line for each column; before them a comment line with the numbers that belong to none, as JSON."""
     d = len(document["columns"])
     flat = {**document, **document["parameters"]}
     columns = {key: value for key, value in flat.items() if isinstance(value, list) and len(value) == d}
@@ -391,8 +478,13 @@ def _as_csv(document: Document) -> bytes:
     text.write(f"# {json.dumps(rest, allow_nan=False)}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(["column", *columns])
-    writer.writerows(zip(document["columns"], *columns.values(), strict=True))
+    writer.writerows(zip(map(_cell, document["columns"]), *columns.values(), strict=True))
     return text.getvalue().encode()
+
+
+def _cell(name: str) -> str:
+    """A name as text for a spreadsheet, which takes what begins like a formula for one."""
+    return _visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_npy(document: Document) -> bytes:
@@ -434,7 +526,7 @@ def _as_text(plan: Document) -> bytes:
     table = np.array([plan["noise_std"], plan["share"]])
     shown = {"least": table.min(axis=1), "median": np.median(table, axis=1), "greatest": table.max(axis=1)}
     if len(plan["columns"]) <= _SHOWN:
-        shown = dict(zip(plan["columns"], table.T, strict=True)) | shown
+        shown = dict(zip(map(_visible, plan["columns"]), table.T, strict=True)) | shown
     width = max(14, *(len(name) + 2 for name in shown))
     lines.append(f"  {'':<{width}}{'noise_std':>12}{'share':>12}")
     lines += [f"  {name:<{width}}{std:>12.5g}{share:>12.3g}" for name, (std, share) in shown.items()]
@@ -486,13 +578,19 @@ example:
   egm adaptive visits.parquet --epsilon 1 --delta 1e-6 --radius 1000 --sigma-range 0.1,100"""
 
 _CODES = """
-exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted"""
+exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted; 143 terminated"""
 
 _VECTOR = "a .csv, .npy or .parquet FILE with one number a line, or a column's name and a number"
 _HELP = {
     "data": """the rows: .csv (commas, UTF-8; a header or none), .npy (two axes) or .parquet""",
     "--columns": "the columns to use, by name, or by number from 1 where they have no names; by default all",
-    "--header": "whether line 1 of a CSV file has names; auto (default): yes if no cell of it is a number",
+    "--header": """whether line 1 of a CSV file has names. auto (default): yes if all of them are names in the file of
+        --sigma, --center or --scaling, or if it has the --columns; no if it has numbers that are neither whole nor in
+        order, or two that are alike; otherwise you are asked to say it, lest the first person is taken for a header or
+        a header for a person""",
+    "--header of adaptive": """whether line 1 of a CSV file has names. auto (default): yes if it has no number but the
+        --columns; no if it has numbers that are neither whole nor in order, or two that are alike; otherwise you are
+        asked to say it, lest the first person is taken for a header or a header for a person""",
     "--rows": "the number of rows",
     "--rows of sum": """the number of rows. With neighbours by replacement it is public: declare it, or it is taken from
         the file and published with the release, which is right only if everybody may know it. With --neighbors
@@ -548,7 +646,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="command", required=True)
 
     it = commands.add_parser("sum", help="release the sum of a file's rows", description=_SUM, epilog=_CODES, **shape)
-    _data_options(it)
+    _data_options(it, None)
     it.option("--rows", "sum", type=_count, metavar="N")
     _model_options(it)
     it.option("--simulate", type=_seed, metavar="SEED")
@@ -556,7 +654,7 @@ def _parser() -> _Parser:
 
     summary = "the same where nobody knows how the data spread"
     it = commands.add_parser("adaptive", help=summary, description=_ADAPTIVE, epilog=_CODES, **shape)
-    _data_options(it)
+    _data_options(it, "adaptive")
     it.option("--rows", "adaptive", type=_count, metavar="N")
     it.option("--rho", type=float, metavar="R")
     it.option("--epsilon", "adaptive", type=float, metavar="E")
@@ -575,10 +673,10 @@ def _parser() -> _Parser:
     return parser
 
 
-def _data_options(parser: _Parser) -> None:
+def _data_options(parser: _Parser, which: str | None) -> None:
     parser.option("data", metavar="DATA")
     parser.option("--columns", type=_columns, metavar="A,B,C")
-    parser.option("--header", choices=("auto", "yes", "no"), default="auto")
+    parser.option("--header", which, choices=("auto", "yes", "no"), default="auto")
 
 
 def _model_options(parser: _Parser) -> None:

@@ -4,6 +4,10 @@ A table is CSV (commas, UTF-8, with a header or without), NumPy (.npy, two axes)
 memory at a time is one block, and of a Parquet file a page of each column, whatever the size of the file. What is wrong
 with a file is a FileError that names the file and, where it is one cell, its row and column; never its value, which may
 be private.
+
+A CSV file does not say whether its first line has names or the first person's values. So names are taken from it only
+where the caller says that they are names, or knows them already. A first line of numbers that are whole, or in order,
+can be either, and so it is taken for neither unless the caller says so.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
@@ -38,9 +42,22 @@ T = TypeVar("T")
 Reader: TypeAlias = tuple[list[str], int | None, Callable[[list[int]], Iterator[Array]], Callable[[], Iterator[int]]]
 Vector: TypeAlias = tuple[list[str] | None, Array]
 
+_OPEN = "a quote is not closed on its line"
+_SAY = "say whether it is a header (--header yes or no)"
+
 
 class FileError(ValueError):
     """A file that cannot be used. The message begins with its name."""
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What is known of the first line of a CSV file; see `rows`."""
+
+    header: str
+    columns: Sequence[str] | None
+    known: Collection[str] | None
+    width: int | None
 
 
 @dataclass(frozen=True)
@@ -61,18 +78,28 @@ class Rows:
 
 
 def rows(
-    path: PathLike, columns: Sequence[str] | None = None, *, header: Literal["auto", "yes", "no"] = "auto"
+    path: PathLike,
+    columns: Sequence[str] | None = None,
+    *,
+    header: Literal["auto", "yes", "no"] = "auto",
+    known: Collection[str] | None = None,
+    width: int | None = None,
 ) -> Rows:
     """The Rows of a .csv, .npy, .parquet or .pq file.
 
     columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
-    of a CSV file has names; "auto" takes it for names if none of its cells is a number. Raises FileError for a file
-    that is not there, not of its kind, or without such columns.
+    of a CSV file has names. "auto" takes it for values if all are numbers, of which two are alike, or which are neither
+    whole nor in order; and for names if none of its cells is a number and if they are `known`: names that are public
+    already, among which all cells must be, unless `columns` chooses some. known: None for a caller who will not publish
+    the names; then any text is taken for names. width: the number of columns of a CSV file without header that may be
+    empty, and then has no rows. Raises FileError for a file that is not there, not of its kind, without such columns,
+    or with a first line that "auto" cannot tell. Such an error shows no cell of the first line unless header is "yes".
     """
     path = Path(path)
     with _reading(path):
-        names, count, read, counts = _reader(path, _TABLES)(path, header)
-    chosen = _chosen(path, names, columns)
+        names, count, read, counts = _reader(path, _TABLES)(path, _Header(header, columns, known, width))
+    shown = header == "yes" or path.suffix.lower() != ".csv"
+    chosen = _chosen(path, names, columns, shown)
 
     def blocks() -> Iterator[Array]:
         with _reading(path):
@@ -99,11 +126,12 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
 
 
 @contextlib.contextmanager
-def whole(path: PathLike, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
     """A binary file to write to, that appears under its name when all is written and safe, or never.
 
-    Raises FileError, before anything is written, if the name is taken (unless overwrite, and then only by a regular
-    file) or if there can be no such file.
+    A file that is replaced leaves its permissions to the new one. last: called when all is on the disk and the file is
+    about to get its name; if it raises, there will be none. Raises FileError, before anything is written, if the name
+    is taken (unless overwrite, and then only by a regular file) or if there can be no such file.
     """
     target, part = Path(os.path.realpath(path)), None
     try:
@@ -111,9 +139,12 @@ def whole(path: PathLike, *, overwrite: bool = False) -> Iterator[BinaryIO]:
             raise FileError(f"{path}: exists already" if target.is_file() else f"{path}: is not a regular file")
         part = target.with_name(f".egm-{secrets.token_hex(8)}.part")
         with open(part, "xb") as file:
+            if target.exists():
+                os.chmod(part, target.stat().st_mode & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
+        last()
         _place(part, target, overwrite)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
@@ -162,23 +193,31 @@ def _reader(path: Path, readers: dict[str, T]) -> T:
         raise FileError(f"{path}: the name must end in {', '.join(readers)}, not in {path.suffix!r}") from None
 
 
-def _chosen(path: Path, names: list[str], columns: Sequence[str] | None) -> list[int]:
-    """Where the columns are among the names."""
-    _refuse_twins(path, names if columns is None else columns)
+def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
+    """Where the columns are among the names. shown: whether an error may show names that nobody has asked for."""
     if columns is None:
+        if not shown and len(set(names)) < len(names):
+            raise FileError(f"{path}: line 1 names two columns alike")
+        _refuse_twins(path, names)
         return list(range(len(names)))
+    _refuse_twins(path, columns)
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(name, []).append(i)
     for name in columns:
-        if names.count(name) != 1:
-            number = "more than one" if name in names else "no"
-            raise FileError(f"{path}: has {number} column {name!r}; it has {_few(names)}")
-    return [names.index(name) for name in columns]
+        if len(places.get(name, ())) != 1:
+            number = "more than one" if name in places else "no"
+            raise FileError(f"{path}: has {number} column {name!r}{f'; it has {_few(names)}' if shown else ''}")
+    return [places[name][0] for name in columns]
 
 
 def _refuse_twins(path: Path, names: Sequence[str]) -> None:
     """An error for a name that occurs twice."""
-    if len(set(names)) < len(names):
-        twin = next(name for name in names if names.count(name) > 1)
-        raise FileError(f"{path}: the column {twin!r} is named twice")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise FileError(f"{path}: the column {name!r} is named twice")
+        seen.add(name)
 
 
 def _few(names: Sequence[str]) -> str:
@@ -211,15 +250,12 @@ def _step(columns: int) -> int:
 # CSV --------------------------------------------------------------------------------------------------------------
 
 
-def _csv(path: Path, header: str) -> Reader:
+def _csv(path: Path, given: _Header) -> Reader:
     """Names, no count, a reader of blocks and one of counts for a CSV file."""
+    if given.header == "no" and given.width and next(_lines(path), None) is None:
+        return _numbered(given.width), None, lambda chosen: iter(()), lambda: iter(())
     names = _header(path)
-    numbers = sum(map(_is_number, names))
-    if header == "auto":
-        if 0 < numbers < len(names):
-            raise FileError(f"{path}: line 1 has numbers and text; say whether it is a header (--header yes or no)")
-        header = "no" if numbers else "yes"
-    skip = int(header == "yes")
+    skip = int(_has_names(path, names, given))
     width = len(names)
     if not skip:
         names = _numbered(width)
@@ -238,6 +274,29 @@ def _csv(path: Path, header: str) -> Reader:
                 yield part
 
     return names, None, read, counts
+
+
+def _has_names(path: Path, cells: list[str], given: _Header) -> bool:
+    """Whether line 1 has names, or an error if it cannot be told."""
+    if given.header != "auto":
+        return given.header == "yes"
+    numbers = sum(map(_is_number, cells))
+    if 0 < numbers < len(cells):
+        raise FileError(f"{path}: line 1 has numbers and text; {_SAY}")
+    if numbers:
+        if _may_be_names(list(map(float, cells))):
+            raise FileError(f"{path}: line 1 has numbers that may be names, such as years, or values; {_SAY}")
+        return False
+    if given.known is not None and given.columns is None and not set(cells) <= set(given.known):
+        raise FileError(f"{path}: line 1 may have names or somebody's values, and not all are known as names; {_SAY}")
+    return True
+
+
+def _may_be_names(numbers: list[float]) -> bool:
+    """Whether columns may be called by these numbers: no two are alike, and they are whole, or go up or down."""
+    steps = np.diff(numbers)
+    named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
+    return named and len(set(numbers)) == len(numbers)
 
 
 def _csv_vector(path: Path) -> Vector:
@@ -276,6 +335,8 @@ def _header(path: Path) -> list[str]:
     cells = next((_cells(path, 1, line) for line in _lines(path)), None)
     if not cells:
         raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
+    if len(cells) == 1 and (other := next((mark for mark in ";\t|" if mark in cells[0]), None)):
+        raise FileError(f"{path}: line 1 has no comma, but {other!r}; columns must have commas between them")
     return cells
 
 
@@ -284,7 +345,8 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
     try:
         (cells,) = csv.reader([text], strict=True)
     except csv.Error as error:
-        raise FileError(f"{path}: line {line}: {error}") from None
+        reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
+        raise FileError(f"{path}: line {line}: {reasons.get(str(error).split()[0], error)}") from None
     return [cell.strip() for cell in cells]
 
 
@@ -302,7 +364,8 @@ def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
         with contextlib.suppress(ValueError):
-            block = np.loadtxt(lines, delimiter=",", comments=None, usecols=chosen, ndmin=2)
+            everything = chosen == list(range(width))
+            block = np.loadtxt(lines, delimiter=",", comments=None, usecols=None if everything else chosen, ndmin=2)
             if np.isfinite(block).all():
                 return block
     return np.array([_row(path, line, start + i, skip, names, chosen) for i, line in enumerate(lines)])
@@ -332,7 +395,7 @@ def _numbered(width: int) -> list[str]:
 # NumPy ------------------------------------------------------------------------------------------------------------
 
 
-def _npy(path: Path, _: str) -> Reader:
+def _npy(path: Path, _: _Header) -> Reader:
     """Names, count, a reader of blocks and one of counts for a NumPy file, which is mapped into memory."""
     array = _mapped(path, 2)
 
@@ -371,22 +434,24 @@ def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
 # Parquet ----------------------------------------------------------------------------------------------------------
 
 
-def _parquet(path: Path, _: str) -> Reader:
+def _parquet(path: Path, _: _Header) -> Reader:
     """Names, count, a reader of blocks and one of counts for a Parquet file."""
     with _open_parquet(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    if not schema.names:
+    everything = list(schema.names)  # which pyarrow makes anew each time
+    if not everything:
         raise FileError(f"{path}: has no columns")
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        names = [schema.names[i] for i in chosen]
+        names = [everything[i] for i in chosen]
         for i in chosen:
             _require_numbers(path, schema.field(i))
         with _open_parquet(path) as file:
             for batch in file.iter_batches(batch_size=_step(len(names)), columns=names):
-                yield np.column_stack([_numbers(batch.column(name)) for name in names])
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, pyarrow searches
+                yield np.column_stack([_numbers(found[name]) for name in names])
 
-    return list(schema.names), count, read, lambda: iter([count])
+    return everything, count, read, lambda: iter([count])
 
 
 def _parquet_vector(path: Path) -> Vector:

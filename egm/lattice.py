@@ -42,6 +42,7 @@ _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
+EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -165,13 +166,13 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
     Of delta, what the noise differs from a rounded Gaussian is taken off first. Never less than sensitivity *
-    analytic_noise_multiplier(epsilon, delta), and a few units in the last place more, so that what is computed from
-    this product, such as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise costs. Raises ValueError
-    if the difference is all of delta.
+    analytic_noise_multiplier(epsilon, delta), and larger by EXCESS, so that what is computed from this product, such
+    as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise costs. Raises ValueError if the difference
+    is all of delta.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + 2.0**-50)
+    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + EXCESS)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import threading
@@ -62,11 +63,27 @@ def fill(spent, mechanism, most=1000):
     return most
 
 
-class Untouchable:
-    """Data that nobody may look at."""
+class Unread:
+    """A matrix that says its shape and its type, and whose values nobody may look at."""
 
-    def __getattribute__(self, name):
-        raise AssertionError(f"the data were touched: {name}")
+    def __init__(self, *shape, dtype=float):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+
+    def __array__(self, *_, **__):
+        raise AssertionError("the data were read")
+
+
+SHAPES = {  # data that a mechanism of these tests takes
+    "LaplaceMechanism": (3,),
+    "GaussianMechanism": (5,),
+    "EllipticalGaussianMechanism": (2,),
+    "GaussianDataMechanism": (4, 2),
+    "AdaptiveDataMechanism": (100, 2),
+}
+
+
+def unread(mechanism):
+    return Unread(*SHAPES[type(mechanism).__name__])
 
 
 # --- What a release costs ---------------------------------------------------------------------------------------------
@@ -139,7 +156,24 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
     assert std >= min(2.0**40 * z, 2.0**55)
     assert size / (4 * std**2) <= size * max(z**-2 * 2.0**-82, 2.0**-112)
     if sensitivity:
-        assert std >= sensitivity * z
+        assert std >= sensitivity * z * (1 + 0.99 * 2**-30)
+
+
+@pytest.mark.parametrize("s", [20, 60])
+def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
+    """The Kullback-Leibler divergence by its sum, at 50 digits, from which Pinsker's inequality makes the reserve."""
+    with mp.workdps(50):
+        points = range(-15 * s, 15 * s + 1)
+        whole = mp.nsum(lambda k: mp.exp(-(k**2) / mp.mpf(2 * s**2)), [-mp.inf, mp.inf])
+        rounded = [mp.ncdf((k + mp.mpf(1) / 2) / s) - mp.ncdf((k - mp.mpf(1) / 2) / s) for k in points]
+        discrete = [mp.exp(-(k**2) / mp.mpf(2 * s**2)) / whole for k in points]
+        divergence = sum(r * mp.log(r / p) for r, p in zip(rounded, discrete, strict=True))
+        assert 0 < divergence * 15 * s**4 < 1
+    for epsilon in (0.01, 1.0, 8.0):
+        total = gaussian(epsilon).noise_multiplier ** -2  # of mu**2, in 2**20 releases of 2**24 coordinates
+        divergences = 2.0**24 * (2.0**-160 * total**2 + 2.0**20 * 2.0**-220) / 15
+        reserve = Budget(epsilon=epsilon, delta=DELTA)._terms._reserve
+        assert 1 <= reserve / ((1 + math.exp(epsilon)) * math.sqrt(divergences / 2)) < 3
 
 
 # --- Sums -------------------------------------------------------------------------------------------------------------
@@ -293,6 +327,62 @@ def test_decimal_shares_fill_the_total(total, share):
     assert fill(Budget(epsilon=total), laplace(share)) == k
 
 
+@pytest.mark.parametrize("k", [2, 12, 365])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
+def test_equal_parts_fill_the_total(k, epsilon, delta):
+    """The k-th part of (epsilon, delta) by the exact curve, k times, and no more: k is granted, k + 1 is not."""
+    part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
+    spent = Budget(epsilon=epsilon, delta=delta)
+    assert spent._terms.grants((spent.charge(gaussian(part, delta)),) * (k - 1), spent.history[0])
+    assert not spent._terms.grants(spent.history * k, spent.history[0])
+    full = spent._terms.spent(spent.history * k)
+    assert (full.epsilon, full.delta) == (pytest.approx(epsilon, rel=1e-12), delta)
+    assert full.epsilon <= epsilon
+    assert spent._terms.left(spent.history * k).epsilon == 0
+    more = Budget(rho=1e3).charge(gaussian(part * (1 + 1e-8), delta))
+    assert not spent._terms.grants((more,) * (k - 1), more)
+
+
+@pytest.mark.parametrize("total", [(1.0, 1e-6), (10.0, 1e-8), (3.0, 1e-3)])
+def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
+    """Twelve twelfths at 40 digits: the exact curve of what is drawn, and what its being discrete can add."""
+    epsilon, delta = total
+    part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
+    drawn = []
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: drawn.append(std) or [0] * size)
+    GaussianDataMechanism([1.0, 2.0], 4, part, delta).release(np.zeros((4, 2)))
+    with mp.workdps(40):
+        z = mp.mpf(drawn[0]) / 2**41 / mp.sqrt(12)
+        exact = mp.ncdf(1 / (2 * z) - epsilon * z) - mp.exp(epsilon) * mp.ncdf(-1 / (2 * z) - epsilon * z)
+        rounding = (1 + mp.exp(epsilon)) * 12 * 2 / (4 * mp.mpf(drawn[0]) ** 2)
+        assert delta * (1 - 1e-7) <= exact + rounding <= delta
+
+
+@pytest.mark.parametrize("parts", [1, 2, 12, 100])
+@pytest.mark.parametrize("rule", budget._RULES)
+def test_what_is_split_is_granted_so_often(parts, rule):
+    """And hardly more would be: of epsilon, one part in a million."""
+    for before in ([], [gaussian(0.3, 1e-7)]):
+        spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
+        part = spent.split(parts)
+        assert fill(charged(before, epsilon=1, delta=DELTA, rule=rule), gaussian(*part), parts + 1) == parts
+        more = gaussian(part.epsilon * (1 + 1e-6), part.delta)
+        assert fill(charged(before, epsilon=1, delta=DELTA, rule=rule), more, parts + 1) < parts
+
+
+@pytest.mark.parametrize("parts", [1, 3, 12, 1000])
+def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
+    for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
+        part, before = total.split(parts), total.spent
+        assert total.left * (1 - 1e-15) <= parts * part <= total.left * (1 + 1e-15)
+        assert fill(total, rho(part), parts + 1) == parts
+        assert before + parts * part == pytest.approx(0.7)
+    assert fill(Budget(epsilon=0.7), laplace(Budget(epsilon=0.7).split(parts).epsilon), parts + 1) == parts
+    for wrong in (0, 1.5, "2", None):
+        with pytest.raises((ValueError, TypeError), match="parts must be"):
+            Budget(rho=1.0).split(wrong)
+
+
 def test_a_double_too_much_is_refused():
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
@@ -352,17 +442,56 @@ def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
 def test_refused_before_data_are_read(mechanism, total, tmp_path):
     spent = Budget(tmp_path / "journal", **total)
     with pytest.raises(BudgetExceeded, match=type(mechanism).__name__) as refused:
-        spent.release(mechanism, Untouchable())
+        spent.release(mechanism, unread(mechanism))
     assert spent.history == ()
     assert refused.value.left == spent.left == (total.get("rho") or Loss(0.1, DELTA))
     assert refused.value.asked.mechanism == type(mechanism).__name__
 
 
-def test_charged_before_data_are_read(tmp_path):
+RUN = [laplace(0.5), gaussian(0.5), adaptive(0.25), *(m for m, *_ in MECHANISMS[1:3])]
+
+
+@pytest.mark.parametrize("mechanism", RUN)
+def test_charged_before_data_are_read(mechanism, tmp_path):
     spent = Budget(tmp_path / "journal", rho=1.0)
-    with pytest.raises(AssertionError, match="touched"):
-        spent.release(adaptive(0.25), Untouchable())
-    assert Budget(tmp_path / "journal").spent == 0.25
+    with pytest.raises(BaseException, match=r"were read|must be a real number"):
+        spent.release(mechanism, unread(mechanism))
+    assert [charge.mechanism for charge in Budget(tmp_path / "journal").history] == [type(mechanism).__name__]
+
+
+PUBLIC = {  # mistakes that anybody may see
+    "a path": (MECHANISMS[2][0], "people.csv", TypeError),
+    "nothing": (MECHANISMS[2][0], None, TypeError),
+    "text": (MECHANISMS[2][0], np.full((4, 2), "a"), TypeError),
+    "columns of text": (MECHANISMS[2][0], Unread(4, 2, dtype=object), TypeError),
+    "a column too many": (MECHANISMS[2][0], Unread(4, 3), ValueError),
+    "one axis": (MECHANISMS[2][0], Unread(4), ValueError),
+    "a row too many": (MECHANISMS[2][0], Unread(5, 2), ValueError),
+    "an entry too many": (MECHANISMS[1][0], Unread(3), ValueError),
+    "too many entries": (MECHANISMS[0][0], Unread(1 << 24), ValueError),
+    "a path for a number": (laplace(0.5), "1.0", TypeError),
+    "an iterator": (adaptive(0.25), iter([np.zeros((100, 2))]), TypeError),
+    "a row too few": (adaptive(0.25), Unread(99, 2), ValueError),
+    "too little for what it does": (adaptive(0.039), Unread(100, 2), ValueError),
+}
+
+
+@pytest.mark.parametrize("mistake", PUBLIC)
+def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
+    mechanism, X, error = PUBLIC[mistake]
+    spent = Budget(tmp_path / "journal", rho=1.0)
+    with pytest.raises(error):
+        spent.release(mechanism, X)
+    assert spent.history == ()
+
+
+def test_a_mistake_that_only_the_values_show_is_charged():
+    """That there was one says something about them."""
+    spent = Budget(rho=1.0)
+    for X in (np.full((4, 2), np.nan), iter([np.zeros((4, 3))])):
+        with pytest.raises(ValueError, match="must"):
+            spent.release(MECHANISMS[2][0], X)
+    assert len(spent.history) == 2
 
 
 def test_refusal_says_what_was_asked_and_what_is_left():
@@ -388,13 +517,92 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
     ]
 
 
-def test_simulation_is_not_charged():
-    spent, rng = Budget(rho=1e-9), np.random.default_rng(1)
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
+    """From which the exact sum could be computed, for nothing."""
+    path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(0)
+    for spent in (Budget(path, rho=1.0), Budget(path, rho=1.0, simulation=False)):
+        with pytest.raises(ValueError, match=r"rng must be left out: .*simulation=True"):
+            spent.release(MECHANISMS[2][0], Unread(4, 2), rng=rng)
+        with pytest.raises(TypeError, match="rng must be"):
+            spent.release(MECHANISMS[2][0], Unread(4, 2), rng=1)
+        assert (spent.simulation, spent.history) == (False, ())
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
+    path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
+    spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
     for mechanism, X, _ in MECHANISMS[:3]:
         assert spent.release(mechanism, X, rng=rng).simulated
-    assert spent.spent == 0
-    with pytest.raises(TypeError, match="rng must be"):
-        Budget(rho=1.0).release(laplace(1.0), Untouchable(), rng=1)
+        earnest.charge(mechanism)
+    assert (spent.simulation, spent.history) == (True, earnest.history)
+    with pytest.raises(ValueError, match="rng must be given"):
+        spent.release(MECHANISMS[2][0], Unread(4, 2))
+    with pytest.raises(BudgetExceeded):
+        spent.release(gaussian(9.0), Unread(3), rng=rng)
+
+
+def test_a_journal_is_for_simulation_or_for_releases(tmp_path):
+    for kind in (True, False):
+        path = tmp_path / f"journal {kind}"
+        Budget(path, rho=1.0, simulation=kind).charge(laplace(0.5))
+        assert Budget(path).simulation == kind
+        with pytest.raises(ValueError, match="simulation must be that of the journal"):
+            Budget(path, simulation=not kind)
+    old = (tmp_path / "journal False").read_bytes().replace(b', "simulation": false', b"")
+    header, _, line = old.splitlines()
+    text, digest = budget._line(json.loads(header.split(b"\t")[0]), "")
+    charge, last = budget._line(json.loads(line.split(b"\t")[0]), digest)
+    path.write_bytes(text + budget._seal(1, last) + charge)  # of a version that did not know simulation
+    assert (Budget(path).simulation, Budget(path).spent) == (False, 0.125)
+
+
+VALUES = np.random.default_rng(1).uniform(0, 100, 500)
+
+
+def test_a_quantile_is_charged_and_is_one():
+    spent = Budget(rho=1.0)
+    assert abs(spent.quantile(VALUES, 0.5, 0, 100, 1.0, 0.5) - np.median(VALUES)) < 15
+    assert spent.quantile(np.column_stack([VALUES] * 3), 0.5, 0, 100, 1.0, 0.5).shape == (3,)
+    assert [(charge.mechanism, charge.rho) for charge in spent.history] == [("secure_quantile", k / 8) for k in (1, 3)]
+    assert [charge.epsilon for charge in spent.history] == [1.0, 3.0]
+    pure = Budget(epsilon=2).charge(laplace(1.0)).mu_squared
+    assert [charge.mu_squared for charge in spent.history] == [pure, pytest.approx(3 * pure, rel=1e-15)]
+    with pytest.raises(BudgetExceeded, match="secure_quantile"):
+        spent.quantile(Unread(500), 0.5, 0, 100, 3.0, 0.5)
+    with pytest.raises(BaseException, match=r"were read|must be a real number"):
+        spent.quantile(Unread(500), 0.5, 0, 100, 1.0, 0.5)
+    assert len(spent.history) == 3
+    rehearsal = Budget(epsilon=2.0, simulation=True)
+    found = [rehearsal.quantile(VALUES, 0.5, 0, 100, 1.0, 0.5, rng=np.random.default_rng(3)) for _ in range(2)]
+    assert found[0] == found[1]
+    assert rehearsal.left.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("values", (3.0, 0.5, 0, 100, 1.0, 0.5)),
+        ("values", (np.empty((0, 2)), 0.5, 0, 100, 1.0, 0.5)),
+        ("q", (VALUES, 1.5, 0, 100, 1.0, 0.5)),
+        ("low", (VALUES, 0.5, np.nan, 100, 1.0, 0.5)),
+        ("high", (VALUES, 0.5, 0, 0, 1.0, 0.5)),
+        ("high", (VALUES, 0.5, 0, 100, 1.0, 1e-9)),
+        ("epsilon", (VALUES, 0.5, 0, 100, 0.0, 0.5)),
+        ("step", (VALUES, 0.5, 0, 100, 1.0, -1)),
+    ],
+)
+def test_a_mistake_in_a_quantile_costs_nothing(name, arguments):
+    spent = Budget(epsilon=9.0)
+    with pytest.raises(ValueError, match=f"^{name}"):
+        spent.quantile(*arguments)
+    for text in (np.full(9, "a"), "values.csv", None):
+        with pytest.raises(TypeError, match="values must be"):
+            spent.quantile(text, 0.5, 0, 100, 1.0, 0.5)
+    with pytest.raises(ValueError, match="neighbors"):
+        Budget(epsilon=9.0, neighbors="add_remove").quantile(VALUES, 0.5, 0, 100, 1.0, 0.5)
+    assert spent.history == ()
 
 
 def test_neighbours_are_the_same_for_all():
@@ -428,8 +636,17 @@ GOOD = {
     "delta": {"epsilon": 1.0, "delta": DELTA},
     "neighbors": {"rho": 0.5},
     "rule": {"epsilon": 1.0, "delta": DELTA},
+    "simulation": {"rho": 0.5},
 }
-MEANT = {("rho", "huge"), ("delta", "zero"), ("delta", "none"), ("neighbors", "none"), ("rule", "none")}
+MEANT = {
+    ("simulation", "bool"),
+    ("simulation", "none"),
+    ("rho", "huge"),
+    ("delta", "zero"),
+    ("delta", "none"),
+    ("neighbors", "none"),
+    ("rule", "none"),
+}
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -597,6 +814,132 @@ def test_a_charge_waits_for_the_one_under_way(on_disk, tmp_path):
     assert [charge.epsilon for charge in spent.history] == [0.5]
 
 
+def in_a_fork(function):
+    """What it returns, or its error, as text."""
+    out, back = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            text = repr(function())
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(back, text.encode())
+        os._exit(0)
+    os.close(back)
+    os.waitpid(child, 0)
+    with open(out) as pipe:
+        return pipe.read()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_no_second_budget(tmp_path):
+    """Of a budget in memory it has a copy, which grants nothing; of one on disk it shares the journal."""
+    spent = Budget(epsilon=1)
+    spent.charge(laplace(0.25))
+    uses = [lambda: spent.charge(laplace(0.75)), lambda: spent.left, lambda: spent.history, lambda: spent.spent]
+    uses += [lambda: spent.release(laplace(0.75), 1.0), lambda: spent.split(2)]
+    for use in uses:
+        assert "RuntimeError: a budget in memory is for the process that made it" in in_a_fork(use)
+    assert spent.left == Loss(0.75, 0.0)
+    shared = Budget(tmp_path / "journal", epsilon=1)
+    assert "Charge" in in_a_fork(lambda: shared.charge(laplace(0.75)))
+    assert shared.left == Loss(0.25, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_does_not_keep_a_lock(tmp_path, monkeypatch):
+    """It was made while a thread had the lock, and has the locked file, too."""
+    monkeypatch.setattr(budget, "_PATIENCE", 5.0)
+    spent = Budget(tmp_path / "journal", epsilon=1)
+    out, back = os.pipe()
+    with spent._store.changing():
+        if (child := os.fork()) == 0:
+            os.close(back)
+            os.read(out, 1)
+            os._exit(0)
+    spent.charge(laplace(0.25))
+    os.close(back)
+    os.close(out)
+    os.waitpid(child, 0)
+    assert spent.left == Loss(0.75, 0.0)
+
+
+LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "rb")
+fcntl.flock(file, fcntl.LOCK_SH)
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
+    """Whoever can read a journal could stop all charges for ever; a charge that waited in vain takes no turn later."""
+    monkeypatch.setattr(budget, "_PATIENCE", 0.2)
+    path = tmp_path / "journal"
+    spent = Budget(path, epsilon=1)
+    other = run(LOCK, path, stdin=subprocess.PIPE)
+    assert other.stdout.readline() == "locked\n"
+    assert spent.history == ()
+    with pytest.raises(TimeoutError, match=r"journal '.*journal'.*locked it for 0.2 seconds"):
+        spent.charge(laplace(0.25))
+    other.communicate("go on\n")
+    monkeypatch.setattr(budget, "_PATIENCE", 10.0)
+    for _ in range(3):
+        spent.charge(laplace(0.25))
+    assert spent.left == Loss(0.25, 0.0)
+
+
+def test_a_new_journal_is_for_its_owner(tmp_path):
+    Budget(tmp_path / "journal", epsilon=1).charge(laplace(0.25))
+    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600
+    (tmp_path / "journal").chmod(0o660)  # for a group: its own decision, which stays
+    Budget(tmp_path / "journal").charge(laplace(0.25))
+    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o660
+
+
+def replaced(path):
+    """By a copy, as a program does that saves by renaming."""
+    (path.parent / "copy").write_bytes(path.read_bytes())
+    os.replace(path.parent / "copy", path)
+
+
+def test_nothing_is_granted_on_a_journal_that_was_replaced(tmp_path, monkeypatch):
+    """After the lock was taken: before the charge is written, and while it is."""
+    path, write = tmp_path / "journal", budget._append
+    spent = Budget(path, epsilon=1)
+    for late in (False, True):
+
+        def meanwhile(file, state, charge, late=late):
+            if not late:
+                replaced(path)
+            write(file, state, charge)
+            if late:
+                replaced(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(budget, "_append", meanwhile)
+            with pytest.raises(JournalError, match="replaced while a charge was written, and nothing is granted"):
+                spent.release(laplace(0.5), Unread(3))
+    spent.charge(laplace(0.25))
+    assert spent.left.epsilon <= 0.75
+
+
+def test_a_journal_that_was_replaced_before_it_was_locked_is_opened_again(tmp_path, monkeypatch):
+    path, lock = tmp_path / "journal", budget._lock
+    spent, calls = Budget(path, epsilon=1), []
+
+    def late(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            replaced(path)
+        lock(*arguments)
+
+    monkeypatch.setattr(budget, "_lock", late)
+    spent.charge(laplace(0.25))
+    assert len(calls) == 2
+    assert Budget(path).left == Loss(0.75, 0.0)
+
+
 def test_memory_is_not_copied():
     """A copy would be a second budget."""
     with pytest.raises(TypeError, match="pickle"):
@@ -717,7 +1060,7 @@ def test_a_failing_disk_allows_nothing(step, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing)
         with pytest.raises(OSError, match="no space"):
-            spent.release(adaptive(0.125), Untouchable())
+            spent.release(adaptive(0.125), Unread(100, 2))
     assert spent.spent in (0.125, 0.25)
     spent.charge(adaptive(0.125))
     assert spent.spent in (0.25, 0.375)
@@ -790,6 +1133,64 @@ def test_an_older_seal_is_noticed(tmp_path):
         spent.charge(adaptive(0.125))
     new = path.read_bytes().splitlines(keepends=True)
     refused(path, b"".join([new[0], old[1], *new[2:]]))
+
+
+def refuse_place(path):
+    """The error of a new budget there."""
+    with pytest.raises((JournalError, OSError)) as error:
+        Budget(path, rho=0.5)
+    return str(error.value)
+
+
+def test_places_where_no_journal_can_be_are_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):
+        assert refuse_place(path) == f"journal {str(path)!r}: it is not a regular file"
+    assert "it is a link to" in refuse_place(tmp_path / "dangling")
+    for path in (tmp_path / "no" / "journal", tmp_path / ("long" * 100), tmp_path / "pipe" / "journal"):
+        assert repr(str(path)) in refuse_place(path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["dangling", "pipe"]
+    name = tmp_path / ("j" * 250)
+    Budget(name, rho=0.5).charge(adaptive(0.125))
+    assert Budget(name).spent == 0.125
+
+
+def test_line_ends_that_were_changed_are_named(tmp_path):
+    path = tmp_path / "journal"
+    path.write_bytes(journal(path, 2)[0].replace(b"\n", b"\r\n"))
+    with pytest.raises(JournalError, match="its line ends are CR LF"):
+        Budget(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        (0, {"terms": {"rho": -1.0}}),
+        (0, {"terms": {"rho": 1.0, "more": 1}}),
+        (0, {"terms": None}),
+        (1, {"rho": -0.5}),
+        (1, {"rho": math.nan}),
+        (1, {"more": 1}),
+        (1, {"rho": "0"}),
+    ],
+)
+def test_forged_lines_are_journal_errors(tmp_path, line, change):
+    """With digests that are right: no promise is made, but an error that is not the reader's own."""
+    path = tmp_path / "journal"
+    header, _, charge = (json.loads(part.split(b"\t")[0]) for part in forgeable(journal(path, 1)[0]))
+    (header, charge)[line].update(change)
+    first, digest = budget._line(header, "")
+    second, last = budget._line(charge, digest)
+    path.write_bytes(first + budget._seal(1, last) + second)
+    with pytest.raises(JournalError):
+        Budget(path)
+
+
+def forgeable(data):
+    """Header, nothing, and charge."""
+    header, _, charge = data.splitlines()
+    return header, b"{}", charge
 
 
 def test_the_journal_can_be_read_by_people(tmp_path):

@@ -1,14 +1,20 @@
 """The command line: releases what the package releases, writes nothing else, and explains every mistake in a line."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import re
+import resource
 import shlex
+import signal
 import stat
 import subprocess
 import sys
+import time
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +24,13 @@ import pytest
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, noise
 from egm.calibration import zcdp_rho
 
+ROOT = Path(cli.__file__).parent.parent
 NAMES, SIGMA, MU, N = ("age", "mass", "pay"), np.array([1.0, 2.0, 8.0]), np.array([3.0, -1.0, 10.0]), 400
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
-SUM = ("sum", "data.csv", "--sigma", "sigma.csv", *BUDGET)
+SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
+PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
-ADAPTIVE = ("adaptive", "data.csv", *BUDGET, "--radius", "100", "--sigma-range", "0.1,50")
+ADAPTIVE = ("adaptive", "data.csv", *BUDGET, "--radius", "100", "--sigma-range", "0.1,50", "--header", "yes")
 
 
 def rows(n=N, seed=1):
@@ -109,7 +117,8 @@ def test_a_large_delta_is_warned_of_in_one_line(egm):
 @pytest.mark.parametrize("declared", [(), ("--rows", "400"), ("--rows", "4e2")])
 def test_every_file_gives_the_sum_that_the_package_gives(released, silent, data, declared):
     columns = ("--columns", "age,mass,pay") if data == "data.parquet" else ()
-    found = released("sum", data, *SUM[2:], *columns, *declared)
+    options = PLAIN if data in ("bare.csv", "data.npy") else SUM[2:]
+    found = released("sum", data, *options, *columns, *declared)
     it = mechanism()
     assert found["estimate"] == it.release(rows()).estimate.tolist()
     assert found["noise_std"] == it.noise_std.tolist()
@@ -144,7 +153,7 @@ OPTIONS = {
 @pytest.mark.parametrize("sigma", ["sigma.csv", "named.csv"])
 def test_options_are_those_of_the_mechanism(released, silent, option, sigma, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
-    found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option)
+    found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option, "--header", "yes")
     it = mechanism(**OPTIONS[option])
     release = it.release(rows())
     assert found["estimate"] == release.estimate.tolist()
@@ -167,6 +176,92 @@ def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch)
     assert found["estimate"] == mechanism().release(rows(), rng=np.random.default_rng(7)).estimate.tolist()
     assert found["simulated"] is True
     assert "not private" in found["warning"]
+
+
+HEADERS = {  # line 1, options: what "auto" makes of it
+    "names that sigma has": ("age,mass,pay", SUM[2:], "yes"),
+    "names that are chosen": ("x,age,pay", (*SUM[2:], "--columns", "age,pay"), "yes"),
+    "names that sigma has not": ("age,mass,tax", SUM[2:], None),
+    "names that nobody knows": ("age,mass,pay", PLAIN, None),
+    "somebody's text": ("HIV-positive,yes,no", PLAIN, None),
+    "somebody's text beside names": ("HIV-positive,yes,no", SUM[2:], None),
+    "nothing that was known of somebody": ("NA,N.A.,-", PLAIN, None),
+    "the same thrice": ("NA,NA,NA", PLAIN, None),
+    "years": ("2021,2022,2023", PLAIN, None),
+    "numbers of columns": ("1,2,3", (*PLAIN, "--columns", "1,2,3"), None),
+    "years as pandas may write them": ("2023.0,2021.0,2022.0", PLAIN, None),
+    "lags": ("1,-1,0", PLAIN, None),
+    "shares": ("0.25,0.5,0.75", PLAIN, None),
+    "shares the other way": ("0.75,0.5,0.25", PLAIN, None),
+    "numbers that go up and down": ("1.5,2,0", PLAIN, "no"),
+    "numbers that are alike": ("1,0,0", PLAIN, "no"),
+    "numbers and text": ("1,mass,3", SUM[2:], None),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
+    """Where it cannot be told, it must be said; and no error shows a cell that may be somebody's."""
+    line, options, expected = HEADERS[name]
+    (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
+    if expected:
+        found, declared = (released("sum", "t.csv", *options, "--header", header) for header in ("auto", expected))
+        assert found == declared
+        assert found["parameters"]["rows"] == 5 + (expected == "no")
+        return
+    code, out, err = egm("sum", "t.csv", *options)
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert "say whether it is a header (--header yes or no)" in err[0]
+    assert not any(cell in err[0] for cell in ("HIV", "yes,", "NA", "N.A.", "tax", "mass", "202", "0."))
+
+
+def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
+    (folder / "t.csv").write_text("HIV-positive,smoker\n1,2\n")
+    for options in (("--columns", "age"), ("--columns", "age,smoker")):
+        assert egm("sum", "t.csv", *SUM[2:], *options) == (2, b"", ["egm: t.csv: has no column 'age'"])
+    for line in ("smoker,smoker", "HIV-positive,HIV-positive"):
+        (folder / "t.csv").write_text(f"{line}\n1,2\n")
+        assert "HIV" not in egm(*ADAPTIVE[:1], "t.csv", *ADAPTIVE[2:-2])[2][0]
+
+
+def test_adaptive_asks_for_the_header(egm):
+    """It has no file with names."""
+    assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
+    few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
+    assert few[0] == 2
+    assert "budget is either" in few[2][0]
+
+
+def test_nobody_is_a_data_set_without_a_header_too(released, folder):
+    """Where the number of rows is private, an empty file is one."""
+    (folder / "none.csv").write_text("")
+    options = ("--neighbors", "add_remove", "--rows", "300", "--header", "no")
+    found = released("sum", "none.csv", *PLAIN, *options)
+    assert found["columns"] == ["1", "2", "3"]
+    assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
+
+
+class Name(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str(self) == str(other)
+
+
+def test_names_are_found_without_comparing_each_with_each(tmp_path):
+    """100 000 columns in seconds."""
+    Name.compared, d = 0, 3000
+    names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
+    args = cli.argparse.Namespace(vectors={"s.csv": (names, np.arange(d))}, columns=None)
+    assert np.array_equal(cli._matched("--sigma", "s.csv", others[::-1], args), np.arange(d)[::-1])
+    assert files._chosen(tmp_path, names, others[::-1], True) == list(range(d))[::-1]
+    with pytest.raises(files.FileError, match="twice"):
+        files._refuse_twins(tmp_path, [*names, Name("c2999")])
+    assert Name.compared < 20 * d
 
 
 def test_chosen_columns_get_their_own_sigma(released, silent):
@@ -271,10 +366,57 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
         assert rest["parameters"]["rows"] == N
 
 
+FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"]
+
+
+@pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
+def test_names_are_no_formulas_in_csv(egm, folder, output):
+    """A spreadsheet computes what begins like one; pandas and csv read text. JSON has the names as they are."""
+    table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
+    pq.write_table(pa.table(table), "f.parquet")
+    (folder / "ones.csv").write_text("1\n" * 7)
+    command = ("sum", "f.parquet", "--sigma", "ones.csv", *BUDGET)
+    code, out, err = egm(*command, *output)
+    assert (code, err) == (0, [])
+    text = out.decode() or (folder / "out.csv").read_text()
+    names = [row["column"] for row in csv.DictReader(text.splitlines()[1:])]
+    assert names == [f"'{name}" for name in FORMULAS[:-1]] + ["'\\t=1"]
+    assert json.loads(egm(*command, "--format", "json")[1])["columns"] == FORMULAS
+
+
+EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
+
+
+def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
+    """In a plan, a release, and errors with names of columns and of files."""
+    pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
+    pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
+    options = ("--sigma", "s.parquet", *BUDGET)
+    commands = [
+        ("plan", *options, "--rows", "9"),
+        ("sum", "e.parquet", *options),
+        ("sum", "e.parquet", *options, "--format", "json"),
+        ("sum", "e.parquet", *SUM[2:]),
+        ("sum", f"{EVIL}.csv", *options),
+        ("sum", "data.csv", "--sigma", f"{EVIL}.csv", *BUDGET),
+        ("sum", "e.parquet", *options, "--output", f"{EVIL}/out.csv"),
+        ("sum", "e.parquet", *options, "--rows", EVIL),
+        (EVIL,),
+    ]
+    codes = []
+    for command in commands:
+        code, out, err = egm(*command)
+        codes.append(code)
+        text = out.decode() + "\n".join(err)
+        assert all(character.isprintable() or character == "\n" for character in text)
+        assert "x1b" in text or "u001b" in text
+    assert codes == [0] * 3 + [2] * 6
+
+
 def test_column_names_survive_csv(egm):
     header = ('"a,b"', "#c", '"d ""e"""')
     write_csv("odd.csv", rows(), header)
-    lines = egm("sum", "odd.csv", *SUM[2:])[1].decode().splitlines()
+    lines = egm("sum", "odd.csv", *PLAIN, "--header", "yes")[1].decode().splitlines()
     assert [line[0] for line in lines] == ["#", *'""""']
     assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
 
@@ -370,11 +512,11 @@ def test_help_of_all_and_version(egm):
 
 def data(text):
     """A command line for a data file with this text."""
-    return ("sum", {"bad.csv": text}, *SUM[2:])
+    return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
 def with_sigma(text):
-    return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET)
+    return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
 BAD = {
@@ -421,6 +563,14 @@ BAD = {
     "unknown suffix": (("sum", {"data.xlsx": "1"}, *SUM[2:]), r"data.xlsx: the name must end in \.csv, \.npy,"),
     "no suffix": (("sum", {"data": "1"}, *SUM[2:]), "data: the name must end in"),
     "empty file": (data(""), "bad.csv: is empty"),
+    "semicolons": (data("a;b;c\n1;2;3\n"), "bad.csv: line 1 has no comma, but ';'"),
+    "tabs": (data("a\tb\tc\n1\t2\t3\n"), "bad.csv: line 1 has no comma, but "),
+    "a long cell": (
+        data("a,b,c\n1,2,3\n1,2," + "x" * 200_000),
+        "bad.csv: line 3: a cell has more than 131072 characters",
+    ),
+    "a cell of two lines": (data('a,b,c\n1,2,"3\n4"\n'), "bad.csv: line 2: a quote is not closed on its line"),
+    "one row for adaptive": ((*ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
     "empty NumPy file": (("sum", {"bad.npy": ""}, *SUM[2:]), "bad.npy: is empty"),
     "text as NumPy": (("sum", {"bad.npy": "1,2,3"}, *SUM[2:]), "bad.npy: is not a whole NumPy array"),
     "text as Parquet": (("sum", {"bad.parquet": "1,2,3"}, *SUM[2:]), "bad.parquet: cannot be read as Parquet"),
@@ -430,19 +580,27 @@ BAD = {
     "NaN in row 17": (data("a,b,c\n" + "1,2,3\n" * 16 + "1,2,nan\n"), r"bad.csv: row 17 \(line 18\), column 'c': NaN"),
     "infinity in a cell": (data("a,b,c\n1,2,3\n-inf,2,3\n"), r"bad.csv: row 2 \(line 3\), column 'a': infinite"),
     "ragged rows": (data("a,b,c\n1,2,3\n1,2\n"), r"bad.csv: row 2 \(line 3\) has 2 cells, line 1 has 3"),
-    "half a header": (data("a,b,3\n1,2,3\n"), "bad.csv: line 1 has numbers and text.*--header"),
+    "half a header": (data("a,b,3\n1,2,3\n")[:-2], "bad.csv: line 1 has numbers and text.*--header"),
     "column twice": (data("a,b,a\n1,2,3\n"), "bad.csv: the column 'a' is named twice"),
     "unknown column": (
-        (*SUM, "--columns", "age,mass,pray"),
-        "no column 'pray'; it has 'age', 'mass', 'pay'",
+        ("sum", "data.parquet", *SUM[2:], "--columns", "age,mass,pray"),
+        "no column 'pray'; it has 'who', 'age', 'mass', 'pay'",
     ),
+    "unknown column of a header": (
+        (*SUM, "--columns", "age,pray", "--header", "yes"),
+        "'pray'; it has 'age', 'mass', '",
+    ),
+    "unknown column of what may be somebody": ((*SUM, "--columns", "age,mass,pray"), "no column 'pray'$"),
     "column chosen twice": ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
     "no column chosen": ((*SUM, "--columns", ""), "--columns: must be names with commas"),
     "column of text": (
-        ("sum", "data.parquet", "--columns", "who,age,pay", *SUM[2:]),
+        ("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN),
         "'who' must hold real numbers",
     ),
-    "too few columns": ((*SUM, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
+    "too few columns": (
+        ("sum", "data.csv", *PLAIN, "--columns", "age,pay"),
+        "--sigma sigma.csv: has 3 values for 2 columns",
+    ),
     "negative sigma": (with_sigma("1\n-2\n8\n"), "--sigma, column 'mass', must be finite and > 0, got -2.0"),
     "sigma of zero": (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
     "sigma of NaN": (with_sigma("1\nnan\n8\n"), "bad.csv: value 2 is NaN"),
@@ -458,7 +616,7 @@ BAD = {
     "sigma out of range": (with_sigma("1\n1e150\n2\n"), "--sigma, column 'mass', must lie between"),
     "output exists": ((*SUM, "--output", "data.npy"), r"data.npy: exists already \(--force replaces it\)"),
     "output is the data": ((*SUM, "--output", "data.csv", "--force"), "--output data.csv: is also read"),
-    "output is sigma": ((*SUM, "--output", "./sigma.csv", "--force"), r"--output \./sigma.csv: is also read"),
+    "output is sigma": ((*SUM, "--output", "./named.csv", "--force"), r"--output \./named.csv: is also read"),
     "output is a directory": ((*SUM, "--output", ".", "--force"), r"\.: is not a regular file"),
     "output nowhere": ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
     "plan without rows": (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
@@ -504,8 +662,10 @@ def test_value_of_a_wrong_cell_is_not_shown(egm, folder):
 
 def test_file_that_may_not_be_read(egm, monkeypatch):
     """By a stand-in for the operating system, which lets some users read everything."""
+    np.save("sigma.npy", SIGMA)
     monkeypatch.setattr(files, "open", fail(PermissionError(13, "Permission denied")), raising=False)
-    assert egm(*SUM) == (2, b"", ["egm: data.csv: Permission denied"])
+    command = ("sum", "data.csv", "--sigma", "sigma.npy", *BUDGET)
+    assert egm(*command) == (2, b"", ["egm: data.csv: Permission denied"])
 
 
 def test_missing_pyarrow_is_a_hint(egm, monkeypatch):
@@ -537,6 +697,99 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug):
     assert (code, out) == (1, b"")
     assert "Traceback" in err[0]
     assert "age 42" in "".join(err)
+
+
+def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
+    monkeypatch.setattr(cli, "_in_memory", fail(AssertionError("was read")))
+    code, _, err = egm(*ADAPTIVE[:2], "--rho", "1e-6", *ADAPTIVE[6:])
+    assert (code, len(err)) == (2, 1)
+    assert err[0].startswith("egm: --rho = 1e-06 is too small for n = 400")
+
+
+def test_warnings_are_lines_of_their_own(egm, monkeypatch):
+    """Once each, and whatever warns of the user's; the release is made."""
+
+    class Doubt(UserWarning):
+        pass
+
+    def release(*_, **__):
+        for _ in range(3):
+            warnings.warn("delta is\nlarge \x1b[31m", Doubt, stacklevel=1)
+        return made
+
+    made = mechanism().release(rows())
+    monkeypatch.setattr(GaussianDataMechanism, "release", release)
+    code, out, err = egm(*SUM)
+    assert (code, err) == (0, ["egm: warning: delta is large \\x1b[31m"])
+    assert b"age" in out
+
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
+def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
+    """By a library that catches every exception and goes on, or fails for what is now half done."""
+    made, parse = mechanism().release(rows()), files._parsed
+
+    def interrupted(result):
+        def call(*_, **__):
+            try:
+                signal.raise_signal(number)
+            except BaseException:
+                if swallowed == "no":
+                    raise
+                if swallowed == "with another error":
+                    raise AttributeError("half imported") from None
+            return result(*_) if callable(result) else result
+
+        return call
+
+    if swallowed == "in a block":
+        monkeypatch.setattr(files, "_parsed", interrupted(parse))
+    else:
+        monkeypatch.setattr(GaussianDataMechanism, "release", interrupted(made))
+    handlers = [signal.getsignal(number) for number in SIGNALS]
+    before = sorted(folder.iterdir())
+    said = ["egm: interrupted" if number == signal.SIGINT else "egm: terminated"]
+    for output in (("--output", "out.csv"), ()):
+        assert egm(*SUM, *output) == (SIGNALS[number], b"", said)
+    assert sorted(folder.iterdir()) == before
+    assert handlers == [signal.getsignal(number) for number in SIGNALS]
+
+
+def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
+    """When all is on the disk, and when it is being named."""
+    fsync, place = os.fsync, files._place
+
+    def late(call):
+        def wrapped(*arguments):
+            call(*arguments)
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", late(fsync))
+        assert egm(*SUM, "--output", "out.csv") == (130, b"", ["egm: interrupted"])
+    assert not (folder / "out.csv").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_place", late(place))
+        assert egm(*SUM, "--output", "out.csv") == (0, b"", [])
+    assert (folder / "out.csv").exists()
+    assert not list(folder.glob(".egm*"))
+
+
+def test_a_signal_that_is_ignored_stays_ignored(egm):
+    """As the shell and nohup arrange it for what runs behind the terminal."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with cli._Stops():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_interruption(egm, monkeypatch, folder):
@@ -598,7 +851,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
     clock(tick)
-    assert cli.main(["sum", "data.npy", *SUM[2:], "--rows", "262143", "--output", "out.csv"]) == 0
+    assert cli.main(["sum", "data.npy", *PLAIN, "--rows", "262143", "--output", "out.csv"]) == 0
     if not shown:
         assert err.getvalue() == ""
         return
@@ -642,3 +895,79 @@ def test_full_disk_is_not_a_bug():
     with open("/dev/full", "w") as full:
         done = program(*SUM, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (2, "egm: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+def test_output_that_does_not_fit_is_an_error(folder, buffered):
+    """A file that may not grow beyond 2000 bytes; without a buffer, a write may do a part and say no more."""
+    names = [f"c{i}" for i in range(100)]
+    write_csv("wide.csv", np.ones((5, 100)), names)
+    (folder / "wide_sigma.csv").write_text("".join(f"{name},1\n" for name in names))
+    command = ("sum", "wide.csv", "--sigma", "wide_sigma.csv", *BUDGET)
+    options = {"stderr": subprocess.PIPE, "env": os.environ | {"PYTHONUNBUFFERED": "" if buffered else "1"}}
+    options["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    with open("part.csv", "wb") as part:
+        done = program(*command, stdout=part, **options)
+    assert (done.returncode, done.stderr) == (2, "egm: standard output: File too large\n")
+    done = program(*command, "--output", "out.csv", stdout=subprocess.PIPE, **options)
+    assert (done.returncode, done.stderr) == (2, "egm: out.csv: File too large\n")
+    assert not (folder / "out.csv").exists()
+    assert not list(folder.glob(".egm*"))
+
+
+STARTED = """
+import sys
+from egm import cli
+parser = cli._parser
+cli._parser = lambda: print("ready", flush=True) or parser()
+sys.exit(cli.main())
+"""
+
+
+def started(*argv, modules=""):
+    """A program that has begun to read its command line, and that a signal stops even if this process ignores it."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED, *argv],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
+    """The whole file and 0, or none and the code of the signal."""
+    write_csv("big.csv", rows(60_000))
+    codes = []
+    for delay in (0.0, 0.1, 0.3, 0.6, 1.0):
+        process = started("sum", "big.csv", *SUM[2:], "--output", "out.json")
+        time.sleep(delay)
+        process.send_signal(number)
+        _, err = process.communicate()
+        codes.append(process.returncode)
+        done = process.returncode in (0, -number)  # the signal came at the end of Python itself
+        said = f"egm: {'interrupted' if number == signal.SIGINT else 'terminated'}\n"
+        assert (process.returncode, err) == ((process.returncode, "") if done else (SIGNALS[number], said))
+        assert (folder / "out.json").exists() == done
+        assert not list(folder.glob(".egm*"))
+        (folder / "out.json").unlink(missing_ok=True)
+    assert SIGNALS[number] in codes
+
+
+@pytest.mark.parametrize(
+    "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
+)
+def test_a_signal_during_an_import_is_not_swallowed(folder, after):
+    """pyarrow imports pandas to convert a column, and pandas much else, where an exception may be caught."""
+    (folder / "modules" / "pandas").mkdir(parents=True)
+    lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]
+    lines += ["    for _ in range(1000): pass", "except KeyboardInterrupt:", f"    {after}"]
+    (folder / "modules" / "pandas" / "__init__.py").write_text("\n".join(lines))
+    options = ("--columns", "age,mass,pay", "--output", "out.csv")
+    process = started("sum", "data.parquet", *SUM[2:], *options, modules=str(folder / "modules"))
+    _, err = process.communicate()
+    assert (process.returncode, err) == (130, "egm: interrupted\n")
+    assert not (folder / "out.csv").exists()
+    assert not list(folder.glob(".egm*"))

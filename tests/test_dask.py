@@ -200,7 +200,7 @@ def test_bad_parquet_is_named_before_it_is_read(case, tmp_path):
 
 def test_missing_values_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1.0] * N, "b": [1, None] * (N // 2), "c": [2.0] * N}), tmp_path / "one")
-    with pytest.raises(ValueError, match=r"'b' of .*one must have no missing values, got 250"):
+    with pytest.raises(ValueError, match=r"'b' of .*one must have no missing values$"):
         estimate(from_parquet(tmp_path / "one"))
 
 

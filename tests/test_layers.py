@@ -25,7 +25,10 @@ LAYERS = {
     "_kernel": (set(), {"numba", "numpy"}),
     "_dask": (set(), {"dask", "numpy", "pyarrow"}),
     "lattice": ({"_kernel", "_validate", "calibration"}, {"numpy"}),
-    "budget": ({"_validate", "adaptive", "calibration", "mechanisms", "noise"}, {"numpy", "scipy"}),
+    "budget": (
+        {"_validate", "adaptive", "calibration", "lattice", "mechanisms", "noise", "quantiles"},
+        {"numpy", "scipy"},
+    ),
     "cli": ({"adaptive", "calibration", "error", "files", "mechanisms", "noise"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
     "files": ({"_dask", "_distribution"}, {"numpy", "pyarrow"}),

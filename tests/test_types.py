@@ -87,8 +87,12 @@ assert_type(found.spent["sum"], float)
 
 budget = Budget(epsilon=2, delta=1e-6, neighbors="add_remove", rule="gaussian")
 assert_type(budget.charge(mechanism), Charge)
-assert_type(budget.release(mechanism, X, rng=rng).count, float | None)
-assert_type(Budget(rho=20).release(adaptive, X, rng=rng).model_holds, bool)
+private = Budget(rho=1e4, simulation=True, neighbors="add_remove")
+assert_type(private.release(mechanism, X, rng=rng).count, float | None)
+rehearsal = Budget(rho=1e4, simulation=True)
+assert_type(rehearsal.release(adaptive, X, rng=rng).model_holds, bool)
+rehearsal.quantile(X, 0.5, -9, 9, epsilon=0.1, step=0.1, rng=rng)
+rehearsal.split(2)
 budget.left.epsilon + Budget(rho=1).left
 egm.__version__.split(".")
 """
