@@ -35,7 +35,9 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier
 
-__all__ = ["Lattice", "gaussian_std", "nearest_double", "rounded"]
+__all__ = ["EXCESS", "Lattice", "gaussian_std", "nearest_double", "rounded"]
+
+EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -166,13 +168,13 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
 
     Of delta, what the noise differs from a rounded Gaussian is taken off first. Never less than sensitivity *
-    analytic_noise_multiplier(epsilon, delta), and larger by EXCESS, so that what is computed from this product, such
-    as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise costs. Raises ValueError if the difference
-    is all of delta.
+    analytic_noise_multiplier(epsilon, delta), whose last digits are not monotone in delta, and larger by EXCESS, so
+    that what is computed from this product, such as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise
+    costs. Raises ValueError if the difference is all of delta.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + EXCESS)
+    return sensitivity * float(analytic_noise_multiplier(epsilon, left)) * (1 + EXCESS)
