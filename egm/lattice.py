@@ -44,7 +44,6 @@ _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
-EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
 
 S = TypeVar("S")
 T = TypeVar("T")

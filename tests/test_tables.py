@@ -272,7 +272,7 @@ def test_gaps_are_not_numbers():
     with_gap = X[:, 0].astype(object)
     with_gap[7] = None
     for held in (Frame({**frame().table, "age": with_gap}, [GAPS] * 3), pa.table({**frame().table, "age": with_gap})):
-        with pytest.raises(ValueError, match=r"X\[7, 0\] must be finite, got nan"):
+        with pytest.raises(ValueError, match=r"X\[7, 0\] must be finite$"):
             mechanism().release(held, rng=Silent())
 
 
