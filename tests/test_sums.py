@@ -134,11 +134,12 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
     """NaN when the row was scaled, finite when it is looked at again: what counts is what was scaled."""
-    X, total = rows(8), np.zeros(D, dtype=np.int64)
+    X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
     monkeypatch.setattr(_kernel, "_first_not_finite", lambda row: -1)
     target = GRID.radius * GRID.shrink
-    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total) == 5 * D + 2
+    place = _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped)
+    assert place == 5 * D + 2
 
 
 def test_rows_that_become_too_large_for_doubles_are_refused_without_a_warning():
