@@ -252,6 +252,16 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
         assert abs((high - low) - (one - zero)) <= 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_budget_pays_for_them_too(kind):
+    """What is looked at before the charge refuses none of them."""
+    make, values = KINDS[kind]
+    for value in values:
+        GaussianMechanism(1.0, 1.0, 1e-6).check(make(value))
+    with pytest.raises(TypeError, match="value must be a real number"):
+        GaussianMechanism(1.0, 1.0, 1e-6).check(True)
+
+
 def test_releases_of_large_integers_do_not_tell_them_apart():
     """At 2**62 + 512 doubles are 1024 apart: the noise decides to which of two the estimate is rounded."""
     it = GaussianMechanism(1.0, 1.0, 0.3)
