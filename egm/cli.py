@@ -73,7 +73,8 @@ class _Stops:
     """
 
     def __init__(self) -> None:
-        self.received, self.committed, self.before = 0, False, {}  # type: ignore[var-annotated]
+        self.received, self.committed = 0, False
+        self.before: dict[int, Any] = {}
 
     def __enter__(self) -> _Stops:
         if threading.current_thread() is threading.main_thread():

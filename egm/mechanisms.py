@@ -370,6 +370,7 @@ class GaussianDataMechanism(_Mechanism):
         (best, p), (offset, factors) = ((np.inf,), 1 / self.n), self._doubts
         for _ in range(2 if isinstance(self.scaling, str) and self.scaling == "optimal" else 1):
             b = _scaling(self.scaling, self.sigma, min(max(p, 1e-300), 0.1))
+            between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})
             clip_norm, total = error.best_clip_norm(
                 lambda norm, b=b: np.sum(self._noise_variances(b, norm)),  # type: ignore[misc]  # has a default
                 self.sigma,

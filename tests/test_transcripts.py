@@ -61,9 +61,9 @@ def blind(stack, rows):
     rng = np.random.default_rng(2)
     clipped_sum, total, rounded = sums.clipped_sum, lattice.Lattice.sum, lattice.rounded
 
-    def fixed_sum(X, grid, center, b):
-        clipped_sum(X, grid, center, b)
-        return np.zeros(center.size, dtype=object), rows
+    def fixed_sum(X, grid, center, b, count_clipped):
+        found, _ = clipped_sum(X, grid, center, b, count_clipped)
+        return np.zeros(len(found), dtype=object), rows
 
     def fixed_total(grid, X, *given):
         return 0 * total(grid, X, *given)
