@@ -138,14 +138,15 @@ def test_sums_by_group_are_as_the_page_says():
     error = {}
     for times in (1, 2, 4):
         it = GaussianDataMechanism(times * sigma, n, 1, 1e-6, **options)
-        releases = [it.release(X, rng=rng) for _ in range(5)]
-        squares = [np.sum((release.estimate - X.sum(axis=0)) ** 2) for release in releases]
-        error[times] = np.sqrt(np.mean(squares)), np.sqrt(it.error().total)
+        release = it.release(X, rng=rng)
+        lost = X - it.center  # without noise: what clipping takes
+        lost -= it.clip(lost * it.b) / it.b
+        error[times] = np.sqrt(np.sum(lost.sum(axis=0) ** 2) + it.error().noise), np.sqrt(it.error().total)
         if times == 1:
             assert "7 % of the rows were clipped where\n  0.001 % was announced" in MECHANISMS
-            assert releases[0].clipped / n == pytest.approx(0.07, abs=0.005)
+            assert release.clipped / n == pytest.approx(0.07, abs=0.005)
             assert "the excess was over 200\n  standard deviations" in MECHANISMS
-            assert it.excess_clipped(releases[0]) > 200
+            assert it.excess_clipped(release) > 200
     assert "the error was 13 times the forecast" in MECHANISMS
     assert error[1][0] / error[1][1] == pytest.approx(13, abs=0.5)
     assert "with twice, the error was a fifth; with four times, a third, and the forecast held" in MECHANISMS
@@ -154,7 +155,7 @@ def test_sums_by_group_are_as_the_page_says():
     assert error[4][0] / error[4][1] == pytest.approx(1, rel=0.2)
     bounded = np.bincount(region, np.minimum(income, 10_000), 20)
     bound = GaussianMechanism(np.sqrt(2) * 10_000, 1, 1e-6)
-    assert np.linalg.norm(bounded - X.sum(axis=0)) + np.sqrt(20) * bound.noise_std < error[2][0]
+    assert np.hypot(np.linalg.norm(bounded - X.sum(axis=0)), np.sqrt(20) * bound.noise_std) < 0.8 * error[2][0]
 
 
 def test_every_mechanism_is_in_the_decision_and_in_the_table():
