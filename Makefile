@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help book pdf supplement test bench links clean
@@ -40,12 +41,14 @@ links: $(READY)
 clean:
 	rm -rf .venv _build
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml requirements.txt tools/chi2comb.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("egm needs Python 3.11 or later, and $(PYTHON) is " \
 		+ sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "$(PYTHON) cannot make environments: install its venv module (on Debian and Ubuntu: python3-venv)." >&2; exit 1; }
 	@echo "Setting up .venv, once; this takes a minute or two."
 	@rm -rf .venv && $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(PIP) --require-hashes -r requirements.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m tools.chi2comb
 	@touch $@

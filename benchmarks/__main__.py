@@ -5,6 +5,7 @@ import sys
 import warnings
 from importlib.metadata import version
 
+import egm
 from benchmarks import gx2, release, rivals
 
 NOTES = """
@@ -23,8 +24,9 @@ call at the quantile."""
 
 def installed():
     """The versions that were run."""
-    names = ["egm", "numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
-    return f"Python {sys.version.split()[0]}, " + ", ".join(f"{name} {version(name)}" for name in names)
+    names = ["numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
+    found = {"Python": sys.version.split()[0], "egm": egm.__version__} | {name: version(name) for name in names}
+    return ", ".join(f"{name} {number}" for name, number in found.items())
 
 
 def main():

@@ -78,7 +78,7 @@ def _values(series: Any) -> NDArray[Any]:
 
 def is_blocks(X: object) -> bool:
     """Whether X is the table in a file, an `egm.files.Rows`: names, and blocks to be read."""
-    return hasattr(X, "names") and callable(getattr(X, "blocks", None))
+    return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:

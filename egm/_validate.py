@@ -149,11 +149,12 @@ def unread(**named: object) -> tuple[int, ...] | None:
             way_out = f"put them together, or give iter({name}) where blocks of rows are taken"
             raise TypeError(f"{name} must be one table or array, got a list of them: {way_out}")
         return (len(value),)
-    if isinstance(value, np.ma.MaskedArray) or dtype == np.bool or not (hasattr(value, "__array__") or dtype is None):
+    plain = isinstance(dtype, np.dtype)
+    if isinstance(value, np.ma.MaskedArray) or (plain and (dtype == np.bool or not hasattr(value, "__array__"))):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
-    elif isinstance(dtype, np.dtype):  # of dask and the like, which would load or compute a slice
+    elif plain:  # of dask and the like, which would load or compute a slice
         _numeric(name, np.empty(0, dtype))
     elif type(value).__module__.split(".")[0] == "dask":
         return None

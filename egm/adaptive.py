@@ -23,8 +23,10 @@ How much each round gets is what makes the forecast of the last one least.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import wrightomega
@@ -38,9 +40,10 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveRelease"]
 
 _PACE = 0.6  # part of a ball's radius that is left of the centre's error after a round
 _ROUNDS = 60
-_LEAST = 20.0  # n sqrt(rho), below which every quantile is noise
+_LEAST = 20.0  # n sqrt(rho), below which every quantile is noise; from there to about 300 it is a matter of luck
 _LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _STEP, _COARSE_STEP = 1 / 400, 1 / 50  # of the logarithm of a quantile of secure randomness: of one, of many
+_ROUNDED_DOWN = 1 - 2.0**-50  # of an epsilon: more than the roundings of the four operations on its way
 _SHRUNK = 0.85  # a radius that shrinks by less has reached the data
 _ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
 _DEEP = 45.0  # epsilon n for a median that must not go wrong in one coordinate of thousands
@@ -83,6 +86,9 @@ class AdaptiveDataMechanism:
     an (epsilon, delta). radius: R > 0 with |mu_j| <= R. sigma_range: (least, greatest) standard deviation, > 0. Data
     outside these ranges, or not normal at all, cost accuracy and never privacy. Rows longer than normal ones are
     noticed, and the clip norm is then chosen for the worst that they can do. Raises ValueError otherwise.
+
+    It runs if n sqrt(rho) is 20 or more, and needs some 300 to find centre and spread. Below that a search can lose its
+    way: the error can then be thousands of times the sampling error and more, and the forecast does not show it.
     """
 
     n: int
@@ -166,14 +172,16 @@ class _Search:
 
     @property
     def left(self) -> float:
-        """What is left of the budget."""
-        return self.rho - sum(self.spent.values())
+        """What is left of the budget, rounded down."""
+        return math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
-        """Charge a step before it looks at the data."""
-        if not 0 < rho <= self.left * (1 + 1e-12):
+        """Charge a step before it looks at the data. What is charged in all is at most the budget, without rounding."""
+        before = self.spent.get(step, 0.0)
+        after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
+        if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
             raise ValueError(f"rho = {self.rho} is too small: {step} needs {rho:.3g}, and {self.left:.3g} is left")
-        self.spent[step] = self.spent.get(step, 0.0) + rho
+        self.spent[step] = after
 
     def norms(self, b: Floats = 1.0) -> Array:
         """Distances of the scaled rows from the centre."""
@@ -187,7 +195,7 @@ class _Search:
     def log_quantile(self, values: Array, q: float, low: float, high: float, rho: float) -> FloatOrArray:
         """A private q-quantile of positive values, (n,) or (n, k), on a logarithmic scale; of this cost a column."""
         logs, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
-        epsilon = np.sqrt(8 * rho)
+        epsilon = np.sqrt(8 * rho) * _ROUNDED_DOWN
         if self.rng is not None:
             return np.exp(quantiles.quantile(logs, q, low, high, epsilon, self.rng))
         step = _STEP if values.ndim == 1 else _COARSE_STEP

@@ -38,7 +38,10 @@ _SCALINGS = ("optimal", "expected_norm", "none")
 _OPTIONS = {  # what egm calls it: what the command line calls it
     "n": "--rows",
     **{name: f"--{name.replace('_', '-')}" for name in ("sigma", "epsilon", "delta", "center", "clip_probability")},
-    **{name: f"--{name.replace('_', '-')}" for name in ("scaling", "neighbors", "rho", "radius", "sigma_range")},
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in ("scaling", "neighbors", "rho", "radius", "sigma_range", "center_std", "sigma_factor")
+    },
     "noise": "the noise",
     "clip_norm": "the clip norm",
 }
@@ -127,8 +130,7 @@ def _plan(args: Namespace) -> None:
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in _SCALINGS}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
-    variance, _ = error.loss_of_a_row(mechanism.sigma, mechanism.b, mechanism.clip_norm)
-    expected = np.sqrt(mechanism.noise_std**2 + mechanism.n * variance)
+    expected = np.sqrt(mechanism.error_by_column())
     plan = {
         "forecast": _forecast(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},
@@ -158,7 +160,7 @@ def _rows_declared(args: Namespace, table: files.Rows) -> int:
 
 def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
     """The arguments of GaussianDataMechanism."""
-    center, scaling = args.center, args.scaling
+    center, scaling, std = args.center, args.scaling, args.center_std
     if n == 1 and args.clip_probability is None:
         raise _Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
     return {
@@ -170,6 +172,8 @@ def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
         "clip_probability": args.clip_probability,
         "scaling": scaling if scaling in _SCALINGS else _matched("--scaling", scaling, names, args),
         "neighbors": args.neighbors,
+        "center_std": _matched("--center-std", std, names, args) if isinstance(std, str) else std,
+        "sigma_factor": args.sigma_factor,
     }
 
 
@@ -243,7 +247,9 @@ def _explained(names: Sequence[str]) -> Iterator[None]:
         if not found:
             raise
         name, entry = found.groups()
-        column = f", column {names[int(entry)]!r}," if entry and name in ("sigma", "center", "scaling") else ""
+        column = (
+            f", column {names[int(entry)]!r}," if entry and name in ("sigma", "center", "center_std", "scaling") else ""
+        )
         raise _Mistake(f"{_OPTIONS[name]}{column}{str(wrong)[found.end() :]}") from wrong
     except MemoryError:
         raise _Mistake("the data do not fit into memory") from None
@@ -339,7 +345,7 @@ def _output(args: Namespace) -> Iterator[Callable[[Document], object]]:
             raise _Mistake("--format npy is not for a terminal: name a file with --output")
         yield lambda document: _print(_FORMS[form](document))
         return
-    for name in ("data", "sigma", "center", "scaling"):
+    for name in ("data", "sigma", "center", "center_std", "scaling"):
         path = getattr(args, name, None)
         if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
             raise _Mistake(f"--output {args.output}: is also read")
@@ -414,7 +420,7 @@ def _as_text(plan: Document) -> bytes:
         f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g}, neighbors {made['neighbors']}",
         "",
         "Expected squared error (squared units of the data, summed over the columns)",
-        *(f"  {name:<14}{forecast[name]:>12.5g}" for name in ("noise", "clipping", "total")),
+        *(f"  {name:<14}{forecast[name]:>12.5g}" for name in ("noise", "clipping", "center", "total")),
         "",
         "The same with other scalings",
         *(f"  {name:<14}{total:>12.5g}" for name, total in plan["scalings"].items()),
@@ -463,7 +469,8 @@ _PLAN = """\
 Forecast the error of a release, without data.
 
 Shows the expected squared error by its causes, what other scalings would cost, and for each column the noise and the
-error as a share of sigma * sqrt(rows). The forecast is for normal rows around the centre; nothing private is read.
+error as a share of sigma * sqrt(rows). The forecast is for normal rows, on average over what --center-std and
+--sigma-factor say of the guesses; nothing private is read.
 
 example:
   egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
@@ -500,9 +507,14 @@ _HELP = {
     "--center": """a public guess of the columns' means, in their units: a number for all, or a FILE as for --sigma;
         default 0. Where means lie far from it, in units of sigma, clipping spoils the sum""",
     "--clip-probability": """the share of rows to clip, in (0, 1), if they were normal around the centre; default 1/N.
-        optimal: the share of least expected error, for data that lie on both sides of the centre alike""",
-    "--scaling": """how columns are weighed before clipping: optimal (default), expected_norm (a closed formula), none,
-        or a FILE as for --sigma with factors of your own, in inverse units, > 0""",
+        optimal: the share of least expected error, where --center-std and --sigma-factor say how sure center and sigma
+        are""",
+    "--center-std": """how far the means may be from --center, in their units: a number for all, or a FILE as for
+        --sigma; default half of sigma. Like the next, it is for the forecast and for --clip-probability optimal""",
+    "--sigma-factor": "by what sigma may be too small or too large, from 1 to 10; default 1.25",
+    "--scaling": """how columns are weighed before clipping: expected_norm (a formula, default), optimal (less noise,
+        and far more error where rows are not normal or the center is wrong), none, or a FILE as for --sigma with
+        factors of your own, in inverse units, > 0""",
     "--neighbors": """what is protected: the content of a row (replace_one, the default; the number of rows is public),
         or also whether there is one (add_remove)""",
     "--rho": "privacy: the whole budget in zCDP, > 0; instead of the next two",
@@ -574,8 +586,10 @@ def _model_options(parser: _Parser) -> None:
     parser.option("--epsilon", type=float, required=True, metavar="E")
     parser.option("--delta", type=float, required=True, metavar="D")
     parser.option("--center", type=_number_or_text, default=0.0, metavar="X|FILE")
+    parser.option("--center-std", type=_number_or_text, metavar="X|FILE")
+    parser.option("--sigma-factor", type=float, default=1.25, metavar="F")
     parser.option("--clip-probability", type=_number_or_text, metavar="P|optimal")
-    parser.option("--scaling", default="optimal", metavar="S")
+    parser.option("--scaling", default="expected_norm", metavar="S")
     parser.option("--neighbors", choices=("replace_one", "add_remove"), default="replace_one")
 
 

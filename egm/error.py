@@ -12,7 +12,7 @@ If mu = center the last sum is zero. Against n mu instead of sum x, the variance
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,14 @@ from scipy.optimize import minimize_scalar
 from egm import gx2
 from egm._types import Array, Floats, Target
 
-__all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
+__all__ = [
+    "ErrorForecast",
+    "best_clip_norm",
+    "clipping",
+    "expected_clipping",
+    "expected_loss_of_a_row",
+    "loss_of_a_row",
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,36 @@ def clipping(
     return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
 
 
+def expected_clipping(
+    sigma: Array,
+    n: int,
+    scaling: Array,
+    clip_norm: float,
+    offset: Floats = 0.0,
+    target: Target = "sample",
+    copies: Floats = 1,
+    factors: Sequence[float] = (1.0,),
+) -> tuple[float, float]:
+    """What `clipping` says of the standard deviations factor * sigma, on average over the factors."""
+    variance, squared_bias = expected_loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
+    return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
+
+
+def expected_loss_of_a_row(
+    sigma: Array,
+    scaling: Array,
+    clip_norm: float,
+    offset: Floats = 0.0,
+    target: Target = "sample",
+    copies: Floats = 1,
+    factors: Sequence[float] = (1.0,),
+) -> tuple[Array, Array]:
+    """What `loss_of_a_row` says of the standard deviations factor * sigma, on average over the factors."""
+    parts = [loss_of_a_row(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
+    variance, squared_bias = np.mean(parts, axis=0)
+    return variance, squared_bias
+
+
 def loss_of_a_row(
     sigma: Array,
     scaling: Array,
@@ -95,19 +132,28 @@ def best_clip_norm(
     offset: Floats = 0.0,
     copies: Floats = 1,
     tolerance: float = 1e-7,
+    factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
     """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
 
-    noise: a function of C, the total variance of the noise; it must grow at least like C. sigma, scaling: (d,), > 0.
-    offset: mu - center, and copies, as for clipping. Between 1e-3 of a row's typical norm, where all is lost, and the
-    radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the offset.
+    noise: a function of C, the total variance of the noise; it must be convex and grow at least like C. sigma, scaling:
+    (d,), > 0. offset: mu - center, copies and factors, as for expected_clipping. Between 1e-3 of a row's typical norm,
+    where all is lost, and the radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the
+    offset.
+
+    A local search is enough, because the error is a convex function of C for every offset. With U = x - center it is
+    noise + n E||L U||^2 + (n^2 - n) ||E[L U]||^2, where L = max(0, 1 - C / ||y||) is convex in C and not negative,
+    hence L^2 is convex, and |E[L U_j]| is |offset_j| times a mean of L.
     """
     weights = (scaling * sigma) ** 2
-    typical, largest = np.sqrt(np.sum(copies * weights)), np.sqrt(gx2.isf(1e-3 / n, weights, copies))
+    typical = np.sqrt(np.sum(copies * weights)) * min(factors)
+    largest = np.sqrt(gx2.isf(1e-3 / n, weights, copies)) * max(factors)
     largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
 
     def total(log_norm: float) -> float:
-        return noise(np.exp(log_norm)) + sum(clipping(sigma, n, scaling, np.exp(log_norm), offset, copies=copies))
+        norm = np.exp(log_norm)
+        parts = expected_clipping(sigma, n, scaling, norm, offset, copies=copies, factors=factors)
+        return noise(norm) + sum(parts)
 
     ends = np.log(1e-3 * typical), np.log(largest)
     found = minimize_scalar(total, bounds=ends, method="bounded", options={"xatol": tolerance})

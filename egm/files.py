@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from egm import _distribution
 from egm._dask import from_parquet
 from egm._types import Array, PathLike
 
@@ -30,7 +31,7 @@ __all__ = ["FileError", "Rows", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
 _PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
-_INSTALL = "Parquet needs pyarrow: pip install 'egm[files]'"
+_INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 T = TypeVar("T")
 # Names, the number of rows if the file says it, and how to read some columns in blocks and the counts of rows.

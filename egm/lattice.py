@@ -10,13 +10,11 @@ so small that nobody misses what is lost, and everything after that is integer a
 - the noise is a discrete Gaussian, and what it differs from a continuous Gaussian that is rounded is charged to delta.
 
 Let r be the distribution of a normal variable N(0, s^2) rounded to the nearest integer, and p that of the discrete
-Gaussian. With phi(k) = exp(-k^2 / (2 s^2)) and t uniform on [-1/2, 1/2],
-
-    r(k) / phi(k) ~ E[exp(-t^2 / (2 s^2)) cosh(k t / s^2)],     between exp(-1 / (8 s^2)) and exp(k^2 / (8 s^4)),
-
-so their total variation distance is at most 1 / (4 s^2) for s >= 2, and d / (4 s^2) for d entries. Integers plus r are
-a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon and delta. Integers plus p are therefore
-private for that epsilon and delta + (1 + exp(epsilon)) d / (4 s^2).
+Gaussian. Jensen's inequality and Poisson's summation formula give r(k) >= p(k) exp(-1 / (24 s^2)) for every k, so their
+total variation distance is at most 1 / (24 s^2), for every s > 0, and d / (24 s^2) for d entries. (Chapter 12 of the
+book has the proof.) Integers plus r are a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon
+and delta. Integers plus p are therefore private for that epsilon and delta + (1 + exp(epsilon)) d / (24 s^2). What is
+charged is six times that, d / (4 s^2), which also covers the tails beyond 64 bits.
 """
 
 from __future__ import annotations

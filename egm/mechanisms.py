@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -27,6 +28,7 @@ from egm._validate import (
     count,
     finite,
     matrix,
+    nonnegative,
     positive,
     probability,
     scalar,
@@ -48,6 +50,9 @@ __all__ = [
 ]
 
 _CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the sensitivity of all else: 0.8 percent more noise
+_CENTER_STD = 0.5  # of sigma: what a guess of a mean is taken to be off by if nobody says how good it is
+_SIGMA_FACTOR = 1.25  # by which a guess of sigma is taken to be wrong
+_TOLERANCE = 1e-4  # of the clip norm that is best: the error is flat there
 _RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
 
 T = TypeVar("T", bound=Floats)
@@ -228,22 +233,27 @@ class GaussianDataMechanism(_Mechanism):
 
     sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1.
     epsilon: > 0. delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by
-    default 1/n: C is the radius that a row exceeds with probability p if center = mu; "optimal" takes the C of least
-    `error().total`. That one clips much, and relies on rows that lie on both sides of the centre alike: if the centre
-    is off by a part of sigma, or if large rows lie to one side, what is clipped adds up, and the default is safer.
-    scaling: "optimal", "expected_norm" (Lemma 4.1), "none" or b itself, (d,), > 0. neighbors: "replace_one", or
-    "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and count_weight
-    times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the
-    noisy number multiplies the centre. columns: names, (d,), in the order of sigma, by default those that sigma has if
-    it is a mapping or a Series with an index of names. What else has names (center, scaling, a mean, X) is matched by
-    them, and is refused if its names are others or if there are no columns to match them with; what has none is taken
-    to be in the order of the columns. count_clipped: whether the number of clipped rows is released, too: times a
-    weight of an eighth of the sensitivity, and together with the sum, whose noise grows by 0.8 percent. It tells
-    whether the model holds (`excess_clipped`), where clip norm and forecast come from: guesses of the centre and the
-    spread that are right, and coordinates that are nearly normal and independent. Of rows that are zero but for one
-    entry, as in a sum by groups, far more are clipped than it says; with scaling="none" or "expected_norm" they are
-    fewer. Raises ValueError or TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023),
-    Algorithm 3, which as printed adds the centre before dividing by b and so is wrong unless the centre is zero.
+    default 1/n: C is the radius that a row exceeds with probability p if center = mu and sigma is right; "optimal"
+    takes the C of least `error().total`. scaling: "expected_norm" (Lemma 4.1), "optimal", "none" or b itself, (d,), >
+    0. "optimal" has the least noise, at most a third less than Lemma 4.1 in the cases that chapter 9 tabulates, and
+    trusts a far quantile of the normal law for it: where tails are heavier, columns correlated or the centre is wrong,
+    it can lose many times what it gains (chapter 11). neighbors: "replace_one", or "add_remove", for which n is only a
+    guess that sets the clip norm: the sum of the clipped rows and count_weight times their number are released
+    together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the noisy number multiplies the centre.
+    center_std: how far the guess `center` may be from mu, a number or (d,), in the units of the data, by default half
+    of sigma. sigma_factor: by what sigma may be wrong, from 1 to 10, by default 1.25. These two change no privacy and,
+    for a given clip_probability, no release: they are what `error` and `confidence_radius` expect, and what "optimal"
+    clips for. With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs
+    far more than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma,
+    by default those that sigma has if it is a mapping or a Series with an index of names. What else has names (center,
+    center_std, scaling, X, and what `error` is given) is matched by them, and is refused if its names are others or if
+    there are no columns to match them with; what has none is taken to be in the order of the columns. count_clipped:
+    whether the number of clipped rows is released, too: times a weight of an eighth of the sensitivity, and together
+    with the sum, whose noise grows by 0.8 percent. It tells whether the model holds (`excess_clipped`): forecast and
+    confidence radius rely on guesses as good as declared, and on coordinates that are nearly normal and independent. Of
+    rows that are zero but for one entry, as in a sum by groups, far more are clipped than they say. Raises ValueError
+    or TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as
+    printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: Array
@@ -252,8 +262,10 @@ class GaussianDataMechanism(_Mechanism):
     delta: float
     center: Floats = field(default=0.0, kw_only=True)
     clip_probability: float | Literal["optimal"] | None = field(default=None, kw_only=True)
-    scaling: str | Array = field(default="optimal", kw_only=True)
+    scaling: str | Array = field(default="expected_norm", kw_only=True)
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
+    center_std: Floats | None = field(default=None, kw_only=True)
+    sigma_factor: float = field(default=_SIGMA_FACTOR, kw_only=True)
     columns: Columns = field(default=None, kw_only=True)
     count_clipped: bool = field(default=False, kw_only=True)
     noise_multiplier: float = field(init=False, repr=False)
@@ -277,6 +289,8 @@ class GaussianDataMechanism(_Mechanism):
             clip_probability: float | Literal["optimal"] | None = ...,
             scaling: str | Named = ...,
             neighbors: Neighbors = ...,
+            center_std: Named | None = ...,
+            sigma_factor: float = ...,
             columns: Iterable[Hashable] | None = ...,
             count_clipped: bool = ...,
         ) -> None: ...
@@ -293,6 +307,7 @@ class GaussianDataMechanism(_Mechanism):
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
         warn_of_delta(self.delta, n, stacklevel=4)
+        self._check_doubts()
         if not isinstance(self.scaling, str):
             _fix(self, scaling=_given_scaling(_tables.ordered(self.columns, scaling=self.scaling), sigma))
         if isinstance(self.clip_probability, str):
@@ -312,8 +327,25 @@ class GaussianDataMechanism(_Mechanism):
         clipped_std = self.noise_multiplier * self._stretch / _CLIPPED_SHARE if self.count_clipped else None
         _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
+    def _check_doubts(self) -> None:
+        """What is doubtful about center and sigma."""
+        if self.center_std is not None:
+            given = _tables.ordered(self.columns, center_std=self.center_std)
+            std = nonnegative(center_std=_location(given, self.sigma, "center_std"))
+            _fix(self, center_std=std if std.ndim else float(std))
+        factor = scalar(partial(between, 1.0, 10.0), sigma_factor=self.sigma_factor)
+        _fix(self, sigma_factor=factor)
+
+    @property
+    def _doubts(self) -> tuple[Array, tuple[float, ...]]:
+        """How far mu may be from the centre in each coordinate, and the factors by which sigma may be wrong."""
+        offset = (
+            _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
+        )
+        return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
+
     def _best_clip(self) -> tuple[Array, float, float]:
-        """(b, C, p): the scaling and the clip norm of least forecast error, and how often a row exceeds it.
+        """(b, C, p): a scaling, for it the clip norm of least forecast error, and how often a row exceeds it.
 
         "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
         nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
@@ -322,7 +354,7 @@ class GaussianDataMechanism(_Mechanism):
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
         best: tuple[Any, ...]
-        best, p = (np.inf,), 1 / self.n
+        (best, p), (offset, factors) = ((np.inf,), 1 / self.n), self._doubts
         for _ in range(2 if isinstance(self.scaling, str) and self.scaling == "optimal" else 1):
             b = _scaling(self.scaling, self.sigma, min(max(p, 1e-300), 0.1))
             clip_norm, total = error.best_clip_norm(
@@ -330,6 +362,9 @@ class GaussianDataMechanism(_Mechanism):
                 self.sigma,
                 self.n,
                 b,
+                offset,
+                tolerance=_TOLERANCE,
+                factors=factors,
             )
             p = float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
             best = min(best, (total, b, clip_norm, p), key=lambda found: found[0])
@@ -360,36 +395,62 @@ class GaussianDataMechanism(_Mechanism):
         """The sensitivity with the number of clipped rows over that without."""
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
-    def error(self, *, mean: Named | None = None, target: Target = "sample") -> ErrorForecast:
+    def error(
+        self, *, mean: Named | None = None, sigma: Named | None = None, target: Target = "sample"
+    ) -> ErrorForecast:
         """The ErrorForecast for normal data: exact expectations, known before any data.
 
-        mean: the true mu, a number or (d,), by default the centre. target: "sample", the sum of the rows, or
-        "population", n mu. With a known centre the second is degenerate: the best estimate of n mu is n center, and
-        needs no data. For "add_remove" n is taken for the true number of rows. Raises ValueError otherwise.
+        By default for a centre and a sigma that are doubtful as declared: mu is off by center_std in each coordinate,
+        and the standard deviations are sigma times or divided by sigma_factor, with equal chance. mean: the true mu, a
+        number or (d,). sigma: the true standard deviations, (d,). If either is given nothing is doubtful, and the other
+        is what the mechanism was told: `error(mean=center)` is the forecast for a right guess. target: "sample", the
+        sum of the rows, or "population", n mu. With a known centre the second is degenerate: the best estimate of n mu
+        is n center, and needs no data. For "add_remove" n is taken for the true number of rows. Raises ValueError
+        otherwise.
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
-        there = _tables.ordered(self.columns, mean=mean)
-        offset = 0.0 if mean is None else _location(there, self.sigma, "mean") - self.center
-        parts = error.clipping(self.sigma, self.n, self.b, self.clip_norm, offset, target)
+        if mean is None and sigma is None:
+            offset, factors = self._doubts
+        else:
+            there = self.center if mean is None else _tables.ordered(self.columns, mean=mean)
+            offset, factors = _location(there, self.sigma, "mean") - self.center + np.zeros(self.b.shape), (1.0,)
+        given = _tables.ordered(self.columns, sigma=sigma)
+        true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
+        if true.shape != self.sigma.shape:
+            raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
+        parts = error.expected_clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
-    def confidence_radius(self, level: float) -> float:
-        """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for mu = center.
+    def error_by_column(self) -> Array:
+        """The expected squared error of each coordinate of the sum, (d,), noise and clipping together.
 
-        level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space; to what
-        clipping loses Markov's inequality applies, and the chance to fail is divided between the two so that r is
-        least. So r is nearly exact where little is clipped, and more than enough where much is. Only for
-        "replace_one". Raises ValueError otherwise.
+        For a centre and a sigma that are doubtful as declared: the parts of `error().total`.
+        """
+        offset, factors = self._doubts
+        lost = error.expected_loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
+        return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
+
+    def confidence_radius(self, level: float) -> float:
+        """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for normal rows.
+
+        It holds in both declared cases: mu off by center_std, and sigma too small or too large by sigma_factor.
+        level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space. What
+        clipping takes away has a mean, which is added, and to what it varies by Markov's inequality applies; the chance
+        to fail is divided between noise and clipping so that r is least. So r is nearly exact where little is clipped,
+        and more than enough where much is. Only for "replace_one". Raises ValueError otherwise.
         """
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
         fail = 1 - scalar(probability, level=level)
-        std, spread = 2 * self.clip_norm * self.noise_multiplier * self._stretch, self.b * self.sigma
-        lost = error.clipping(spread, self.n, np.ones_like(spread), self.clip_norm)[0]
-        shares = np.geomspace(1e-9, 1 - 1e-9, 400)
-        radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))) + np.sqrt(lost / (fail * shares))
-        return float(np.min(radii))
+        std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._stretch, self._doubts
+        one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
+        of_noise, radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))), []
+        for factor in factors:
+            spread = factor * self.b * self.sigma
+            variance, squared_bias = error.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
+            radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
+        return float(max(radii))
 
     def check(self, X: Rows) -> None:
         """Raises what release would, as far as type and shape of X tell it; no row of X is read.
@@ -487,18 +548,24 @@ class GaussianDataMechanism(_Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compares the noisy number of clipped rows with n p, which the model announces.
+        """Compares the noisy number of clipped rows with what is to be expected of guesses as good as declared.
 
-        Returns by how many standard deviations it is above: of the noise (`clipped_std`) and of the number itself
-        together. If the model holds, that is more than 3 for one release in 700. If it is more, rows were clipped that
-        should not have been, and neither the forecast nor `noise_std` says how far the sum is off: the centre or the
-        spread was guessed badly, or the rows are not nearly normal. It says nothing against privacy, and costs none,
-        since it is computed from what is published. Raises ValueError if the release has no such number.
+        Returns by how many standard deviations it is above that: of the noise (`clipped_std`) and of the number itself
+        together. What is to be expected is n times the probability that a row is clipped if mu is off by center_std and
+        sigma is too small by sigma_factor; with center_std=0 and sigma_factor=1 that is n p. Above 3, which by chance
+        is one release in 700 at most, neither `error` nor `confidence_radius` holds, and `noise_std` says little of how
+        far the sum is off: the guesses are worse than declared, or the rows are not nearly normal. It says nothing
+        against privacy, and costs none, since it is computed from what is published. Raises ValueError if the release
+        has no such number.
         """
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
-        rows = self.n if release.count is None else max(release.count, 0.0)
-        return (release.clipped - rows * self.p) / math.sqrt(self.clipped_std**2 + rows * self.p * (1 - self.p))
+        rows, (offset, factors) = self.n if release.count is None else max(release.count, 0.0), self._doubts
+        spread = max(factors) * self.b * self.sigma
+        seen = (weights := (spread / np.max(spread)) ** 2) > 0
+        far = (offset / (max(factors) * self.sigma))[seen] ** 2
+        share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
+        return (release.clipped - rows * share) / math.sqrt(self.clipped_std**2 + rows * share * (1 - share))
 
     def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""

@@ -96,7 +96,8 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     sigma: standard deviations (d,), > 0. clip_probability: p in (0, 1), scalar. Returns b with sum (b sigma)**2 = 1;
     never worse than expected_norm. In w = (b sigma)**2 the derivative of the quantile is dq/dw_j = E[Z_j**2 | Q = q]
     =: g_j, so F is stationary where w_j is proportional to sigma_j / sqrt(g_j). Lemma 4.1 is this condition with g =
-    1. Raises ValueError outside these ranges.
+    1. No other scaling is a minimum: log q is a convex function of log w by Prekopa's theorem (1973), and log sum_j
+    sigma_j**2 / w_j is strictly convex but for a common factor of w. Raises ValueError outside these ranges.
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
     share = sigma / np.sum(sigma)

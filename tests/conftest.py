@@ -1,10 +1,12 @@
 """What several test files share."""
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from filelock import FileLock
 from hypothesis import settings
 from playwright.sync_api import sync_playwright
 
+from tools import chi2comb as wheel
 from tools import pdf
 from tools.build import BookError, build
 from tools.execute import ROOT, execute_all
@@ -32,6 +35,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 def do_without():
     """Called with what this machine lacks: a person may do without it, the continuous integration may not."""
     return pytest.fail if os.environ.get("CI") else pytest.skip
+
+
+@pytest.fixture(scope="session")
+def chi2comb(do_without):
+    """The module of that name. Skips where there is no wheel of it, with the reason."""
+    if not find_spec("chi2comb"):
+        if reason := wheel.unavailable():
+            pytest.skip(reason)
+        do_without("chi2comb is not installed, which `python -m tools.chi2comb` does")
+    return importlib.import_module("chi2comb")
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,15 @@ def test_noise_suffices(epsilon, delta):
 
 
 @given(epsilons, deltas)
+def test_noise_suffices_with_eighty_digits(epsilon, delta):
+    """What the proofs of chapter 12 assume. The curve of Balle and Wang at the double that is returned, not our own."""
+    z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
+    with mp.workdps(80):  # some thirty are lost where the two terms are nearly equal
+        above, below = mp.ncdf(1 / (2 * z) - epsilon * z), mp.ncdf(-1 / (2 * z) - epsilon * z)
+        assert above - mp.exp(epsilon) * below <= mpf(delta)
+
+
+@given(epsilons, deltas)
 def test_less_noise_does_not_suffice(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
     assert gaussian_delta(epsilon, z * (1 - 1e-12)) > delta

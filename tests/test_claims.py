@@ -1,6 +1,8 @@
 """The ledger of claims: every entry against what the chapters found, and the comparison against planted faults."""
 
 import ast
+import builtins
+import contextlib
 import json
 import re
 import shutil
@@ -11,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from egm import claims
-from tools import ledger
+from egm import calibration, claims, gx2, mechanisms, noise, scaling
+from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
 NUMBERED = {  # what the report of 20 January numbers
@@ -106,10 +108,12 @@ def sound_project(tmp_path_factory):
     lines = [
         "from egm import claims",
         "claims.record('lemma-9-9', printed=2 * two == 4, product=2.0 * two)",
-        "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == 4)",
+        "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == sum(parts))",
     ]
     check = nbformat.v4.new_code_cell("\n".join(lines), id="check")
-    notebook = nbformat.v4.new_notebook(cells=[parameters, statement, check])
+    before = {"first": "parts = [2]", "second": "parts.append(2)", "aside": "others = [2]"}
+    before = [nbformat.v4.new_code_cell(source, id=name) for name, source in before.items()]
+    notebook = nbformat.v4.new_notebook(cells=[parameters, statement, *before, check])
     nbformat.write(notebook, tmp_path / "notebooks" / "09-nine.ipynb")
     (tmp_path / "tests" / "test_two.py").write_text("def test_two():\n    assert 2 * 2 == 4\n")
     claim = {"id": "lemma-9-9", "source": "report", "section": "9", "place": "Lemma 9.9", "claim": "Twice two is four."}
@@ -117,6 +121,7 @@ def sound_project(tmp_path_factory):
     claim |= {"test": "tests/test_two.py::test_two"}
     slip = {"id": "slip-five", "versions": ["draft"], "place": "Lemma 9.9", "printed": "five", "correct": "four"}
     slip |= {"why": "Count.", "downstream": "Nothing.", "kind": "exact", "cell": "09-nine#check"}
+    slip |= {"weight": "proof", "final": "mended"}
     (tmp_path / "claims.yml").write_text(yaml.safe_dump([claim]))
     (tmp_path / "errata.yml").write_text(yaml.safe_dump([slip]))
     ledger.write_lock(ledger.read(execute_all(tmp_path), tmp_path))
@@ -175,6 +180,82 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     assert complaint in complaints(project)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "stale"),
+    [
+        ('"parts = [2]"', '"parts = [1 + 1]"', ["lemma-9-9 changed", "slip-five changed"]),
+        ('"parts.append(2)"', '"parts.append(1 + 1)"', ["lemma-9-9 changed", "slip-five changed"]),
+        ("from egm import claims", "import egm.claims as claims", ["lemma-9-9 changed", "slip-five changed"]),
+        ('"others = [2]"', '"others = [3]"', []),
+    ],
+)
+def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
+    """What they find is the same, and still somebody has to read the entries again; another cell concerns nobody."""
+    edit(project / "notebooks" / "09-nine.ipynb", old, new)
+    assert complaints(project) == stale
+
+
+@pytest.mark.parametrize(
+    ("cells", "needed"),
+    [
+        (["a = 1", "b = 2", "c = a"], [0]),
+        (["a = 1", "b = a", "c = b"], [0, 1]),
+        (["a = 1", "a = 2", "c = a"], [1]),
+        (["a = 1", "a += 1", "c = a"], [0, 1]),
+        (["a = []", "a[0] = 1", "c = a"], [0, 1]),
+        (["a = []", "a.real = 1", "c = a"], [0, 1]),
+        (["a = []", "for i in range(3):\n    a.append(i)", "c = a"], [0, 1]),
+        (["a = []", "a[0], b = 1, 2", "c = a"], [0, 1]),
+        (["a = 1", "if b:\n    a = 2", "c = a"], [0, 1]),
+        (["a = 1", "for b in range(3):\n    a = b", "c = a"], [0, 1]),
+        (["a = 1", "for a in range(3):\n    b = a", "c = b"], [1]),
+        (["a = 1", "b = [a for a in range(3)]", "c = a"], [0]),
+        (["a = 1", "b = lambda a: a", "c = a"], [0]),
+        (["a = 1", "b = [x for x in a]", "c = b"], [0, 1]),
+        (["a = 1", "b = lambda x: a * x", "c = b(1)"], [0, 1]),
+        (["rng = np.random.default_rng(1)", "b = rng.normal()", "c = rng.normal()"], [0, 1]),
+        (["b, rng = 1, np.random.default_rng(1)", "d = b + 1", "c = rng.normal()"], [0]),
+        (["import math", "a = math.pi", "c = math.pi"], []),
+        (["a = 1", "%config figure = 1", "a = 2\nc = a"], []),
+        (["a = 1", "b = 1", "c = a\na = 2"], [0]),
+        (["a = 1", "b = f'{a}'", "c = [b := 2, b]"], []),
+    ],
+)
+def test_dependencies_follow_the_names(cells, needed):
+    """Assigned, changed in part, drawn from; through other cells; and not what only has the same name."""
+    code = {str(number): source for number, source in enumerate(cells)}
+    assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
+
+
+def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
+    """Another mechanism in chapter 4 asks for reading what is checked with it, and not what is checked by algebra."""
+    before, after, chapter = ledger.read({}), ledger.read({}), "04-elliptical-gaussian"
+    changed = before.code[chapter]["mechanisms"] + "  # another"
+    after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
+    keys = {"algorithm-2": True, "section-3-post-processing": True, "theorem-3": False, "algorithm-3": False}
+    seals = {key: [ledger.seal(found, entry(found, key)) for found in (before, after)] for key in keys}
+    assert {key: one != other for key, (one, other) in seals.items()} == keys
+
+
+def test_dependencies_have_only_the_imports_in_use():
+    """A new import elsewhere asks nobody to read the entries again."""
+    code = {"0": "import numpy as np\nfrom egm import claims, gx2", "1": "a = np.pi", "2": "claims.record(a)"}
+    assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm import claims", "import numpy as np"])
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
+def test_dependencies_give_every_name_that_a_check_reads(chapter):
+    """With the cells and the imports alone a check could be run."""
+    code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
+    for cell in (cell for cell, source in code.items() if "claims.record(" in source):
+        needed, imports = dataflow.dependencies(code, cell)
+        names = [dataflow.Names(dataflow.tree_of(code[name])) for name in needed]
+        given = set(dir(builtins)) | set(dataflow.Names(dataflow.tree_of("\n".join(imports))).imports)
+        for each in names:
+            assert each.reads <= given | each.gives, cell
+            given |= each.gives
+
+
 def test_deleted_cell_is_noticed(project):
     """Both entries lose their check."""
     file = project / "notebooks" / "09-nine.ipynb"
@@ -196,6 +277,10 @@ def test_deleted_cell_is_noticed(project):
         ("claims.yml", "result: holds", "result: holds\n  slips: [slip-four]", "there is no slip slip-four"),
         ("claims.yml", "id: lemma-9-9", "id: slip-five", "slip-five: 2 entries"),
         ("errata.yml", "- draft", "- 30 February", "there is no version 30 February"),
+        ("errata.yml", "weight: proof", "weight: grave", "there is no weight grave"),
+        ("errata.yml", "final: mended", "final: burnt", "versions draft with the fate burnt in the final report"),
+        ("errata.yml", "final: mended\n", "\n", "versions draft with the fate None in the final report"),
+        ("errata.yml", "- draft", "- notes", "versions notes with the fate mended in the final report"),
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
@@ -209,6 +294,33 @@ def test_slip_whose_printed_form_holds_is_refused(project):
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
+
+
+def test_slip_without_its_corrected_form_is_refused(project):
+    """The page of errata promises both: the printed form fails there, and the corrected one holds."""
+    edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
+    assert "the corrected form is not computed" in complaints(project)
+
+
+def test_slip_without_a_weight_is_refused(project):
+    """It would have no place among the others."""
+    edit(project / "errata.yml", "  weight: proof\n", "")
+    with pytest.raises(TypeError, match="weight"):
+        ledger.read(execute_all(project), project)
+
+
+def test_slips_that_change_a_result_are_listed_first(project):
+    """Within a version; the others follow in the order of the file. Each says what the final report did."""
+    found = ledger.read(execute_all(project), project)
+    (slip,) = found.slips
+    given = {"first": "wording", "second": "proof", "third": "result", "fourth": "proof"}
+    slips = [replace(slip, id=f"slip-{name}", place=name, weight=weight) for name, weight in given.items()]
+    slips[0] = replace(slips[0], versions=["notes"], final=None)
+    findings = dict.fromkeys((slip.id for slip in slips), found.findings["slip-five"])
+    page = pages.list_slips(replace(found, slips=slips, findings=findings))
+    assert re.findall(r"\*\*(\w+)\*\*", page) == ["first", "third", "second", "fourth"]
+    assert page.count("*Changes a result*\n    \n    Mended in the final report") == 1
+    assert page.count("in the final report") == 3
 
 
 def test_claim_recorded_twice_is_refused(project):
@@ -281,6 +393,117 @@ def test_truth_value_is_required(shown, value):
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
     assert not shown
+
+
+def run(chapter, cell, *changes):
+    """Execute a cell after the cells that it depends on, with texts in them replaced."""
+    (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
+    code = {cell.id: cell.source for cell in nbformat.read(file, 4).cells if cell.cell_type == "code"}
+    needed, imports = dataflow.dependencies(code, cell)
+    source = "\n".join([*imports, *(code[name] for name in dict.fromkeys(["parameters", *needed]))])
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    exec(re.sub(r"(?m)^%.*$", "", source), {})
+
+
+def unequal_noise(patch):
+    """Noise that depends on the coordinate: the first has half of it, the last one and a half times as much."""
+    sound = noise.simulated_gaussian
+    patch.setattr(noise, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std)))
+
+
+def noise_of_the_data(patch):
+    """Noise that is larger where the answer is."""
+    sound = mechanisms.GaussianMechanism.release
+
+    def release(mechanism, value, *, rng):
+        released = sound(mechanism, value, rng=rng)
+        return replace(released, estimate=value + (released.estimate - value) * np.where(value > 10, 1.01, 1))
+
+    patch.setattr(mechanisms.GaussianMechanism, "release", release)
+
+
+def rarer(factor):
+    """Quantiles of another probability, and tails that agree with them."""
+    isf, sf = gx2.isf, gx2.sf
+
+    def mutate(patch):
+        patch.setattr(gx2, "isf", lambda p, *args, **options: isf(factor * np.asarray(p), *args, **options))
+        patch.setattr(gx2, "sf", lambda *args, **options: sf(*args, **options) / factor)
+
+    return mutate
+
+
+def too_little_noise(patch):
+    """One per cent less, and a privacy curve that agrees with it."""
+    least, curve = mechanisms._calibrate, calibration.gaussian_delta
+    patch.setattr(mechanisms, "_calibrate", lambda mechanism: 0.99 * least(mechanism))
+    patch.setattr(calibration, "gaussian_delta", lambda epsilon, multiplier: curve(epsilon, multiplier / 0.99))
+
+
+def another_scaling(name, power):
+    """A scaling that is a power of sigma."""
+    return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
+
+
+MUTATIONS = [  # chapter, cell, claim, and what has to change its finding: texts of cells, or functions of the package
+    ("02", "chord", "notes-section-1-2-2-chord", ("weight * sp.exp(t * R)", "weight**2 * sp.exp(t * R)")),
+    ("02", "theorem-1-1", "notes-theorem-1-1", ("for c in (2, 0.5)", "for c in (20, 0.5)")),
+    ("02", "theorem-1-1", "notes-section-1-2-weaker", ("for c in (2, 0.5)", "for c in (2, 20)")),
+    ("02", "single-outputs", "notes-remark-2-2-3", ("np.exp(-epsilon * lies)", "np.exp(-2 * epsilon * lies)")),
+    ("02", "exercise-e-route", "notes-exercise-2-6-d", ("nu * np.sqrt(8 * ell)", "nu * np.sqrt(ell / 2)")),
+    ("02", "exercise-e-route", "notes-exercise-2-6-e", ("np.sqrt(8) * np.linalg.norm(c)", "0.7 * np.linalg.norm(c)")),
+    ("03", "noise-of-any-query", "section-3-error-is-noise", noise_of_the_data),
+    ("03", "few-halvings", "section-5-sigma-opt", ("(low, z) if left <= delta", "(low, z) if left <= 2 * delta")),
+    ("04", "equal-noise", "section-3-equal-noise", unequal_noise),
+    ("04", "distance-in-one-coordinate", "section-4-hyperrectangle", ("Y[:, 2] = draw", "Y[:, 2] = 2 * draw")),
+    ("04", "privacy-at-the-corner", "algorithm-2", too_little_noise),
+    ("04", "not-as-theorem-4", "section-3-proof-similar", ("radius_bound = at *", "radius_bound = 0 * at *")),
+    ("05", "clipping", "section-4-clipping", ("np.minimum(radius / length, 1)", "np.minimum(radius / length, 1) ** 2")),
+    ("05", "clipped-sum", "section-4-clipped-sum", ("minimum(radius / length, 1)", "minimum(radius / length, 1) ** 2")),
+    ("05", "centre-and-radius", "section-4-centre-and-radius", ("np.zeros(d))}", "mu)}")),
+    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.55)),
+    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.1)),
+    ("05", "mean-of-the-rows-is-better", "section-4-best-centre", ("scaled.mean(axis=0)]", "2 * scaled.mean(axis=0)]")),
+    ("05", "some-row-is-clipped", "section-4-none-clipped", ("(1 + 1e-9)", "(1 - 1e-4)")),
+    ("05", "as-algorithm-2", "section-4-like-algorithm-2", ("clip_norm * sigma, epsilon", "clip_norm * b, epsilon")),
+    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 50 * taken")),
+    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 1.1 * taken")),
+    ("06", "solve-b", "equation-12", ("sp.Rational(1, 4)", "sp.Rational(1, 2)")),
+    ("06", "signs-and-zero", "section-4-lagrangian", ("sum(x**-2 for x in b_d)", "sum(x**2 for x in b_d)")),
+    ("06", "lagrange-identity", "section-4-conclusion", ("/ b_d[k] - spread[k]", "/ b_d[k] + spread[k]")),
+    ("07", "not-elementary", "section-4-no-closed-form", ("(sp.S.Zero, sp.S.Half)", "(sp.S.Half, sp.S.Zero)")),
+    ("07", "product-bound", "lemma-4-2-product-bound", ("(c, 3, order)) / claimed", "(c, 2, order)) / claimed")),
+    ("07", "shift", "lemma-4-2-shift", ("u + np.sum(skewed)", "u + 0.9 * np.sum(skewed)")),
+    ("07", "chain", "lemma-4-2-range", ("2 * 1.5 ** (1", "2 * 1.6 ** (1")),
+    ("07", "theorem-bound", "theorem-4-radius-2", ("(S1, S2, S1), strict", "(S2, S2, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-radius-3", ("(S1, S2, S1), strict", "(S1, S1, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-error-2", ("(S1, S2, S1), strict", "(S1, S1, S1), strict")),
+    ("07", "theorem-bound", "theorem-4-error-3", ("(S1, S2, S1), strict", "(S1, S2, S2), strict")),
+    ("07", "never-worse", "section-4-better-results", another_scaling("optimal", -0.5)),
+    ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 19 *")),
+    ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 25 *")),
+    ("08", "search-least", "section-5-at-least-1", another_scaling("expected_norm", -1.5)),
+    ("08", "radii-in-means", "section-5-not-trivial", ("p = [1e-2, 1e-3, 1e-6]", "p = [1e-2, 1e-2, 1e-2]")),
+    ("A", "lemma-7-1-steps", "lemma-7-1-proof", ("2 * below - 1", "2 * below")),
+    ("A", "moment-chain", "section-7-moment-chain", ("u**m * of_square", "u ** (m + 1) * of_square")),
+]
+
+
+@pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
+@pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
+def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
+    """As the chapter stands it finds what the entry says; with a fault in the chapter or the package, it does not."""
+    (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
+    run(chapter, cell)
+    assert {finding.claim: finding.result for finding in shown}[claim] == result
+    shown.clear()
+    if callable(mutation):
+        mutation(monkeypatch)
+    with contextlib.suppress(AssertionError, ValueError):
+        run(chapter, cell, *([] if callable(mutation) else [mutation]))
+    assert {finding.claim: finding.result for finding in shown}.get(claim) != result
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):

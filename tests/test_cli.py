@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, noise
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, noise
 from egm.calibration import zcdp_rho
 
 NAMES, SIGMA, MU, N = ("age", "mass", "pay"), np.array([1.0, 2.0, 8.0]), np.array([3.0, -1.0, 10.0]), 400
@@ -123,7 +123,17 @@ OPTIONS = {
     ("--center", "center.csv"): {"center": MU},
     ("--clip-probability", "0.2"): {"clip_probability": 0.2},
     ("--clip-probability", "optimal"): {"clip_probability": "optimal"},
+    ("--clip-probability", "optimal", "--center-std", "0", "--sigma-factor", "1"): {
+        "clip_probability": "optimal",
+        "center_std": 0.0,
+        "sigma_factor": 1.0,
+    },
+    ("--clip-probability", "optimal", "--center-std", "center2.csv"): {
+        "clip_probability": "optimal",
+        "center_std": [1.0, 2.0, 3.0],
+    },
     ("--scaling", "none"): {"scaling": "none"},
+    ("--scaling", "optimal"): {"scaling": "optimal"},
     ("--scaling", "expected_norm"): {"scaling": "expected_norm"},
     ("--scaling", "center2.csv"): {"scaling": [1.0, 2.0, 3.0]},
     ("--neighbors", "add_remove", "--rows", "300"): {"neighbors": "add_remove", "n": 300},
@@ -282,7 +292,7 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     assert plan["columns"] == ([NAMES[i] for i in order] if sigma == "named.csv" else ["1", "2", "3"])
     assert plan["noise_std"] == pytest.approx(it.noise_std[order], rel=1e-9)
     assert plan["forecast"]["total"] == pytest.approx(it.error().total, rel=1e-9)
-    for scaling in ("none", "optimal"):
+    for scaling in ("none", "expected_norm", "optimal"):
         other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
 
@@ -306,7 +316,8 @@ def test_plan_can_be_read(egm):
         "clipping": it.error().clipping,
         "total": it.error().total,
         "yours": it.error().total,
-        "optimal": mechanism().error().total,
+        "center": it.error().center,
+        "optimal": mechanism(scaling="optimal").error().total,
         "none": mechanism(scaling="none").error().total,
         "Clip norm": it.clip_norm,
         "Noise multiplier": it.noise_multiplier,
@@ -502,7 +513,7 @@ def test_missing_pyarrow_is_a_hint(egm, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     code, out, err = egm("sum", "data.parquet", *SUM[2:])
     assert (code, out) == (2, b"")
-    assert err == ["egm: data.parquet: Parquet needs pyarrow: pip install 'egm[files]'"]
+    assert err == [f"egm: data.parquet: Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"]
 
 
 # --- What nobody foresaw ----------------------------------------------------------------------------------------------

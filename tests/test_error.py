@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism, error, gx2
+from egm import GaussianDataMechanism, error, gx2, scaling
 from egm.experiments import zipf_sigma
 from egm.scaling import expected_norm
 
@@ -113,20 +113,173 @@ def test_forecast_has_no_center_error_at_the_center():
     assert bias == 0
 
 
-def test_optimal_clip_norm_is_stationary():
+ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
+
+
+@pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
+def test_clipping_error_is_convex_in_the_clip_norm(place):
+    """For every offset of the centre, so that the forecast has one minimum."""
+    d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
+    rng = np.random.default_rng(d)
+    sigma, b = np.exp(rng.normal(0, 1, (2, d)))
+    offset = 3 * place[2] ** 2 * sigma * rng.normal(size=d)
+    norms = np.linspace(0.02, 3, 60) * np.sqrt(np.sum((b * sigma) ** 2) + np.sum((b * offset) ** 2))
+    total = np.array([sum(error.clipping(sigma, n, b, c, offset)) for c in norms])
+    assert np.min(np.diff(total, 2)) >= -1e-9 * np.max(total)
+    assert np.all(np.diff(total, 2)[:10] > 0)
+
+
+@pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
+def test_best_clip_norm_is_the_least_of_a_grid(place):
+    """No clip norm between the ends of the search has a smaller forecast, whatever the offset."""
+    d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
+    rng = np.random.default_rng(d)
+    sigma, b = np.exp(rng.normal(0, 1, (2, d)))
+    offset, price = 3 * place[2] ** 2 * sigma * rng.normal(size=d), 10 ** (6 * place[3] - 2)
+    clip_norm, least = error.best_clip_norm(lambda c: price * c**2, sigma, n, b, offset)
+    grid = np.maximum(clip_norm * np.geomspace(0.05, 20, 101), 1e-3 * np.linalg.norm(b * sigma))  # where it may search
+    totals = [price * c**2 + sum(error.clipping(sigma, n, b, c, offset)) for c in grid]
+    assert least <= min(totals) * (1 + 1e-9)
+
+
+SURE = {"center_std": 0.0, "sigma_factor": 1.0}
+
+
+@pytest.mark.parametrize("doubts", [{}, SURE, {"center_std": 0.01}, {"sigma_factor": 3.0}], ids=str)
+def test_optimal_clip_norm_is_stationary(doubts):
     """No clip norm near it does better, and far ones do worse."""
     sigma = zipf_sigma(30, 1.0)
-    best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal")
+    best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
     p, total = best.p, best.error().total
     for other in (p * 0.5, p * 0.99, p + 0.01 * (1 - p), p + 0.5 * (1 - p)):
-        again = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=other, scaling=best.b)
+        again = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=other, scaling=best.b, **doubts)
         assert again.error().total > total
 
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # the report has n = 10**6, and delta = 1e-6
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """By a factor of more than four where the noise is large, and never the other way round."""
+    """By a factor of more than four where the noise is large, if centre and sigma are right."""
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
-        report = GaussianDataMechanism(sigma, n, 1.0, 1e-6, scaling="expected_norm").error().total
-        assert report / GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability="optimal").error().total > least
+        report, best = (
+            GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options).error(mean=0.0).total
+            for options in ({}, {"clip_probability": "optimal", "scaling": "optimal", **SURE})
+        )
+        assert report / best > least
+
+
+# --- A doubtful centre and a doubtful sigma ---------------------------------------------------------------------------
+
+
+def test_forecast_under_doubt_is_the_mean_of_the_cases():
+    """mu is off by center_std, and the standard deviations are sigma times or divided by the factor, equally often."""
+    sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
+    for p in (1e-3, 0.3, "optimal"):
+        doubtful = {"center_std": off, "sigma_factor": 1.5, "clip_probability": p}
+        it = GaussianDataMechanism(sigma, 500, 1.0, 1e-6, center=2.0, **doubtful)
+        signs = np.array([1, -1, 1, 1, -1, -1, 1])  # the side does not matter
+        cases = [it.error(mean=2 + signs * off, sigma=factor * sigma) for factor in (1.5, 1 / 1.5)]
+        for part in ("noise", "clipping", "center", "total"):
+            expected = np.mean([getattr(case, part) for case in cases])
+            assert getattr(it.error(), part) == pytest.approx(expected, rel=1e-9)
+        assert np.sum(it.error_by_column()) == pytest.approx(it.error().total, rel=1e-12)
+    without = GaussianDataMechanism(sigma, 500, 1.0, 1e-6, center=2.0, **SURE)
+    assert without.error() == without.error(mean=2.0) == without.error(sigma=sigma)
+    default, said = ({}, {"center_std": 0.5 * sigma, "sigma_factor": 1.25})
+    it, other = (GaussianDataMechanism(sigma, 500, 1.0, 1e-6, clip_probability="optimal", **k) for k in (default, said))
+    assert (it.error(), it.clip_norm) == (other.error(), other.clip_norm)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("factor", [0.8, 1.0, 1.25])
+def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
+    sigma, n, draws = zipf_sigma(5, 1.0), 400, 3000
+    it = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability=0.02)
+    forecast = it.error(mean=off * sigma, sigma=factor * sigma)
+    rng = np.random.default_rng([int(100 * off), int(100 * factor)])
+    x = off * sigma + factor * sigma * rng.normal(size=(draws, n, 5))
+    norms = np.linalg.norm(it.b * x, axis=2, keepdims=True)
+    lost = np.sum(np.sum(x * np.maximum(0, 1 - it.clip_norm / norms), axis=1) ** 2, axis=1)
+    assert abs(lost.mean() - forecast.clipping - forecast.center) <= 4.5 * lost.std() / np.sqrt(draws)
+
+
+SIMPLE = [{}, {"clip_probability": 0.01}, {"clip_probability": 0.5}]
+OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("setting", [(1, 1.0, 4000), (3, 1.0, 100_000), (30, 1.0, 4000), (30, 2.0, 100_000)], ids=str)
+def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
+    """Off by up to one sigma it has at most 1.25 times the error of the default; if nothing is doubtful, hundreds.
+
+    And at most 3.5 times that of the best of three simple choices, of which another one is the best at each offset.
+    """
+    d, alpha, n = setting
+    sigma = zipf_sigma(d, alpha)
+    best, sure, *simple = (
+        GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options)
+        for options in ({"clip_probability": "optimal"}, {"clip_probability": "optimal", **SURE}, *SIMPLE)
+    )
+    default, worst = simple[0], 0.0
+    for off in OFFSETS:
+        total = best.error(mean=off * sigma).total
+        assert total <= 1.25 * default.error(mean=off * sigma).total
+        assert total <= 3.5 * min(it.error(mean=off * sigma).total for it in simple)
+        worst = max(worst, sure.error(mean=off * sigma).total / default.error(mean=off * sigma).total)
+    assert worst > 100
+    assert sure.error(mean=0.0).total < best.error(mean=0.0).total
+
+
+def test_the_optimal_clip_of_the_tutorial():
+    """A centre that is off by 0.23 sigma in one column: what is forecast is what is to be expected."""
+    guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
+    truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
+    default, best, sure = (
+        GaussianDataMechanism(**guess, **options)
+        for options in ({}, {"clip_probability": "optimal"}, {"clip_probability": "optimal", **SURE})
+    )
+    assert best.error(**truth).total == pytest.approx(best.error().total, rel=0.1)
+    assert best.error(**truth).total < 1.15 * default.error(**truth).total
+    assert sure.error(**truth).total > 50 * sure.error().total
+
+
+def test_confidence_radius_covers_a_doubtful_centre():
+    """Where center_std says how far the centre is off; with too small a center_std it would not."""
+    sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
+    true = 0.5 * sigma
+    for name, options in {"told": {"center_std": true}, "untold": {"center_std": 0.0}}.items():
+        it = GaussianDataMechanism(sigma, n, 20.0, 1e-6, clip_probability=0.5, sigma_factor=1.0, **options)
+        radius, X = it.confidence_radius(0.9), rng.normal(true, sigma, (400, n, 4))
+        off = np.array([it.release(x, rng=rng).estimate - x.sum(axis=0) for x in X])
+        inside[name] = np.mean(np.linalg.norm(it.b * off, axis=1) <= radius)
+    assert inside["told"] >= 0.9
+    assert inside["untold"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"center_std": -1.0}, "center_std must be finite and >= 0, got -1.0"),
+        ({"center_std": [1.0, 2.0]}, "center_std must be a number or have the 3 entries of sigma"),
+        ({"sigma_factor": 0.9}, "sigma_factor must lie between 1.0 and 10.0, got 0.9"),
+        ({"sigma_factor": [1.0, 2.0]}, "sigma_factor must be a single number"),
+    ],
+)
+def test_bad_doubts_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianDataMechanism(np.ones(3), 10, 1.0, 1e-6, **options)
+
+
+def test_a_bad_true_sigma_is_named():
+    with pytest.raises(ValueError, match="sigma must have the 3 entries of the mechanism's, got 2"):
+        GaussianDataMechanism(np.ones(3), 10, 1.0, 1e-6).error(sigma=[1.0, 2.0])
+
+
+def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
+    """Chapter 9's example: scalings that are best for the noise at other clip probabilities, each with its own C."""
+    sigma, n = zipf_sigma(100, 1.0), 10**5
+    options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}
+    mechanism, totals = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options), []
+    for b in (scaling.optimal(sigma, p) for p in (1e-3, 0.01, 0.1, 0.3)):
+        price = np.sum((2 * mechanism.noise_multiplier / b) ** 2)
+        totals.append(error.best_clip_norm(lambda c, k=price: k * c**2, sigma, n, b)[1])
+    assert 1.02 < mechanism.error().total / min(totals) < 1.05

@@ -1,5 +1,6 @@
 """Files: the same numbers from every kind, faults found where they are, memory bounded, results whole or not at all."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import files
+from egm import _distribution, files
 from egm.files import FileError
 
 NAMES = ("age", "body mass", "x,y")
@@ -239,7 +240,7 @@ def test_pyarrow_is_asked_for_only_where_it_is_needed(tmp_path, monkeypatch):
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
     assert len(whole_table(files.rows(tmp_path / "t.csv"))) == len(whole_table(files.rows(tmp_path / "t.npy"))) == 7
-    with pytest.raises(FileError, match=r"pip install 'egm\[files\]'"):
+    with pytest.raises(FileError, match=re.escape(f"pip install '{_distribution.NAME}[files]'")):
         files.rows(tmp_path / "t.parquet")
 
 

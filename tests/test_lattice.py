@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, noise
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
@@ -126,37 +125,16 @@ def test_vectors_survive_the_lattice(it, silent):
 # --- Noise ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("std", [0.7, 3.0])
-def test_secure_gaussian_has_the_law_it_states(std):
-    draws = np.array(noise.secure_gaussian(std, 20_000))
-    reach = math.ceil(4 * std)
-    k = np.arange(-reach, reach + 1)
-    p = np.exp(-(k**2) / (2 * std**2))
-    p /= np.sum(np.exp(-(np.arange(-99, 100) ** 2) / (2 * std**2)))
-    seen = np.array([np.sum(draws == each) for each in k])
-    kept = 20_000 * p > 5
-    rest = 20_000 - seen[kept].sum(), 20_000 * (1 - p[kept].sum())
-    statistic = np.sum((seen[kept] - 20_000 * p[kept]) ** 2 / (20_000 * p[kept])) + (rest[0] - rest[1]) ** 2 / rest[1]
-    assert stats.chi2.sf(statistic, kept.sum()) > 1e-6
-
-
-def test_secure_laplace_has_the_law_it_states():
-    draws = np.abs(noise.secure_laplace(2.0, 20_000))
-    q = math.exp(-1 / 2)
-    assert abs(np.mean(draws == 0) - (1 - q) / (1 + q)) < 5 * 0.5 / math.sqrt(20_000)
-    assert abs(np.mean(draws) - 2 * q / (1 - q * q)) < 5 * 2 / math.sqrt(20_000)
-
-
-@pytest.mark.parametrize("s", [2, 3, 5, 10, 30])
-def test_discrete_gaussian_is_as_close_to_a_rounded_one_as_is_charged(s):
+@pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
+def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
     """Total variation, summed at 30 digits."""
     with mp.workdps(30):
-        k = range(-40 * s, 40 * s + 1)
+        k = range(-int(40 * s), int(40 * s) + 1)
         weights = [mp.e ** (-(mp.mpf(j) ** 2) / (2 * s**2)) for j in k]
         total = mp.fsum(weights)
         rounded_normal = [mp.ncdf((j + 0.5) / s) - mp.ncdf((j - 0.5) / s) for j in k]
         distance = mp.fsum(abs(w / total - r) for w, r in zip(weights, rounded_normal, strict=True)) / 2
-    assert distance <= 1 / (4 * s**2)
+    assert distance <= 1 / (24 * s**2)
 
 
 def test_rounding_is_charged():

@@ -16,6 +16,7 @@ from bs4 import BeautifulSoup
 from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
+from egm import _distribution
 from tools import build, launch, provenance
 from tools.execute import ROOT, chapters
 
@@ -207,10 +208,11 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
     assert notebook.cells[1:] == original.cells
     ast.parse(TransformerManager().transform_cell(notebook.cells[0].source))
     package, *others = re.findall(r'"([^"]+)"', notebook.cells[0].source)
-    assert package == f"egm[plots] @ git+{ADDRESS}@{MADE.hash}"
+    assert package == f"{_distribution.NAME}[plots] @ git+{ADDRESS}@{MADE.hash}"
     names = {Requirement(line).name.replace("-", "_") for line in others}
     renamed = {"scikit_learn": "sklearn"}
-    known = {renamed.get(name, name) for name in names} | launch.PRESENT
+    known = {renamed.get(name, name) for name in names} | launch.PRESENT | launch.LEFT_OUT
+    assert not names & launch.LEFT_OUT
     assert provenance.imported(original) <= known
 
 

@@ -14,6 +14,7 @@ COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noi
 LAYERS = {
     "_types": (set(), {"numpy"}),
     "_tables": (set(), {"numpy"}),
+    "_distribution": (set(), set()),
     "_validate": ({"_tables"}, {"numpy"}),
     "_rows": (set(), {"numpy"}),
     "calibration": ({"_validate"}, {"numpy", "scipy"}),
@@ -27,7 +28,7 @@ LAYERS = {
     "budget": ({"_validate", "adaptive", "calibration", "mechanisms", "noise"}, {"numpy", "scipy"}),
     "cli": ({"adaptive", "calibration", "error", "files", "mechanisms", "noise"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
-    "files": ({"_dask"}, {"numpy", "pyarrow"}),
+    "files": ({"_dask", "_distribution"}, {"numpy", "pyarrow"}),
     "audit": ({"_rows", "adaptive", "calibration", "lattice", "mechanisms", "noise", "quantiles"}, {"numpy", "scipy"}),
     "sums": ({"_dask", "_validate", "lattice"}, {"numpy"}),
     "quantiles": ({"_validate", "noise"}, {"numpy"}),

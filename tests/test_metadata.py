@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from egm import _distribution
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -16,6 +18,11 @@ def test_citation_agrees_with_the_package():
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
     assert citation["authors"] == PROJECT["authors"]
+
+
+def test_distribution_is_called_what_the_package_says():
+    """The messages of the package, which cannot read pyproject.toml."""
+    assert PROJECT["name"] == _distribution.NAME
 
 
 def test_public_address_stands_in_one_place():

@@ -17,9 +17,11 @@ from markdown_it import MarkdownIt
 from packaging.metadata import Metadata
 from trove_classifiers import classifiers
 
+from egm import _distribution
 from tools.execute import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STEM = PROJECT["name"].replace("-", "_")  # as file names have it
 README = (ROOT / "README.md").read_text()
 # What a chapter or an extra needs, and the package by itself must not.
 EXTRA = ["IPython", "dask", "distributed", "matplotlib", "pyarrow", "sympy"]
@@ -54,7 +56,7 @@ def unpacked(distributions, tmp_path_factory):
 def test_wheel_is_the_package_and_nothing_else(wheel):
     """Modules, data, py.typed; and beside them only metadata, with both licences."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
-    about = f"egm-{PROJECT['version']}.dist-info"
+    about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
     assert "egm/py.typed" in wheel
     assert wheel["egm/data/rivals.csv"] == (ROOT / "egm/data/rivals.csv").read_bytes()
@@ -70,7 +72,7 @@ def test_sdist_is_the_whole_project(unpacked):
     """Every file that git knows, unchanged, so that the tests run and the book can be built from it."""
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert {name for name in found - added if not name.startswith("egm.egg-info/")} == tracked()
+    assert {name for name in found - added if not name.startswith(f"{STEM}.egg-info/")} == tracked()
     assert all((unpacked / name).read_bytes() == (ROOT / name).read_bytes() for name in tracked())
 
 
@@ -89,7 +91,7 @@ def test_tests_of_the_sdist_can_be_run(unpacked):
 @pytest.fixture(scope="module")
 def metadata(wheel):
     """What the wheel says about itself; an ExceptionGroup if a field breaks the rules of the registry."""
-    return Metadata.from_email(wheel[f"egm-{PROJECT['version']}.dist-info/METADATA"], validate=True)
+    return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):
@@ -217,6 +219,16 @@ def test_command_line(installed):
     assert release.stdout.startswith('# {"simulated": false'), release.stderr
     for file in (sigma, data):
         file.unlink()
+
+
+def test_messages_name_what_pip_finds(installed):
+    """Where the package is installed, its own name with an extra adds to it, though no registry has that name."""
+    asked = f"{_distribution.NAME}[files]"
+    done = installed.pip_install("--dry-run", "--report", "report.json", asked)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((installed.empty / "report.json").read_text())
+    (installed.empty / "report.json").unlink()
+    assert [item["metadata"]["name"] for item in report["install"]] == ["pyarrow"]
 
 
 @pytest.mark.parametrize("source", ["sources", "sdist"])

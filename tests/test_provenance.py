@@ -74,14 +74,16 @@ def test_parameters(shown, chapter):
 
 @CHAPTERS
 def test_versions(shown, book, chapter):
-    """Those of the record, for the package, NumPy, SciPy and all that the chapter imports."""
+    """Those of the record, by the names that pip knows, for the package, NumPy, SciPy and what the chapter imports."""
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
     listed = dict(item.split(" ") for item in shown["Executed with"].split(", "))
     assert listed.pop("Python") == record["python"]
     assert listed.items() <= dict(record["packages"].values()).items()
     imported = provenance.imported(nbformat.read(chapter, as_version=4))
-    assert {"egm", "numpy", "scipy", *(record["packages"][name][0] for name in imported)} <= listed.keys()
+    imported -= {"chi2comb"} - record["packages"].keys()  # has no wheel for some machines, and is done without there
+    names = {"egm", "numpy", "scipy", *imported}
+    assert {record["packages"][name][0] for name in names} <= listed.keys()
 
 
 @CHAPTERS

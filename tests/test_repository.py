@@ -5,14 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from tools import ledger
 from tools.execute import ROOT
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").iterdir())
 FORMS = [form for form in sorted((GITHUB / "ISSUE_TEMPLATE").iterdir()) if form.name != "config.yml"]
@@ -86,9 +90,115 @@ def test_workflow_calls_what_exists(workflow):
 
 @NAMED
 def test_actions_are_official_and_pinned(workflow):
-    """By their major version, which Dependabot raises."""
-    for step in steps(workflow):
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0")), step
+    """By their commit, which nobody can move as a tag can be; beside it the version, and Dependabot raises both."""
+    for line in re.findall(r"uses: *(.*)", workflow.read_text()):
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+def test_an_action_has_one_version():
+    """And one commit, in all workflows."""
+    used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
+    assert len({line.partition("@")[0] for line in used}) == len(used)
+
+
+@NAMED
+def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
+    """`checkout` writes them into the clone unless it is told not to; only a job that pushes has use for them."""
+    for name, job in read(workflow)["jobs"].items():
+        pushes = job.get("permissions", {}).get("contents") == "write"
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step.get("with", {}).get("persist-credentials") == (None if pushes else "false"), name
+
+
+# What the instructions install ----------------------------------------------------------------------------------------
+
+INSTALL = re.compile(r"pip3? install ([^\n`]*)")
+EXTRA = re.compile(rf"(?<![\w-])egm\[(?:{'|'.join(PROJECT['optional-dependencies'])})\b")
+TAKE_A_VALUE = {
+    "-r",
+    "--requirement",
+    "-c",
+    "--constraint",
+    "--target",
+    "--platform",
+    "--python-version",
+    "--only-binary",
+}
+
+
+def wrongly_installed(text, known, inside_the_package=False):
+    """What the lines `pip install ...` of a text install besides copies of the project, files, and known projects.
+
+    The project's own name is known to pip where it is installed, and with an address; no registry has it.
+    """
+    wrong = EXTRA.findall(text)
+    for line in INSTALL.findall(text):
+        words = ["", *re.sub(r"\\n|['\"\\]", " ", line.partition(" #")[0]).split()]
+        kept = [word for last, word in pairwise(words) if last not in TAKE_A_VALUE]
+        named = [word for word in kept if re.match(r"[\w.{@/$]", word)]
+        for word, then in pairwise([*named, ""]):
+            if word[0] in ".{@/$" or word.startswith(("git+", "http")):
+                continue  # a folder, what a program fills in, or an address
+            name = canonicalize_name(re.split(r"[\[=<>~!]", word)[0])
+            ours = name == PROJECT["name"] and (inside_the_package or then == "@")
+            if not ours and name not in known:
+                wrong.append(word)
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The projects whose versions are pinned, and chi2comb."""
+    lines = (ROOT / "constraints.txt").read_text().split()
+    return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
+
+
+def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
+    """No page, message, workflow or notebook: "egm" on the registry is a stranger's."""
+    for name in git("-C", str(ROOT), "ls-files").split():
+        if not name.endswith((".png", ".npz", ".csv", ".css", "tests/test_repository.py")):
+            text = (ROOT / name).read_text()
+            assert not wrongly_installed(text, known, name.startswith("egm/")), name
+
+
+def test_what_is_downloaded_is_checked_by_its_hash():
+    """In what `make`, the workflows and Binder run; the project itself is built with what is there already."""
+    places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
+    places |= {file.name: file.read_text() for file in WORKFLOWS}
+    for name, text in places.items():
+        for line in re.findall(r"^(?!PIP = ).*(?:pip install|\$\(PIP\)) (.*)", text, re.MULTILINE):
+            local = {"--no-deps", "--no-build-isolation"} <= set(line.split()) and line.split()[-1] == "."
+            assert local or "--require-hashes" in line, (name, line)
+    assert places["Makefile"].count("$(PIP) ") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("pip install 'egm[files]'", ["egm[files", "egm[files]"]),
+        ("$ pip install -U egm", ["egm"]),
+        ('    "%pip install --quiet \\"egm @ git+https://example.invalid/x\\"\\n"', ["egm"]),
+        ("Read it, then `pip install egm==0.1.0`.", ["egm==0.1.0"]),
+        ("needs egm[plots] of the book", ["egm[plots"]),
+        ("`pip install elliptical-gaussian-mechanism`", ["elliptical-gaussian-mechanism"]),
+        ("- run: pip install -r file.txt something-new", ["something-new"]),
+        ("python -m pip install --require-hashes -r requirements.txt", []),
+        ("`pip install '.[files]'`, or pip install --no-deps -e . # the package", []),
+        ("pip install 'elliptical-gaussian-mechanism[plots] @ git+https://example.invalid/x@1'", []),
+        ("pip install --no-cache-dir numpy>=2 chi2comb", []),
+    ],
+)
+def test_wrong_names_are_seen(text, wrong, known):
+    assert wrongly_installed(text, known) == wrong
+
+
+def test_own_name_may_stand_in_messages_of_the_package(known):
+    """pip finds it installed, and adds what the extra names."""
+    assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
+
+
+# Permissions and publication ------------------------------------------------------------------------------------------
 
 
 @NAMED
@@ -116,7 +226,7 @@ def test_form_for_errata_mirrors_the_ledger():
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
     entry = yaml.safe_load((ROOT / "errata.yml").read_text())[0].keys()
-    assert entry - {"id", "kind", "cell", "also", "figures", "versions"} <= asked
+    assert entry - {"id", "kind", "cell", "also", "figures", "versions", "final"} <= asked
     version = next(field for field in form["body"] if field.get("id") == "version")
     named = version["attributes"]["description"]
     assert all(name in named for name in ledger.VERSIONS if name != "notes")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from egm import experiments, gx2, scaling
 
@@ -101,6 +102,36 @@ def test_optimal_is_stationary_and_never_worse(sigma, p):
     assert best <= scaling.noise_factor(scaling.expected_norm(sigma), sigma, p) * (1 + 1e-12)
     nearby = b * np.exp(0.01 * np.random.default_rng(1).standard_normal((20, sigma.size)))
     assert all(scaling.noise_factor(other, sigma, p) >= best * (1 - 1e-12) for other in nearby)
+
+
+CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 0.9, 1 - 1e-9)]
+
+
+@pytest.mark.parametrize(("d", "p"), CHORDS)
+def test_log_quantile_is_convex_in_log_weights(d, p):
+    """So F has one minimum. Prekopa (1973): the log of an integral of a log-concave function is concave."""
+    rng = np.random.default_rng([d, int(-np.log10(p))])
+    for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
+        ends = rng.normal(0, rng.choice([0.1, 1.0, 4.0]), (2, d))
+        low, high = (np.log(gx2.isf(p, np.exp(u), dof)) for u in ends)
+        between = np.log(gx2.isf(p, np.exp(share * ends[0] + (1 - share) * ends[1]), dof))
+        assert between <= share * low + (1 - share) * high + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
+    """BFGS on log F of log weights, with slopes by differences: it shares F with `optimal`, and nothing else."""
+    rng = np.random.default_rng(seed)
+    sigma, p = np.exp(rng.normal(0, 1, rng.integers(2, 5))), [1e-12, 1e-3, 0.2, 0.6, 0.95, 0.999][seed]
+    weights = (scaling.optimal(sigma, p) * sigma) ** 2
+
+    def log_factor(u):
+        return np.log(scaling.noise_factor(np.exp(u / 2) / sigma, sigma, p))
+
+    for start in rng.normal(0, 2, (3, sigma.size)):
+        found = minimize(log_factor, start, method="BFGS", options={"gtol": 1e-7})
+        assert found.fun == pytest.approx(log_factor(np.log(weights)), abs=1e-9)
+        assert np.exp(found.x) / np.sum(np.exp(found.x)) == pytest.approx(weights, abs=1e-4)
 
 
 def test_optimal_for_equal_sigma_is_equal():

@@ -44,6 +44,7 @@ COLAB = "https://colab.research.google.com"
 BRANCH = "colab"
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
 PRESENT = {"IPython", "egm"}  # what a machine that opens notebooks has, and what the cell installs in any case
+LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and chapters do without
 
 
 class LaunchError(Exception):
@@ -80,7 +81,7 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
     lines = [*project.get("dependencies", []), *(line for extra in extras for line in extra)]
     bounded = {canonicalize_name(Requirement(line).name): line for line in lines}
     distributions = packages_distributions()
-    names = {canonicalize_name(distributions[name][0]) for name in provenance.imported(notebook) - PRESENT}
+    names = {canonicalize_name(distributions[name][0]) for name in provenance.imported(notebook) - PRESENT - LEFT_OUT}
     return [bounded.get(name, name) for name in sorted(names)]
 
 
@@ -90,7 +91,9 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
     Only where `egm` is missing: on a machine that has it, the cell does nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
-    wanted = [f"egm[plots] @ git+{address}@{made.hash}", *requirements(notebook, chapter.parent.parent)]
+    root = chapter.parent.parent
+    name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
+    wanted = [f"{name}[plots] @ git+{address}@{made.hash}", *requirements(notebook, root)]
     install = "import importlib.util\n\nif not importlib.util.find_spec('egm'):\n    %pip install --quiet "
     install += " ".join(f'"{line}"' for line in wanted)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(install, id="install-egm"))

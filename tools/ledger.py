@@ -22,6 +22,7 @@ import nbformat
 import yaml
 
 from egm.claims import CORRECTED, FAILS, HOLDS
+from tools.dataflow import dependencies
 from tools.execute import ROOT, chapters, execute_all
 
 CITED = "cited, not checked"
@@ -29,6 +30,8 @@ COMPUTED = ("symbolic", "exact", "simulation")
 UNCOMPUTED = ("cited", "reading")
 SOURCES = ("report", "notes")
 VERSIONS = ("draft", "3 January", "19 January", "20 January", "notes")
+WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
+FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
 LOCK = "# Digests of each statement and its check as they were last read; renewed by `python -m tools.ledger lock`.\n"
 
@@ -65,9 +68,11 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Something that is printed wrong, what it should be, and what follows from it."""
+    """Something that is printed wrong, what it should be, what follows, and what the final report did with it."""
 
     versions: list[str]
+    weight: str
+    final: str | None = None
     printed: str
     correct: str
     why: str
@@ -83,6 +88,7 @@ class Ledger:
     slips: list[Slip]
     cells: dict[str, str]
     findings: dict[str, dict]
+    code: dict[str, dict[str, str]] = field(default_factory=dict)  # of each chapter, its code cells in their order
 
     @property
     def entries(self) -> list[Entry]:
@@ -94,7 +100,9 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """The ledger of a project whose chapters have been executed."""
     files = (root / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
-    cells = {f"{file.stem}#{cell.id}": cell.source for file in chapters(root) for cell in nbformat.read(file, 4).cells}
+    notebooks = {file.stem: nbformat.read(file, 4).cells for file in chapters(root)}
+    cells = {f"{stem}#{cell.id}": cell.source for stem, each in notebooks.items() for cell in each}
+    code = {stem: {c.id: c.source for c in each if c.cell_type == "code"} for stem, each in notebooks.items()}
     found: dict[str, dict] = {}
     for name, notebook in executed.items():
         for finding in json.loads(notebook.with_suffix(".json").read_text()):
@@ -102,7 +110,7 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             if earlier := found.get(finding["claim"]):
                 raise ValueError(f"{finding['claim']} is recorded twice, in {earlier['cell']} and in {cell}")
             found[finding["claim"]] = finding | {"cell": cell}
-    return Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found)
+    return Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
@@ -154,8 +162,13 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """What only a slip can get wrong."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
-    if ledger.findings.get(slip.id, {}).get("result") == HOLDS:
-        wrong.append("the printed form holds")
+    if slip.weight not in WEIGHTS:
+        wrong.append(f"there is no weight {slip.weight}")
+    if slip.final not in ((None,) if slip.versions == ["notes"] else FINAL):
+        wrong.append(f"versions {', '.join(slip.versions)} with the fate {slip.final} in the final report")
+    result = ledger.findings.get(slip.id, {}).get("result")
+    if result in (HOLDS, FAILS):
+        wrong.append("the printed form holds" if result == HOLDS else "the corrected form is not computed")
     return wrong
 
 
@@ -183,11 +196,20 @@ def labels_of(source: str) -> list[str]:
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Digest of what a finding rests on: the cells of its check, their chapters' parameters, and the statement."""
-    names = [*entry.cells, *sorted({cell.partition("#")[0] + "#parameters" for cell in entry.cells})]
-    names += [name for name, source in ledger.cells.items() if entry.id in labels_of(source)]
-    text = "\0".join(ledger.cells.get(name, "") for name in names)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """Digest of what a finding rests on: the statement, the cells of its check, and all that these depend on.
+
+    That is, in each of their chapters, the parameters, every cell whose names they use, directly or through others, and
+    the imports.
+    """
+    names, imports = [*entry.cells], []
+    for stem, _, cell in (name.partition("#") for name in entry.cells):
+        if cell in ledger.code.get(stem, {}):
+            found, lines = dependencies(ledger.code[stem], cell)
+            names += [f"{stem}#{name}" for name in ["parameters", *found]]
+            imports += lines
+    names += [name for name in ledger.cells if entry.id in labels_of(ledger.cells[name])]
+    texts = [ledger.cells.get(name, "") for name in dict.fromkeys(names)]
+    return hashlib.sha256("\0".join([*texts, *sorted(set(imports))]).encode()).hexdigest()[:12]
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:

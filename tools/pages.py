@@ -15,7 +15,7 @@ import nbformat
 
 from egm.claims import CORRECTED, FAILS, HOLDS, MIME
 from tools.anchors import anchor
-from tools.ledger import CITED, COMPUTED, VERSIONS, Claim, Entry, Ledger, Slip
+from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip
 
 KINDS = {
     "symbolic": "By algebra",
@@ -26,8 +26,11 @@ KINDS = {
 }
 RESULTS = (HOLDS, CORRECTED, FAILS, CITED)
 SOURCES = {"report": "The report of 20 January 2023", "notes": "The lecture notes of 27 May 2012"}
-PRINTS = {"20 January": "In the last version of the report", "notes": "In the lecture notes"}
+PRINTS = {"20 January": "In the report of 20 January", "notes": "In the lecture notes"}
 EARLIER = "Only in earlier versions"
+WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula", "wording": "Wording"}
+FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
+FINAL |= {"removed": "Not in the final report, which has no such passage"}
 FIGURES = {"improvement": ("08-empirical-evaluation.ipynb", "fig-improvement")}  # file: chapter and cell
 
 
@@ -64,13 +67,19 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """How many slips each version has, and how many of them a cell shows."""
+    """How many slips each version has, of which weight, how many a cell shows, how many the final report still has."""
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
-        (name, len(slips), sum(slip.kind in COMPUTED for slip in slips))
+        (
+            name,
+            len(slips),
+            *(sum(slip.weight == weight for slip in slips) for weight in WEIGHTS),
+            sum(slip.kind in COMPUTED for slip in slips),
+            sum(slip.final == "stands" for slip in slips) if name != "notes" else "–",
+        )
         for name, slips in (versions | {"all, each counted once": ledger.slips}).items()
     ]
-    return counts(("Version", "Slips", "Shown by computing"), rows)
+    return counts(("Version", "Slips", *WEIGHT.values(), "Shown by computing", FINAL["stands"]), rows)
 
 
 def counts(header: tuple, rows: Iterable[tuple]) -> str:
@@ -97,10 +106,11 @@ def heading(section: str) -> str:
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Every slip under the last version that prints it."""
+    """Every slip under the last version that prints it: those that change a result first, then by place."""
     parts = []
     for name in (*PRINTS.values(), EARLIER):
         slips = [slip for slip in ledger.slips if PRINTS.get(slip.versions[-1], EARLIER) == name]
+        slips.sort(key=lambda slip: WEIGHTS.index(slip.weight))
         if rows := [(where(slip), correction(slip), check(ledger, slip)) for slip in slips]:
             parts.append(f"## {name}\n\n" + table(("Where", "Slip", "Check"), rows, "20 52 28"))
     return "\n".join(parts)
@@ -126,8 +136,9 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Target of the entry, the place, and the versions that print the slip."""
-    return f"({target(slip)})=\n**{slip.place}**\n\n{', '.join(slip.versions)}"
+    """Target of the entry, the place, the versions that print the slip, its weight, and what became of it."""
+    lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
+    return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:

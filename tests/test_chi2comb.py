@@ -1,0 +1,86 @@
+"""chi2comb is there where it has a wheel, and is what it says; elsewhere everything says why, and goes on."""
+
+import platform
+import re
+import subprocess
+import sys
+
+import nbformat
+import numpy as np
+import pytest
+
+from egm import gx2
+from tools import chi2comb as tool
+from tools.execute import ROOT
+
+
+def test_example_of_its_documentation(chi2comb):
+    """Of 6 X1 + 3 X2 + X3 + 2 X0 at 1, with normal X0, X1 not central and X3 of two degrees: its authors' value."""
+    terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
+    value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)
+    assert (value, fault) == (pytest.approx(0.050870657088644244, rel=1e-14), 0)
+
+
+def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
+    """The two programs mean the same by them."""
+    weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
+    terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
+    value, fault, _ = chi2comb.chi2comb_cdf(9, terms, 0, lim=10**8, atol=1e-9)
+    assert (value, fault) == (pytest.approx(gx2.cdf(9, weights, dof, nc), abs=1e-9), 0)
+
+
+def test_here_it_has_a_wheel_or_it_has_none():
+    """On the machine of the continuous integration, x86-64 Linux, it has, so that no test that needs it is skipped."""
+    wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
+    assert (tool.unavailable() is None) == wheels
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value", "reason"),
+    [
+        (platform, "machine", "mars", "Linux with glibc on x86-64 only, and this is cpython on Linux, mars"),
+        (platform, "libc_ver", ("", ""), "Linux with glibc on x86-64 only"),
+        (sys, "platform", "darwin", "Linux with glibc on x86-64 only"),
+    ],
+)
+def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, reason, monkeypatch, capsys):
+    monkeypatch.setattr(module, name, value if name == "platform" else lambda: value)
+    monkeypatch.setattr(subprocess, "run", None)  # whoever calls it fails
+    tool.main()
+    assert reason in capsys.readouterr().out
+
+
+def test_what_is_installed_is_one_file(monkeypatch):
+    """By version and hash, as a binary, without what it says that it needs: that is pytest, and cffi, which is here."""
+    monkeypatch.setattr(tool, "unavailable", lambda: None)
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda command, check: ran.append(command))
+    tool.main()
+    assert {"--no-deps", "--require-hashes", "--only-binary"} <= set(ran[0])
+    assert re.fullmatch(r"chi2comb==[\d.]+ --hash=sha256:[0-9a-f]{64}\n", tool.PIN.read_text())
+
+
+def test_a_failure_is_said(monkeypatch):
+    def fail(command, check):
+        raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(tool, "unavailable", lambda: None)
+    monkeypatch.setattr(subprocess, "run", fail)
+    with pytest.raises(SystemExit, match="chi2comb could not be installed"):
+        tool.main()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
+    """The cell of chapter 7, by itself."""
+    if there:
+        request.getfixturevalue("chi2comb")
+    else:
+        monkeypatch.setitem(sys.modules, "chi2comb", None)
+    cells = nbformat.read(ROOT / "notebooks" / "07-tail-bounds.ipynb", as_version=4).cells
+    (source,) = (cell.source for cell in cells if cell.id == "race-chi2comb")
+    harmonic = 1 / np.arange(1, 101)
+    exact = 10.0 ** -np.arange(1, 17)
+    names = {"np": np, "harmonic": harmonic, "exact_tails": exact, "at": gx2.isf(exact, harmonic)}
+    exec("from contextlib import suppress\n" + source, names)
+    assert names["told"] == ({"chi2comb, 1e-9": "3e-11, 3e-05, 3e+01"} if there else "chi2comb is not installed here")
