@@ -118,11 +118,18 @@ def arranged(X: Any, columns: Columns) -> Any:
     place = _places("X", names, columns)
     if is_blocks(X):
         return X.blocks() if place is None else (block[:, place] for block in X.blocks())
+    if _is_dask_array(X):
+        return X if place is None else X[:, place]
     chosen = X if place is None else _select(X, [names[i] for i in place])
     if not hasattr(X, "to_dask_array"):
         return array(X=chosen)
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def _is_dask_array(X: object) -> bool:
+    """Whether X is an array of dask's, which has names if `egm.files.from_parquet` made it."""
+    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not hasattr(X, "to_dask_array")
 
 
 def array(**named: Any) -> NDArray[Any]:
@@ -131,7 +138,8 @@ def array(**named: Any) -> NDArray[Any]:
     TypeError for a table with a column that holds neither numbers nor flags.
     """
     ((name, value),) = named.items()
-    names = None if is_blocks(value) or hasattr(value, "to_dask_array") else column_names(value)
+    unnamed = is_blocks(value) or hasattr(value, "to_dask_array") or _is_dask_array(value)
+    names = None if unnamed else column_names(value)
     if names is None:
         return np.asarray(value)
     if np.asarray(value[:0]).dtype.kind in "iuf" and (found := np.asarray(value)).dtype.kind in "iuf":

@@ -125,6 +125,11 @@ def file(folder, suffix, names=NAMES):
     return files.rows(path)
 
 
+def from_parquet(folder):
+    file(folder, ".parquet", OTHER)
+    return files.from_parquet(folder)
+
+
 def blocks():
     """Each in an order of its own, one of them without names."""
     yield frame(OTHER)[:100]
@@ -143,6 +148,7 @@ HOLDERS = {
     "a frame of dask's": lambda _: DaskFrame(frame(OTHER)),
     "a CSV file": lambda folder: file(folder, ".csv", OTHER),
     "a Parquet file": lambda folder: file(folder, ".parquet", OTHER),
+    "a Parquet file as an array of dask's": lambda folder: from_parquet(folder),
     "names that nobody gave": lambda _: Frame({i: X[:, i] for i in range(3)}),
 }
 
@@ -210,10 +216,10 @@ def test_other_names_are_refused_by_name(held, message):
         mechanism().release(iter([held]))
 
 
-def test_names_without_others_to_match_them_with_are_refused():
+def test_names_without_others_to_match_them_with_are_refused(tmp_path):
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
-    for held in (frame(), table(), DaskFrame(frame())):
-        with pytest.raises(ValueError, match=r"X has names, 'age', 'income', 'visits', .* give it columns="):
+    for held in (frame(), table(), DaskFrame(frame()), from_parquet(tmp_path)):
+        with pytest.raises(ValueError, match=r"X has names, '\w+', '\w+', '\w+', .* give it columns="):
             unnamed.check(held)
     with pytest.raises(ValueError, match="center has names, 'age', 'income', 'visits'"):
         GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=Series(CENTER, NAMES))
