@@ -8,7 +8,6 @@ those of pandas do, or from "1", as those of `egm.files`, are no names: nobody h
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from egm._types import Columns
 __all__ = ["arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
 
 _SHOWN = 5  # names in a message
+_COPIED = 1 << 20  # numbers that are copied at a time
 
 
 # Vectors ------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def arranged(X: Any, columns: Columns) -> Any:
     What has no names remains as it is. ValueError as by `check`.
     """
     if isinstance(X, Iterator):
-        return map(partial(arranged, columns=columns), X)
+        return _flat(arranged(block, columns) for block in X)
     names = column_names(X)
     if names is None:
         return X
@@ -120,11 +120,28 @@ def arranged(X: Any, columns: Columns) -> Any:
         return X.blocks() if place is None else (block[:, place] for block in X.blocks())
     if _is_dask_array(X):
         return X if place is None else X[:, place]
-    chosen = X if place is None else _select(X, [names[i] for i in place])
+    wanted = [names[i] for i in place or []]
     if not hasattr(X, "to_dask_array"):
-        return array(X=chosen)
+        return array(X=X) if place is None else _blocks(X, wanted)
+    chosen = _select(X, wanted) if wanted else X
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
+    """The columns of these names, in this order, a few rows at a time: the table is not copied as a whole."""
+    step = max(1, _COPIED // len(names))
+    for start in range(0, len(X), step):
+        yield array(X=_select(X[start : start + step], names))
+
+
+def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
+    """The blocks, and those of a block that comes in several."""
+    for block in blocks:
+        if isinstance(block, Iterator):
+            yield from block
+        else:
+            yield block
 
 
 def _is_dask_array(X: object) -> bool:
