@@ -92,7 +92,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
 
     path: a Parquet file, or a folder of them, taken in the order of their names; a name that begins with a dot or an
     underscore is skipped. columns: names, by default all of the first file. Integers and floating-point numbers of any
-    size; they get the type that holds them all. Raises FileNotFoundError if there is nothing, ValueError for a file
+    size; they get the type that holds them all. A mechanism matches their names with its own, as long as the array is
+    given to it as it comes from here. Raises FileNotFoundError if there is nothing, ValueError for a file
     that is not Parquet, has not these columns, or (when read) has missing values, TypeError for columns of another
     type.
     """
@@ -118,6 +119,7 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     source = dask.delayed((files.filesystem, groups, columns, dtype), pure=False, traverse=False)
     chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
     X: DaskArray = map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+    X.column_names = tuple(columns)  # type: ignore[attr-defined]  # as of an Arrow table: a mechanism matches them
     return X
 
 

@@ -8,7 +8,6 @@ those of pandas do, or from "1", as those of `egm.files`, are no names: nobody h
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from egm._types import Columns
 __all__ = ["ColumnError", "arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
 
 _SHOWN = 5  # names in a message
+_COPIED = 1 << 20  # numbers that are copied at a time
 
 
 class ColumnError(TypeError):
@@ -82,7 +82,7 @@ def _values(series: Any) -> NDArray[Any]:
 
 def is_blocks(X: object) -> bool:
     """Whether X is the table in a file, an `egm.files.Rows`: names, and blocks to be read."""
-    return hasattr(X, "names") and callable(getattr(X, "blocks", None))
+    return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:
@@ -114,7 +114,7 @@ def arranged(X: Any, columns: Columns) -> Any:
     What has no names remains as it is. ValueError as by `check`.
     """
     if isinstance(X, Iterator):
-        return map(partial(arranged, columns=columns), X)
+        return _flat(arranged(block, columns) for block in X)
     names = column_names(X)
     if names is None:
         return X
@@ -122,11 +122,35 @@ def arranged(X: Any, columns: Columns) -> Any:
     place = _places("X", names, columns)
     if is_blocks(X):
         return X.blocks() if place is None else (block[:, place] for block in X.blocks())
-    chosen = X if place is None else _select(X, [names[i] for i in place])
+    if _is_dask_array(X):
+        return X if place is None else X[:, place]
+    wanted = [names[i] for i in place or []]
     if not hasattr(X, "to_dask_array"):
-        return array(X=chosen)
+        return array(X=X) if place is None else _blocks(X, wanted)
+    chosen = _select(X, wanted) if wanted else X
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
+    """The columns of these names, in this order, a few rows at a time: the table is not copied as a whole."""
+    step = max(1, _COPIED // len(names))
+    for start in range(0, len(X), step):
+        yield array(X=_select(X[start : start + step], names))
+
+
+def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
+    """The blocks, and those of a block that comes in several."""
+    for block in blocks:
+        if isinstance(block, Iterator):
+            yield from block
+        else:
+            yield block
+
+
+def _is_dask_array(X: object) -> bool:
+    """Whether X is an array of dask's, which has names if `egm.files.from_parquet` made it."""
+    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not hasattr(X, "to_dask_array")
 
 
 def array(**named: Any) -> NDArray[Any]:
@@ -135,7 +159,8 @@ def array(**named: Any) -> NDArray[Any]:
     TypeError for a table with a column that holds neither numbers nor flags.
     """
     ((name, value),) = named.items()
-    names = None if is_blocks(value) or hasattr(value, "to_dask_array") else column_names(value)
+    unnamed = is_blocks(value) or hasattr(value, "to_dask_array") or _is_dask_array(value)
+    names = None if unnamed else column_names(value)
     if names is None:
         return np.asarray(value)
     if np.asarray(value[:0]).dtype.kind in "iuf" and (found := np.asarray(value)).dtype.kind in "iuf":

@@ -60,4 +60,4 @@ class Blocks(Protocol):
         ...
 
 
-Rows: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # a matrix (n, d), also one of dask, or its rows in blocks
+Rows: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d), also of dask or egm.files.rows, or its blocks

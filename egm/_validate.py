@@ -197,13 +197,14 @@ def unread(**named: object) -> tuple[int, ...] | None:
         return np.shape(value)  # for integers of any size, which `exact` takes
     if name == "value" and _is_real(value):
         return ()
-    if type(value).__module__.split(".")[0] == "dask" and not isinstance(dtype, np.dtype):
+    plain = isinstance(dtype, np.dtype)
+    if not plain and type(value).__module__.split(".")[0] == "dask":
         return None
-    if isinstance(value, np.ma.MaskedArray) or dtype == np.bool or not (hasattr(value, "__array__") or dtype is None):
+    if isinstance(value, np.ma.MaskedArray) or (plain and (dtype == np.bool or not hasattr(value, "__array__"))):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
-    elif isinstance(dtype, np.dtype):  # of dask and the like, which would load or compute a slice
+    elif plain:  # of dask and the like, which would load or compute a slice
         _numeric(name, np.empty(0, dtype))
     elif not hasattr(value, "__array__"):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")

@@ -50,10 +50,10 @@ __all__ = [
     "Release",
 ]
 
+_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the sensitivity of all else: 0.8 percent more noise
 _CENTER_STD = 0.5  # of sigma: what a guess of a mean is taken to be off by if nobody says how good it is
 _SIGMA_FACTOR = 1.25  # by which a guess of sigma is taken to be wrong
 _TOLERANCE = 1e-4  # of the clip norm that is best: the error is flat there
-_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the sensitivity of all else: 0.8 percent more noise
 _RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
 
 T = TypeVar("T", bound=Floats)
@@ -256,14 +256,14 @@ class GaussianDataMechanism(_Mechanism):
     clips for. With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs
     far more than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma,
     by default those that sigma has if it is a mapping or a Series with an index of names. What else has names (center,
-    scaling, a mean, X) is matched by them, and is refused if its names are others or if there are no columns to match
-    them with; what has none is taken to be in the order of the columns. count_clipped: whether the number of clipped
-    rows is released, too: times a weight of an eighth of the sensitivity, and together with the sum, whose noise grows
-    by 0.8 percent. It tells whether the model holds (`excess_clipped`), where clip norm and forecast come from: guesses
-    of the centre and the spread that are right, and coordinates that are nearly normal and independent. Of rows that
-    are zero but for one entry, as in a sum by groups, far more are clipped than it says. Raises ValueError or TypeError
-    otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as printed adds
-    the centre before dividing by b and so is wrong unless the centre is zero.
+    center_std, scaling, X, and what `error` is given) is matched by them, and is refused if its names are others or if
+    there are no columns to match them with; what has none is taken to be in the order of the columns. count_clipped:
+    whether the number of clipped rows is released, too: times a weight of an eighth of the sensitivity, and together
+    with the sum, whose noise grows by 0.8 percent. It tells whether the model holds (`excess_clipped`): forecast and
+    confidence radius rely on guesses as good as declared, and on coordinates that are nearly normal and independent. Of
+    rows that are zero but for one entry, as in a sum by groups, far more are clipped than they say. Raises ValueError
+    or TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as
+    printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: Array
@@ -316,8 +316,8 @@ class GaussianDataMechanism(_Mechanism):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         _fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=_calibrate(self))
-        self._check_doubts()
         warn_of_delta(self.delta, n, stacklevel=4)
+        self._check_doubts()
         if not isinstance(self.scaling, str):
             _fix(self, scaling=_given_scaling(_tables.ordered(self.columns, scaling=self.scaling), sigma))
         if isinstance(self.clip_probability, str):
@@ -340,11 +340,8 @@ class GaussianDataMechanism(_Mechanism):
     def _check_doubts(self) -> None:
         """What is doubtful about center and sigma."""
         if self.center_std is not None:
-            std = nonnegative(
-                center_std=_location(
-                    _tables.ordered(self.columns, center_std=self.center_std), self.sigma, "center_std"
-                )
-            )
+            given = _tables.ordered(self.columns, center_std=self.center_std)
+            std = nonnegative(center_std=_location(given, self.sigma, "center_std"))
             _fix(self, center_std=std if std.ndim else float(std))
         factor = scalar(partial(between, 1.0, 10.0), sigma_factor=self.sigma_factor)
         _fix(self, sigma_factor=factor)
@@ -425,13 +422,13 @@ class GaussianDataMechanism(_Mechanism):
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
-        there, true = (_tables.ordered(self.columns, **given) for given in ({"mean": mean}, {"sigma": sigma}))
         if mean is None and sigma is None:
             offset, factors = self._doubts
         else:
-            offset = np.zeros(self.b.shape) if mean is None else _location(there, self.sigma, "mean") - self.center
-            factors = (1.0,)
-        true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=true))
+            there = self.center if mean is None else _tables.ordered(self.columns, mean=mean)
+            offset, factors = _location(there, self.sigma, "mean") - self.center + np.zeros(self.b.shape), (1.0,)
+        given = _tables.ordered(self.columns, sigma=sigma)
+        true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
         parts = error.expected_clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
@@ -564,18 +561,24 @@ class GaussianDataMechanism(_Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compares the noisy number of clipped rows with n p, which the model announces.
+        """Compares the noisy number of clipped rows with what is to be expected of guesses as good as declared.
 
-        Returns by how many standard deviations it is above: of the noise (`clipped_std`) and of the number itself
-        together. If the model holds, that is more than 3 for one release in 700. If it is more, rows were clipped that
-        should not have been, and neither the forecast nor `noise_std` says how far the sum is off: the centre or the
-        spread was guessed badly, or the rows are not nearly normal. It says nothing against privacy, and costs none,
-        since it is computed from what is published. Raises ValueError if the release has no such number.
+        Returns by how many standard deviations it is above that: of the noise (`clipped_std`) and of the number itself
+        together. What is to be expected is n times the probability that a row is clipped if mu is off by center_std and
+        sigma is too small by sigma_factor; with center_std=0 and sigma_factor=1 that is n p. Above 3, which by chance
+        is one release in 700 at most, neither `error` nor `confidence_radius` holds, and `noise_std` says little of how
+        far the sum is off: the guesses are worse than declared, or the rows are not nearly normal. It says nothing
+        against privacy, and costs none, since it is computed from what is published. Raises ValueError if the release
+        has no such number.
         """
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
-        rows = self.n if release.count is None else max(release.count, 0.0)
-        return (release.clipped - rows * self.p) / math.sqrt(self.clipped_std**2 + rows * self.p * (1 - self.p))
+        rows, (offset, factors) = self.n if release.count is None else max(release.count, 0.0), self._doubts
+        spread = max(factors) * self.b * self.sigma
+        seen = (weights := (spread / np.max(spread)) ** 2) > 0
+        far = (offset / (max(factors) * self.sigma))[seen] ** 2
+        share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
+        return (release.clipped - rows * share) / math.sqrt(self.clipped_std**2 + rows * share * (1 - share))
 
     def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""

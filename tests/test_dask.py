@@ -47,7 +47,7 @@ def data():
 
 def estimate(X, n=N, **options):
     """The release of a mechanism that clips many rows."""
-    options = {"center": MU, "clip_probability": 0.3, **options}
+    options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
 
@@ -220,7 +220,8 @@ def peak():
 
 dask.config.set(num_workers=2)
 X = (da.from_zarr if sys.argv[1] == "zarr" else from_parquet)(sys.argv[2])
-release = lambda X: GaussianDataMechanism(np.ones(X.shape[1]), len(X), 1.0, 1e-6).release(X)
+names = getattr(X, "column_names", None)
+release = lambda X: GaussianDataMechanism(np.ones(X.shape[1]), len(X), 1.0, 1e-6, columns=names).release(X)
 release(X.blocks[:4])
 before = peak()
 release(X)

@@ -19,6 +19,7 @@ VERSIONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.sea
 
 # mypy proves each assert_type from the annotations, and the test below by running the program.
 RIGHT = """
+from collections.abc import Callable
 from typing import Any, assert_type
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 import egm
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism
-from egm import LaplaceMechanism, bounds, calibration, experiments, gx2, noise, scaling
+from egm import LaplaceMechanism, bounds, calibration, experiments, files, gx2, noise, scaling
 from egm.budget import Budget, Charge
 from egm.error import ErrorForecast
 
@@ -77,6 +78,13 @@ release = mechanism.release(X, rng=rng)
 assert_type(release.estimate, Array)
 assert_type(release.count, float | None)
 mechanism.release(iter([X[:20], X[20:]]), rng=rng)
+named = GaussianDataMechanism({"a": 1, "b": 2.0, "c": 3.0}, 50, 1.0, 1e-6, columns=("c", "b", "a"), count_clipped=True)
+counted = named.release(X, rng=rng)
+assert_type(counted.clipped, float | None)
+assert_type(named.clipped_std, float | None)
+assert_type(named.excess_clipped(counted), float)
+read: Callable[[files.Rows], object] = named.release
+EllipticalGaussianMechanism({"a": 1.0}, 1.0, 1e-6).release({"a": 3.0}, rng=rng)
 mechanism.release(X.tolist(), rng=rng)
 
 adaptive = AdaptiveDataMechanism(50, 10.0, radius=10, sigma_range=(0.01, 10))
