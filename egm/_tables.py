@@ -7,7 +7,7 @@ those of pandas do, or from "1", as those of `egm.files`, are no names: nobody h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from egm._types import Columns
 
-__all__ = ["ColumnError", "arranged", "array", "check", "column_names", "declared", "is_blocks", "ordered"]
+__all__ = [
+    "ColumnError",
+    "arranged",
+    "array",
+    "check",
+    "check_vector",
+    "column_names",
+    "declared",
+    "is_blocks",
+    "ordered",
+]
 
 _SHOWN = 5  # names in a message
 _COPIED = 1 << 20  # numbers that are copied at a time
@@ -37,7 +47,7 @@ def declared(columns: object, **named: object) -> Columns:
     if columns is None:
         labels = _labels(vector)
         return None if labels is None or _is_counted(labels) else labels
-    if isinstance(columns, str) or not hasattr(columns, "__iter__"):
+    if isinstance(columns, str | Set) or not hasattr(columns, "__iter__"):  # a set has no order
         raise TypeError(f"columns must be a sequence of names, got {columns!r}")
     names = list(columns.tolist() if hasattr(columns, "tolist") else columns)
     if not all(isinstance(name, Hashable) for name in names):
@@ -57,6 +67,14 @@ def ordered(columns: Columns, **named: object) -> Any:
     values: Any = list(vector.values()) if isinstance(vector, Mapping) else _values(vector)
     place = _places(name, labels, columns)
     return values if place is None else [values[i] for i in place]
+
+
+def check_vector(columns: Columns, **named: object) -> None:
+    """What `ordered` raises, found without looking at the numbers."""
+    ((name, vector),) = named.items()
+    labels = _labels(vector)
+    if labels is not None:
+        _places(name, labels, columns)
 
 
 def _labels(vector: object) -> tuple[Hashable, ...] | None:
@@ -89,22 +107,22 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
     """The names of the columns of a table, or None for what has none, such as an array."""
     if is_blocks(X):
         return tuple(X.names)  # type: ignore[attr-defined]  # has them
-    if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or hasattr(X, "to_dask_array")):
+    if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or _is_dask_frame(X)):
         return None
-    for attribute in ("column_names", "columns"):  # of pyarrow; of the others
-        names = getattr(X, attribute, None)
-        if names is not None and not callable(names):
-            return tuple(names)
-    return None
+    # A column of a frame is an attribute of it, too, and may have this very name: so the type must have it.
+    given = _is_dask_array(X) or hasattr(type(X), "column_names")
+    names = getattr(X, "column_names" if given else "columns", None)
+    return None if names is None or callable(names) else tuple(names)
 
 
 def check(X: object, columns: Columns) -> None:
     """A ValueError if the names of a table are not those of the columns; a TypeError for text in a frame of dask's."""
+    _refuse_named_rows(X)
     names = column_names(X)
     if names is None:
         return
     _places("X", _distinct("X", names), columns)
-    if hasattr(X, "to_dask_array"):
+    if _is_dask_frame(X):
         _refuse_others("X", X, names)
 
 
@@ -115,6 +133,7 @@ def arranged(X: Any, columns: Columns) -> Any:
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
+    _refuse_named_rows(X)
     names = column_names(X)
     if names is None:
         return X
@@ -125,11 +144,28 @@ def arranged(X: Any, columns: Columns) -> Any:
     if _is_dask_array(X):
         return X if place is None else X[:, place]
     wanted = [names[i] for i in place or []]
-    if not hasattr(X, "to_dask_array"):
+    if not _is_dask_frame(X):
         return array(X=X) if place is None else _blocks(X, wanted)
-    chosen = _select(X, wanted) if wanted else X
+    by_name = columns is not None and set(columns) == set(names)
+    chosen = X.map_partitions(_select, list(columns or ())) if by_name else X  # each may have an order of its own
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def _is_dask_frame(X: object) -> bool:
+    """Whether X is a data frame of dask's."""
+    return hasattr(type(X), "to_dask_array")
+
+
+def _refuse_named_rows(X: object) -> None:
+    """A TypeError for a list of rows that have names, which would be added by position."""
+    if isinstance(X, list | tuple):
+        for row in X:
+            index = getattr(row, "index", None)
+            if index is not None and not callable(index):  # of a list it is a method
+                raise TypeError(
+                    "X must be one table or array, got a list of rows with names: a data frame of them is one"
+                )
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
@@ -150,7 +186,7 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 def _is_dask_array(X: object) -> bool:
     """Whether X is an array of dask's, which has names if `egm.files.from_parquet` made it."""
-    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not hasattr(X, "to_dask_array")
+    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
 
 
 def array(**named: Any) -> NDArray[Any]:
@@ -159,7 +195,7 @@ def array(**named: Any) -> NDArray[Any]:
     TypeError for a table with a column that holds neither numbers nor flags.
     """
     ((name, value),) = named.items()
-    unnamed = is_blocks(value) or hasattr(value, "to_dask_array") or _is_dask_array(value)
+    unnamed = is_blocks(value) or _is_dask_frame(value) or _is_dask_array(value)
     names = None if unnamed else column_names(value)
     if names is None:
         return np.asarray(value)
@@ -178,8 +214,8 @@ def _select(X: Any, names: list[Hashable]) -> Any:
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
     """A TypeError that names the first column of a table that holds neither numbers nor flags."""
-    kinds = X.schema.types if hasattr(X, "column_names") else X.dtypes
-    if not hasattr(X, "to_dask_array") and np.asarray(X[:0]).dtype.kind in "biuf":
+    kinds = X.schema.types if hasattr(type(X), "column_names") else X.dtypes
+    if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
     for column, kind in zip(names, kinds, strict=True):
         letter = kind.kind if hasattr(kind, "kind") else np.asarray(_select(X, [column])[:0]).dtype.kind
@@ -206,7 +242,7 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
     if place.keys() == set(columns):
         found = [place[column] for column in columns]
         return None if found == list(range(len(found))) else found
-    if _is_counted(labels):
+    if _is_counted(labels) and not place.keys() & set(columns):
         return None
     missing = [column for column in columns if column not in place]
     wanted = set(columns)

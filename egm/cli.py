@@ -612,7 +612,7 @@ _HELP = {
         --sigma; default half of sigma. Like the next, it is for the forecast and for --clip-probability optimal""",
     "--sigma-factor": "by what sigma may be too small or too large, from 1 to 10; default 1.25",
     "--scaling": """how columns are weighed before clipping: expected_norm (a formula, default), optimal (less noise,
-        and far more error where rows are not normal or the center is wrong), none, or a FILE as for --sigma with
+        and far more error where columns are correlated or the center is wrong), none, or a FILE as for --sigma with
         factors of your own, in inverse units, > 0""",
     "--neighbors": """what is protected: the content of a row (replace_one, the default; the number of rows is public),
         or also whether there is one (add_remove)""",

@@ -219,6 +219,7 @@ class EllipticalGaussianMechanism(_Mechanism):
     def check(self, value: Named) -> None:
         """Raises what release would, as far as type and shape of the value tell it; no number in it is looked at."""
         value = _tables.ordered(self.columns, value=value)
+        _tables.check_vector(self.columns, value=value)
         if (shape := unread(value=value)) not in (None, self.noise_std.shape):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
@@ -244,26 +245,27 @@ class GaussianDataMechanism(_Mechanism):
     sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1.
     epsilon: > 0. delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by
     default 1/n: C is the radius that a row exceeds with probability p if center = mu and sigma is right; "optimal"
-    takes the C of least `error().total`. scaling: "expected_norm" (Lemma 4.1), "optimal", "none" or b itself, (d,), >
-    0. "optimal" has the least noise, at most a third less than Lemma 4.1 in the cases that chapter 9 tabulates, and
-    trusts a far quantile of the normal law for it: where tails are heavier, columns correlated or the centre is wrong,
-    it can lose many times what it gains (chapter 11). neighbors: "replace_one", or "add_remove", for which n is only a
-    guess that sets the clip norm: the sum of the clipped rows and count_weight times their number are released
-    together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C, and the noisy number multiplies the centre.
-    center_std: how far the guess `center` may be from mu, a number or (d,), in the units of the data, by default half
-    of sigma. sigma_factor: by what sigma may be wrong, from 1 to 10, by default 1.25. These two change no privacy and,
-    for a given clip_probability, no release: they are what `error` and `confidence_radius` expect, and what "optimal"
-    clips for. With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs
-    far more than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma,
-    by default those that sigma has if it is a mapping or a Series with an index of names. What else has names (center,
-    center_std, scaling, X, and what `error` is given) is matched by them, and is refused if its names are others or if
-    there are no columns to match them with; what has none is taken to be in the order of the columns. count_clipped:
-    whether the number of clipped rows is released, too: times a weight of an eighth of the sensitivity, and together
-    with the sum, whose noise grows by 0.8 percent. It tells whether the model holds (`excess_clipped`): forecast and
-    confidence radius rely on guesses as good as declared, and on coordinates that are nearly normal and independent. Of
-    rows that are zero but for one entry, as in a sum by groups, far more are clipped than they say. Raises ValueError
-    or TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as
-    printed adds the centre before dividing by b and so is wrong unless the centre is zero.
+    takes the C of least `error().total`, but none below a thousandth of a row's typical norm. scaling: "expected_norm"
+    (Lemma 4.1), "optimal", "none" or b itself, (d,), > 0. "optimal" has the least noise for normal rows, at most a
+    third less than Lemma 4.1 in the cases that chapter 9 tabulates, and trusts a far quantile for it: where columns are
+    correlated, or both centre and sigma are wrong, it can lose many times what it gains (chapter 11). neighbors:
+    "replace_one", or "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and
+    count_weight times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C,
+    and the noisy number multiplies the centre. center_std: how far the guess `center` may be from mu, a number or (d,),
+    in the units of the data, by default half of sigma. sigma_factor: by what sigma may be wrong, from 1 to 10, by
+    default 1.25. These two change no privacy and, for a given clip_probability, no release: they are what `error` and
+    `confidence_radius` expect, and what "optimal" clips for. With center_std=0 and sigma_factor=1 it clips much more,
+    which gains where the guess is right, and costs far more than it can gain where the centre is off by a part of
+    sigma. columns: names, (d,), in the order of sigma, by default those that sigma has if it is a mapping or a Series
+    with an index of names. What else has names (center, center_std, scaling, X, and what `error` is given) is matched
+    by them, and is refused if its names are others or if there are no columns to match them with; what has none is
+    taken to be in the order of the columns. count_clipped: whether the number of clipped rows is released, too: times a
+    weight of an eighth of the sensitivity, and together with the sum, whose noise grows by 0.8 percent. It tells
+    whether the model holds (`excess_clipped`): forecast and confidence radius rely on guesses as good as declared, and
+    on coordinates that are nearly normal and independent. Of rows that are zero but for one entry, as in a sum by
+    groups, far more are clipped than they say. Raises ValueError or TypeError otherwise, and warns (DeltaWarning) of a
+    delta of 1/n or more. Poulsen (2023), Algorithm 3, which as printed adds the centre before dividing by b and so is
+    wrong unless the centre is zero.
     """
 
     sigma: Array
@@ -566,10 +568,10 @@ class GaussianDataMechanism(_Mechanism):
         Returns by how many standard deviations it is above that: of the noise (`clipped_std`) and of the number itself
         together. What is to be expected is n times the probability that a row is clipped if mu is off by center_std and
         sigma is too small by sigma_factor; with center_std=0 and sigma_factor=1 that is n p. Above 3, which by chance
-        is one release in 700 at most, neither `error` nor `confidence_radius` holds, and `noise_std` says little of how
-        far the sum is off: the guesses are worse than declared, or the rows are not nearly normal. It says nothing
-        against privacy, and costs none, since it is computed from what is published. Raises ValueError if the release
-        has no such number.
+        is one release in 700 at most (for an epsilon above 10 somewhat more often), neither `error` nor
+        `confidence_radius` holds, and `noise_std` says little of how far the sum is off: the guesses are worse than
+        declared, or the rows are not nearly normal. It says nothing against privacy, and costs none, since it is
+        computed from what is published. Raises ValueError if the release has no such number.
         """
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
@@ -578,7 +580,11 @@ class GaussianDataMechanism(_Mechanism):
         seen = (weights := (spread / np.max(spread)) ** 2) > 0
         far = (offset / (max(factors) * self.sigma))[seen] ** 2
         share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
-        return (release.clipped - rows * share) / math.sqrt(self.clipped_std**2 + rows * share * (1 - share))
+        variance = self.clipped_std**2 + rows * share * (1 - share)
+        if self.count_weight:  # the number of rows is noisy, too
+            counted = math.hypot(self.clip_norm, self.count_weight) / self.count_weight
+            variance += (share * counted * self._stretch * self.noise_multiplier) ** 2
+        return (release.clipped - rows * share) / math.sqrt(variance)
 
     def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""

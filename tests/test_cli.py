@@ -110,7 +110,7 @@ def mechanism(n=N, **options):
 def test_a_large_delta_is_warned_of_in_one_line(egm):
     budget = ("--epsilon", "1", "--delta", "0.01")
     plan = egm("plan", "--sigma", "sigma.csv", "--rows", "400", *budget)
-    total = egm("sum", "data.csv", "--sigma", "sigma.csv", *budget)
+    total = egm("sum", "data.csv", "--header", "yes", "--sigma", "sigma.csv", *budget)
     ranges = ("--radius", "100", "--sigma-range", "0.1,50")
     adaptive = egm("adaptive", "data.csv", "--header", "yes", *ranges, *budget, "--simulate", "5")
     for code, out, err in (plan, total, adaptive):

@@ -609,3 +609,13 @@ def test_what_may_be_right_passes_unread():
         mechanism.check(3)
     with pytest.raises(ValueError, match=r"value must have shape \(3,\), got \(4,\)"):
         ASKED[2].check(Unread((4,)))
+
+
+@pytest.mark.parametrize("p", [0.5, 0.9])
+def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
+    """Of normal rows around the centre it is above 3 once in 700 releases: as often as a standard normal variable."""
+    options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
+    mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)
+    rng = np.random.default_rng(8)
+    excess = [mechanism.excess_clipped(mechanism.release(rows(200, i), rng=rng)) for i in range(1000)]
+    assert np.std(excess) == pytest.approx(1, abs=4 / np.sqrt(2 * 1000))

@@ -85,19 +85,23 @@ class Frame:
 class DaskFrame:
     """What a data frame of dask's is to them."""
 
-    def __init__(self, frame):
-        self.frame, self.columns, self.dtypes = frame, frame.columns, frame.dtypes
+    def __init__(self, *parts):
+        self.parts, self.columns, self.dtypes = parts, parts[0].columns, parts[0].dtypes
 
     def __getitem__(self, names):
-        return DaskFrame(self.frame[names])
+        return self.map_partitions(Frame.__getitem__, names)
+
+    def map_partitions(self, function, *given):
+        return DaskFrame(*(function(part, *given) for part in self.parts))
 
     def astype(self, dtype):
-        return DaskFrame(Frame({name: values.astype(dtype) for name, values in self.frame.table.items()}))
+        tables = [{name: values.astype(dtype) for name, values in part.table.items()} for part in self.parts]
+        return DaskFrame(*map(Frame, tables))
 
     def to_dask_array(self):
         import dask.array as da
 
-        return da.from_array(np.asarray(self.frame), chunks=(150, 2))
+        return da.concatenate([da.from_array(np.asarray(part), chunks=(150, 2)) for part in self.parts])
 
 
 DaskFrame.__module__ = "dask.dataframe"
@@ -411,3 +415,60 @@ def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     if rng is not None:
         assert release.count == 0
         np.testing.assert_array_equal(release.estimate, 0)
+
+
+def test_parts_of_a_dask_frame_may_each_have_their_own_order():
+    parts = [frame()[:150], frame()[150:][list(OTHER)]]
+    expected = mechanism().release(frame(), rng=Silent()).estimate
+    for held in (DaskFrame(*parts), DaskFrame(*parts[::-1])):
+        np.testing.assert_allclose(mechanism().release(held, rng=Silent()).estimate, expected, rtol=1e-12)
+
+
+def test_rows_with_names_in_a_list_are_refused():
+    """They would be added by position."""
+    turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
+    for held in (turned, iter([turned[:9], turned[9:]])):
+        with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
+            mechanism().release(held, rng=Silent())
+    with pytest.raises(TypeError, match="got a list of rows with names"):
+        mechanism().check(turned)
+
+
+def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
+    """Columns 5, 0 and 1: a table with the columns 0, 1 and 2 is another one."""
+    counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
+    with pytest.raises(
+        ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
+    ):
+        counted.check(Frame({i: X[:, i] for i in range(3)}))
+    with pytest.raises(ValueError, match=r"center must have the names .* without 5"):
+        dataclasses.replace(counted, center=Series(CENTER, range(3)))
+    mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # of "age", "income" and "visits": nobody gave these
+
+
+def test_a_set_of_names_has_no_order():
+    with pytest.raises(TypeError, match="columns must be a sequence of names"):
+        GaussianDataMechanism([1.0, 2.0], N, 1.0, 1e-6, columns={"a", "b"})
+
+
+def test_a_column_may_have_the_name_of_an_attribute():
+    class Attributes(Frame):
+        """A frame whose columns are attributes of it, as those of pandas are."""
+
+        def __getattr__(self, name):
+            if name in self.__dict__.get("columns", ()):
+                return self.table[name]
+            raise AttributeError(name)
+
+    names = ("column_names", "dtype", "to_dask_array")
+    held = Attributes(dict(zip(names, X.T, strict=True)))
+    named = GaussianDataMechanism(dict(zip(names, SIGMA, strict=True)), N, 1.0, 1e-6, center=CENTER)
+    named.check(held)
+    expected = mechanism().release(frame(), rng=Silent()).estimate
+    np.testing.assert_array_equal(named.release(held, rng=Silent()).estimate, expected)
+
+
+def test_names_of_a_value_are_checked_before_it_is_read():
+    elliptical = EllipticalGaussianMechanism({"a": 1.0, "b": 2.0}, 1.0, 1e-6)
+    with pytest.raises(ValueError, match=r"value must have the names .* 'a', 'b', and comes without 'a', 'b'"):
+        elliptical.check(Series([1.0, 2.0], ["x", "y"]))
