@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
@@ -261,11 +261,11 @@ def _csv(path: Path, given: _Header) -> Reader:
         names = _numbered(width)
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        lines = itertools.islice(_lines(path), skip, None)
-        start = 0
-        while taken := list(itertools.islice(lines, _step(width))):
-            yield _parsed(path, taken, start, skip, names, chosen)
-            start += len(taken)
+        with contextlib.closing(_lines(path)) as whole:  # also where a cell is no number
+            lines, start = itertools.islice(whole, skip, None), 0
+            while taken := list(itertools.islice(lines, _step(width))):
+                yield _parsed(path, taken, start, skip, names, chosen)
+                start += len(taken)
 
     def counts() -> Iterator[int]:
         with _reading(path):
@@ -317,7 +317,7 @@ def _csv_vector(path: Path) -> Vector:
     return (names if width == 2 else None), np.array(values)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Generator[str, None, None]:
     """The lines of a text file without blank ones at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
