@@ -25,6 +25,7 @@ __all__ = [
     "declared",
     "is_blocks",
     "ordered",
+    "require_one_type",
 ]
 
 _SHOWN = 5  # names in a message
@@ -117,7 +118,6 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 
 def check(X: object, columns: Columns) -> None:
     """A ValueError if the names of a table are not those of the columns; a TypeError for text in a frame of dask's."""
-    _refuse_named_rows(X)
     names = column_names(X)
     if names is None:
         return
@@ -133,7 +133,7 @@ def arranged(X: Any, columns: Columns) -> Any:
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
-    _refuse_named_rows(X)
+    refuse_rows_of_tables(X)
     names = column_names(X)
     if names is None:
         return X
@@ -157,10 +157,13 @@ def _is_dask_frame(X: object) -> bool:
     return hasattr(type(X), "to_dask_array")
 
 
-def _refuse_named_rows(X: object) -> None:
-    """A TypeError for a list of rows that have names, which would be added by position."""
+def refuse_rows_of_tables(X: object) -> None:
+    """A TypeError for a list of rows that have names, which would be added by position, and for one of tables."""
     if isinstance(X, list | tuple):
         for row in X:
+            if len(getattr(row, "shape", ())) == 2:
+                way_out = "put them together, or give iter(X) where blocks of rows are taken"
+                raise TypeError(f"X must be one table or array, got a list of them: {way_out}")
             index = getattr(row, "index", None)
             if index is not None and not callable(index):  # of a list it is a method
                 raise TypeError(
@@ -205,6 +208,15 @@ def array(**named: Any) -> NDArray[Any]:
     if hasattr(value, "iloc"):
         return np.asarray(value.to_numpy(dtype=float, na_value=np.nan))
     return np.asarray(value).astype(float)
+
+
+def require_one_type(name: str, X: Any) -> None:
+    """A TypeError for a table whose columns differ in type: as one array, its integers would become doubles."""
+    names = column_names(X)
+    if names is not None and not _is_dask_array(X):
+        kinds = {str(kind) for kind in (X.schema.types if hasattr(type(X), "column_names") else X.dtypes)}
+        if len(kinds) > 1:
+            raise ColumnError(f"{name} must hold numbers of one type, but its columns are {', '.join(sorted(kinds))}")
 
 
 def _select(X: Any, names: list[Hashable]) -> Any:

@@ -156,6 +156,7 @@ def exact(**named: object) -> NDArray[Any]:
     A list becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
     """
     ((name, value),) = named.items()
+    _tables.require_one_type(name, value)
     array = _array(value, None if hasattr(value, "__array__") else object)
     if array.dtype.kind == "O":
         array = array.copy()
@@ -183,20 +184,20 @@ def _is_finite(entry: Any) -> bool:
 def unread(**named: object) -> tuple[int, ...] | None:
     """The shape of what may be private, as far as its type says it; no value is looked at, so a budget may ask first.
 
-    A list has its length, for the types of its entries are values; where nothing says a shape, None. TypeError for
-    what is no array, and for an array or a frame whose columns are not all numbers.
+    A list has its length, for the types of its entries are values; where nothing says a shape, None. The type of an
+    array or of a column is taken for public: it must not be one that a library has inferred from what it holds.
+    TypeError for what is no array, and for an array or a frame whose columns are not all numbers.
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(value, list | tuple):
-        if value and len(getattr(value[0], "shape", ())) == 2:
-            way_out = f"put them together, or give iter({name}) where blocks of rows are taken"
-            raise TypeError(f"{name} must be one table or array, got a list of them: {way_out}")
         return (len(value),)
     if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
         return np.shape(value)  # for integers of any size, which `exact` takes
     if name == "value" and _is_real(value):
         return ()
+    if name == "value":
+        _tables.require_one_type(name, value)
     plain = isinstance(dtype, np.dtype)
     if not plain and type(value).__module__.split(".")[0] == "dask":
         return None

@@ -31,7 +31,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import wrightomega
 
-from egm import _rows, error, gx2, lattice, noise, quantiles, scaling
+from egm import _rows, _tables, error, gx2, lattice, noise, quantiles, scaling
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
 from egm._validate import between, count, matrix, positive, scalar, unread, warn_of_delta
 from egm.calibration import zcdp_epsilon
@@ -144,6 +144,7 @@ class AdaptiveDataMechanism:
         come from a lattice, too. rng: a numpy Generator, which makes this a simulation. Raises ValueError for another
         number of rows, for a value that is not finite, or where rho is less than (20 / n)**2.
         """
+        _tables.refuse_rows_of_tables(X)
         self.check(X)
         return _Search(self, matrix(None, X=X), rng).run()
 

@@ -283,6 +283,8 @@ class Budget:
         self._require_kind(rng)
         _charge(mechanism, self.neighbors)
         mechanism.check(X)
+        if rng is None and not isinstance(mechanism, AdaptiveDataMechanism):
+            mechanism.check_noise(X)
         unbounded = type(mechanism) is GaussianMechanism
         if unbounded and hasattr(X, "shape"):
             _require_room(X)
@@ -305,9 +307,9 @@ class Budget:
         """Charge a private quantile, then compute it: `egm.quantiles.secure_quantile` of the same arguments.
 
         It costs epsilon for each column, or epsilon**2 / 8 of rho (see `egm.quantiles.zcdp_epsilon`). values: (n,) or
-        (n, k), with n public, so that a neighbour has one row replaced. rng: as for release; the simulation is
-        `egm.quantiles.quantile`. Raises BudgetExceeded, ValueError or TypeError; nothing is charged for a mistake in
-        any argument but the numbers in values.
+        (n, k), with n public, so that a neighbour has one row replaced; a list is one column. rng: as for release; the
+        simulation is `egm.quantiles.quantile`. Raises BudgetExceeded, ValueError or TypeError; nothing is charged for a
+        mistake in any argument but the numbers in values.
 
         >>> budget = Budget(epsilon=1)
         >>> median = budget.quantile(list(range(1000)), 0.5, 0, 1000, epsilon=0.5, step=1)
@@ -315,8 +317,10 @@ class Budget:
         Loss(epsilon=0.5, delta=0.0)
         """
         self._require_kind(rng)
-        unread(values=values)
-        self._grant(_quantile_charge(np.shape(values), q, low, high, epsilon, step, self.neighbors))
+        shape = unread(values=values)
+        self._grant(_quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors))
+        if isinstance(values, list | tuple):  # was charged for one column
+            _require_flat(values)
         if rng is not None:
             return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # one or the other
         return secure_quantile(values, q, low, high, epsilon, step)
@@ -375,6 +379,12 @@ def _quantile_charge(
     epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])
     rho, mu_squared = columns * Fraction(epsilon) ** 2 / 8, columns * Fraction(_pure_mu_squared(epsilon))
     return Charge("secure_quantile", _up(rho), _up(mu_squared), _up(columns * Fraction(epsilon)), 0.0)
+
+
+def _require_flat(values: Sequence[Any]) -> None:
+    """A ValueError for a list that is more than one column, which only its entries tell."""
+    if any(np.ndim(value) for value in values):
+        raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def _require_room(X: ArrayLike) -> None:
@@ -658,7 +668,12 @@ class _Memory:
         """The charges, and a function that appends one; for this thread alone until the end."""
         self._require_process()
         with self._lock:
-            yield tuple(self._charges), self._charges.append
+
+            def record(charge: Charge) -> None:
+                self._require_process()  # a handler of signals may have forked
+                self._charges.append(charge)
+
+            yield tuple(self._charges), record
 
     def _require_process(self) -> None:
         """An error in a forked process, whose copy would be a second budget."""
@@ -705,9 +720,11 @@ class _Journal:
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """The charges, and a function that appends one; for this process and thread alone until the end."""
         with self._open(fcntl.LOCK_EX) as file:
-            state = self._read(file)
+            state, process = self._read(file), os.getpid()
 
             def record(charge: Charge) -> None:
+                if os.getpid() != process:  # a handler of signals has forked, and both would write the same line
+                    raise RuntimeError("a budget was forked while a charge was written; nothing is granted")
                 _append(file, state, charge)
                 if not self._is_here(file):
                     raise JournalError(

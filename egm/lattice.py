@@ -176,4 +176,4 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     left = math.nextafter(delta - charge, 0.0)
-    return sensitivity * float(analytic_noise_multiplier(epsilon, left)) * (1 + EXCESS)
+    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + EXCESS)

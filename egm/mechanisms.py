@@ -94,6 +94,9 @@ class _Mechanism:
     def __setstate__(self, state: dict[str, Any]) -> None:
         _fix(self, **state)  # an array that comes out of a pickle can be written to
 
+    def check_noise(self, value: object) -> None:
+        """Raises what a secure release of so many numbers would, where rounding would cost too much of delta."""
+
 
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(_Mechanism):
@@ -180,7 +183,16 @@ class GaussianMechanism(_Mechanism):
         if rng is not None:
             return _noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
         unit = _unit(self.sensitivity, self.noise_multiplier)
-        return _secure(value, np.full(value.shape, unit), self.sensitivity / unit, self.epsilon, self.delta)
+        std = self._secure_std(unit, value.size)
+        return _secure(value, np.full(value.shape, unit), std)
+
+    def check_noise(self, value: object) -> None:
+        """Raises what a secure release of so many numbers would, where rounding would cost too much of delta."""
+        self._secure_std(_unit(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
+
+    def _secure_std(self, unit: float, size: int) -> float:
+        """The noise of a value of this many entries, in units."""
+        return _std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,8 +242,17 @@ class EllipticalGaussianMechanism(_Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
             return _noisy(value.astype(float), self.noise_std, rng)
-        unit, norm = _unit(1.0, self.noise_multiplier), 1 + (value.size + 16) * 2.0**-52  # ||b|| at most
-        return _secure(value, unit * self.sensitivities / self.b, norm / unit, self.epsilon, self.delta)
+        unit = _unit(1.0, self.noise_multiplier)
+        return _secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
+
+    def check_noise(self, value: object) -> None:
+        """Raises what a secure release would, where rounding would cost too much of delta."""
+        self._secure_std(_unit(1.0, self.noise_multiplier))
+
+    def _secure_std(self, unit: float) -> float:
+        """The noise, in units."""
+        norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
+        return _std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -503,10 +524,9 @@ class GaussianDataMechanism(_Mechanism):
         ValueError for another shape or, where n is public, number of rows, for names that are not those of `columns`,
         or for a value that is not finite, and TypeError for what does not hold real numbers.
         """
+        _tables.refuse_rows_of_tables(X)
         self.check(X)
-        sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
-        room = sensitivity * self._stretch * self.noise_multiplier if rng is None else 1.0  # in clip norms
-        grid = lattice.Lattice(self.clip_norm, self.sigma.size, room)
+        grid = self._grid() if rng is None else lattice.Lattice(self.clip_norm, self.sigma.size, 1.0)
         arranged = _tables.arranged(X, self.columns)
         center = np.broadcast_to(self.center, self.b.shape)
         total, rows = sums.clipped_sum(arranged, grid, center, self.b, self.count_clipped)
@@ -520,6 +540,23 @@ class GaussianDataMechanism(_Mechanism):
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
         """The release by integers: sum of the rows on the lattice, weighted counts, discrete Gaussian noise."""
+        weight, clipped_weight, size, std = self._on_lattice(grid)
+        drawn = noise.secure_gaussian(std, size)
+        estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
+        return Release(estimate, self.noise_std, simulated=False, **counts)
+
+    def check_noise(self, X: object) -> None:
+        """Raises what a secure release would, where rounding would cost too much of delta."""
+        self._on_lattice(self._grid())
+
+    def _grid(self) -> lattice.Lattice:
+        """The lattice of secure releases, with room for their noise."""
+        sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
+        room = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
+        return lattice.Lattice(self.clip_norm, self.sigma.size, room)
+
+    def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, int, float]:
+        """The weights of the number of rows and of the clipped ones, how many numbers are released, and their noise."""
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
         if self.neighbors == "add_remove":
@@ -529,10 +566,7 @@ class GaussianDataMechanism(_Mechanism):
             clipped_weight = math.ceil(_CLIPPED_SHARE * sensitivity)
             sensitivity = math.nextafter(math.hypot(sensitivity, clipped_weight), math.inf)
         size = self.sigma.size + (weight > 0) + (clipped_weight > 0)
-        std = lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
-        drawn = noise.secure_gaussian(std, size)
-        estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return Release(estimate, self.noise_std, simulated=False, **counts)
+        return weight, clipped_weight, size, lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
         """Sum and weighted counts with the same noise, which is the sensitivity of all together times sigma_opt."""
@@ -642,10 +676,13 @@ def _from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
     return np.array(doubles).reshape(value.shape)[()]
 
 
-def _secure(value: Whole, unit: Array, sensitivity: float, epsilon: float, delta: float) -> Release:
-    """The release of a value with discrete Gaussian noise; sensitivity is in units, to which rounding adds sqrt(d)."""
-    on_lattice = math.ceil(sensitivity) + math.isqrt(value.size) + 1
-    std = lattice.gaussian_std(on_lattice, value.size, epsilon, delta)
+def _std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
+    """The noise for a value that is rounded to units; sensitivity is in units, to which rounding adds sqrt(size)."""
+    return lattice.gaussian_std(math.ceil(sensitivity) + math.isqrt(size) + 1, size, epsilon, delta)
+
+
+def _secure(value: Whole, unit: Array, std: float) -> Release:
+    """The release of a value with discrete Gaussian noise of this standard deviation, in units."""
     estimate = _from_lattice(value, unit, noise.secure_gaussian(std, value.size))
     return Release(estimate, std * unit, simulated=False)
 

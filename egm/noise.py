@@ -59,12 +59,13 @@ def secure_laplace(scale: float, size: int) -> list[int]:
 
 
 def secure_index(scores: list[int], epsilon: float) -> int:
-    """An index drawn with probability proportional to exp(epsilon / 2 scores[index]), exactly: an integer.
+    """An index drawn with probability proportional to exp(epsilon' / 2 scores[index]), exactly: an integer.
 
-    The exponential mechanism for scores that change by at most 1. scores: a list of integers. epsilon: > 0. Takes a
-    microsecond a score. Raises ValueError outside these ranges. McSherry and Talwar (2007).
+    The exponential mechanism for scores that change by at most 1, where epsilon' is smaller than epsilon by 2**-30 of
+    itself: that pays for rounding where the epsilons of several draws are added up. scores: a list of integers.
+    epsilon: > 0. Takes a microsecond a score. Raises ValueError outside these ranges. McSherry and Talwar (2007).
     """
-    return _choice(2 / scalar(positive, epsilon=epsilon))(scores)
+    return _choice(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
 
 
 @overload

@@ -1198,3 +1198,53 @@ def test_the_journal_can_be_read_by_people(tmp_path):
     assert json.loads(header.split("\t")[0])["terms"]["rho"] == 0.5
     assert json.loads(line.split("\t")[0])["mechanism"] == "AdaptiveDataMechanism"
     assert [entry.name for entry in tmp_path.iterdir()] == ["journal"]
+
+
+def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
+    """2 / epsilon is rounded, and seven of them are added up."""
+    scales = []
+    monkeypatch.setattr(noise, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
+    rng = np.random.default_rng(5)
+    for epsilon in rng.uniform(1e-3, 80, 500).tolist():
+        noise.secure_index([1, 0], epsilon)
+        assert Fraction(2) / Fraction(scales[-1]) <= Fraction(epsilon) * (1 - Fraction(1, 2**31))
+
+
+def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
+    """Nothing of its entries is looked at before the charge."""
+    for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
+        budget = Budget(epsilon=1.0)
+        with pytest.raises((TypeError, ValueError)):
+            budget.quantile(values, 0.5, 0, 10, 0.5, 1.0)
+        assert budget.spent.epsilon == 0.5
+
+
+def test_noise_that_rounding_forbids_costs_nothing():
+    """Everybody may know that such a release cannot be."""
+    data = np.zeros((4, 2))
+    for mechanism, X in [
+        (GaussianMechanism(1.0, 1.0, 1e-300), 0.0),
+        (EllipticalGaussianMechanism([1.0, 2.0], 1.0, 1e-300), [0.0, 0.0]),
+        (GaussianDataMechanism([1.0, 1.0], 4, 1.0, 1e-300), data),
+        (GaussianDataMechanism([1.0, 1.0], 4, 40.0, 1e-6), data),
+    ]:
+        budget = Budget(epsilon=100.0, delta=0.5)
+        with pytest.raises(ValueError, match="rounding would cost"):
+            budget.release(mechanism, X)
+        assert budget.history == ()
+
+
+@pytest.mark.parametrize("path", [None, "journal"])
+def test_a_fork_while_a_charge_is_written_grants_nothing(path, tmp_path, monkeypatch):
+    budget = Budget(*([tmp_path / path] if path else []), epsilon=1.0)
+    process, grants = os.getpid(), type(budget._terms).grants
+
+    def forked(*given):
+        monkeypatch.setattr(os, "getpid", lambda: process + 1)
+        return grants(*given)
+
+    monkeypatch.setattr(type(budget._terms), "grants", forked)
+    with pytest.raises(RuntimeError, match="fork"):
+        budget.charge(LaplaceMechanism(1.0, 1.0))
+    monkeypatch.undo()
+    assert budget.history == ()

@@ -394,3 +394,14 @@ def test_the_charge_is_not_lost_in_rounding():
     """Less delta is left for the noise than was given, however small the charge."""
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(2.798261610000699e-07, 0.999999999997573), (2.25, 1 - 1.26e-12), (8e-7, 1 - 1.5e-11), (1.0, 1e-6), (0.1, 0.5)],
+)
+@pytest.mark.parametrize("d", [1, 40])
+def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
+    """There the multiplier's digits are not monotone in delta."""
+    multiplier = float(analytic_noise_multiplier(epsilon, delta))
+    assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -41,7 +41,7 @@ LAYERS = {
         {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums", "_tables"},
         {"numpy", "scipy"},
     ),
-    "adaptive": (COMPUTE | {"error", "lattice", "quantiles"}, {"numpy", "scipy"}),
+    "adaptive": (COMPUTE | {"_tables", "error", "lattice", "quantiles"}, {"numpy", "scipy"}),
     "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy", "scipy"}),
     "claims": (set(), {"IPython"}),
