@@ -5,7 +5,7 @@ are public anyway. Messages go to standard error, for the operator alone. Exit c
 a file; 1 for what nobody foresaw; 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 
 Names of columns and of files come from strangers. What is printed or written of them can neither give orders to a
-terminal, since characters that cannot be printed appear as escapes such as \\x1b, nor to a spreadsheet, since in CSV a
+terminal, since characters that cannot be printed appear as the escapes of Python, nor to a spreadsheet, since in CSV a
 name that such a program would compute has an apostrophe before it.
 """
 

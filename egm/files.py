@@ -126,7 +126,7 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
 
 
 @contextlib.contextmanager
-def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
+def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
     """A binary file to write to, that appears under its name when all is written and safe, or never.
 
     A file that is replaced leaves its permissions to the new one. last: called when all is on the disk and the file is
@@ -144,7 +144,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
             yield file
             file.flush()
             os.fsync(file.fileno())
-        last()
+        if last is not None:
+            last()
         _place(part, target, overwrite)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
