@@ -21,14 +21,7 @@ from scipy.optimize import minimize_scalar
 from egm import gx2
 from egm._types import Array, Floats, Target
 
-__all__ = [
-    "ErrorForecast",
-    "best_clip_norm",
-    "clipping",
-    "expected_clipping",
-    "expected_loss_of_a_row",
-    "loss_of_a_row",
-]
+__all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
 
 
 @dataclass(frozen=True)
@@ -57,44 +50,16 @@ def clipping(
     offset: Floats = 0.0,
     target: Target = "sample",
     copies: Floats = 1,
+    factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
     """(n sum_j Var, n^2 sum_j bias^2) of what the sum of n clipped rows misses.
 
     sigma, scaling: (d,), > 0. offset: mu - center, a number or (d,). target: "sample" for the sum of the rows,
-    "population" for n mu. copies: how many coordinates are like this one, a number or (d,).
+    "population" for n mu. copies: how many coordinates are like this one, a number or (d,). factors: the mean of both
+    is taken over the standard deviations factor * sigma.
     """
-    variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies)
+    variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
     return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
-
-
-def expected_clipping(
-    sigma: Array,
-    n: int,
-    scaling: Array,
-    clip_norm: float,
-    offset: Floats = 0.0,
-    target: Target = "sample",
-    copies: Floats = 1,
-    factors: Sequence[float] = (1.0,),
-) -> tuple[float, float]:
-    """What `clipping` says of the standard deviations factor * sigma, on average over the factors."""
-    variance, squared_bias = expected_loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
-    return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
-
-
-def expected_loss_of_a_row(
-    sigma: Array,
-    scaling: Array,
-    clip_norm: float,
-    offset: Floats = 0.0,
-    target: Target = "sample",
-    copies: Floats = 1,
-    factors: Sequence[float] = (1.0,),
-) -> tuple[Array, Array]:
-    """What `loss_of_a_row` says of the standard deviations factor * sigma, on average over the factors."""
-    parts = [loss_of_a_row(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
-    variance, squared_bias = np.mean(parts, axis=0)
-    return variance, squared_bias
 
 
 def loss_of_a_row(
@@ -104,11 +69,21 @@ def loss_of_a_row(
     offset: Floats = 0.0,
     target: Target = "sample",
     copies: Floats = 1,
+    factors: Sequence[float] = (1.0,),
 ) -> tuple[Array, Array]:
     """Variance and squared mean of what one clipped row adds to the error, (d,) each, summed over the copies.
 
     Arguments as for clipping.
     """
+    parts = [_loss_of_a_row(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
+    variance, squared_bias = np.mean(parts, axis=0)
+    return variance, squared_bias
+
+
+def _loss_of_a_row(
+    sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
+) -> tuple[Array, Array]:
+    """The same for these standard deviations."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -137,7 +112,7 @@ def best_clip_norm(
     """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
 
     noise: a function of C, the total variance of the noise; it must be convex and grow at least like C. sigma, scaling:
-    (d,), > 0. offset: mu - center, copies and factors, as for expected_clipping. Between 1e-3 of a row's typical norm,
+    (d,), > 0. offset: mu - center, copies and factors, as for clipping. Between 1e-3 of a row's typical norm,
     where all is lost, and the radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the
     offset.
 
@@ -152,7 +127,7 @@ def best_clip_norm(
 
     def total(log_norm: float) -> float:
         norm = np.exp(log_norm)
-        parts = expected_clipping(sigma, n, scaling, norm, offset, copies=copies, factors=factors)
+        parts = clipping(sigma, n, scaling, norm, offset, copies=copies, factors=factors)
         return noise(norm) + sum(parts)
 
     ends = np.log(1e-3 * typical), np.log(largest)

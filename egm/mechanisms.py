@@ -454,7 +454,7 @@ class GaussianDataMechanism(_Mechanism):
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
-        parts = error.expected_clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
+        parts = error.clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def error_by_column(self) -> Array:
@@ -463,7 +463,7 @@ class GaussianDataMechanism(_Mechanism):
         For a centre and a sigma that are doubtful as declared: the parts of `error().total`.
         """
         offset, factors = self._doubts
-        lost = error.expected_loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
+        lost = error.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
         return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
 
     def confidence_radius(self, level: float) -> float:
