@@ -149,6 +149,10 @@ OPTIONS = {
         "clip_probability": "optimal",
         "center_std": [1.0, 2.0, 3.0],
     },
+    ("--count-clipped",): {"count_clipped": True},
+    ("--count-clipped", "--neighbors", "add_remove", "--rows", "300"): {
+        **{"count_clipped": True, "neighbors": "add_remove", "n": 300}
+    },
     ("--scaling", "none"): {"scaling": "none"},
     ("--scaling", "optimal"): {"scaling": "optimal"},
     ("--scaling", "expected_norm"): {"scaling": "expected_norm"},
@@ -167,6 +171,9 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
     assert found["estimate"] == release.estimate.tolist()
     assert found["noise_std"] == it.noise_std.tolist()
     assert found.get("count") == release.count
+    assert found.get("clipped") == release.clipped
+    assert found.get("clipped_std") == it.clipped_std
+    assert found.get("excess") == (None if release.clipped is None else it.excess_clipped(release))
     for name in ("epsilon", "delta", "neighbors", "clip_norm", "noise_multiplier"):
         assert found["parameters"][name] == getattr(it, name)
     assert found["parameters"]["clip_probability"] == it.p
@@ -301,7 +308,7 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
 
 KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
 PARAMETERS = ["egm", "mechanism", "rows", "epsilon", "delta", "neighbors", "clip_probability", "clip_norm"]
-PARAMETERS += ["noise_multiplier", "sigma", "center", "scaling"]
+PARAMETERS += ["noise_multiplier", "sigma_factor", "count_clipped", "sigma", "center", "scaling"]
 FORMS = ("json", "csv", "npy")
 
 
@@ -321,6 +328,8 @@ def test_documents_have_these_fields_and_no_other(released):
     assert list(released(*SUM)) == KEYS
     assert list(released(*SUM)["parameters"]) == PARAMETERS
     assert list(released(*SUM, "--neighbors", "add_remove", "--rows", "9")) == [*KEYS[:-1], "count", "parameters"]
+    counted = ["clipped", "clipped_std", "excess", "parameters"]
+    assert list(released(*SUM, "--count-clipped")) == [*KEYS[:-1], *counted]
 
 
 @pytest.mark.parametrize("form", FORMS)
