@@ -583,7 +583,8 @@ example:
   egm adaptive visits.parquet --epsilon 1 --delta 1e-6 --radius 1000 --sigma-range 0.1,100"""
 
 _CODES = """
-exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted; 143 terminated"""
+exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted; 143 terminated;
+129 hung up"""
 
 _VECTOR = "a .csv, .npy or .parquet FILE with one number a line, or a column's name and a number"
 _HELP = {
@@ -616,7 +617,7 @@ _HELP = {
         --sigma; default half of sigma. Like the next, it is for the forecast and for --clip-probability optimal""",
     "--sigma-factor": "by what sigma may be too small or too large, from 1 to 10; default 1.25",
     "--scaling": """how columns are weighed before clipping: expected_norm (a formula, default), optimal (less noise,
-        and far more error where columns are correlated or the center is wrong), none, or a FILE as for --sigma with
+        and far more error where columns are correlated or the center is off), none, or a FILE as for --sigma with
         factors of your own, in inverse units, > 0""",
     "--count-clipped": """release the number of clipped rows as well, for 0.8 percent more noise: with its standard
         deviation and its excess, in standard deviations, over what guesses as good as declared allow. Above 3 the

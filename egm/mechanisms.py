@@ -269,24 +269,24 @@ class GaussianDataMechanism(_Mechanism):
     takes the C of least `error().total`, but none below a thousandth of a row's typical norm. scaling: "expected_norm"
     (Lemma 4.1), "optimal", "none" or b itself, (d,), > 0. "optimal" has the least noise for normal rows, at most a
     third less than Lemma 4.1 in the cases that chapter 9 tabulates, and trusts a far quantile for it: where columns are
-    correlated, or both centre and sigma are wrong, it can lose many times what it gains (chapter 11). neighbors:
-    "replace_one", or "add_remove", for which n is only a guess that sets the clip norm: the sum of the clipped rows and
-    count_weight times their number are released together, with sensitivity sqrt(C**2 + count_weight**2) instead of 2 C,
-    and the noisy number multiplies the centre. center_std: how far the guess `center` may be from mu, a number or (d,),
-    in the units of the data, by default half of sigma. sigma_factor: by what sigma may be wrong, from 1 to 10, by
-    default 1.25. These two change no privacy and, for a given clip_probability, no release: they are what `error` and
-    `confidence_radius` expect, and what "optimal" clips for. With center_std=0 and sigma_factor=1 it clips much more,
-    which gains where the guess is right, and costs far more than it can gain where the centre is off by a part of
-    sigma. columns: names, (d,), in the order of sigma, by default those that sigma has if it is a mapping or a Series
-    with an index of names. What else has names (center, center_std, scaling, X, and what `error` is given) is matched
-    by them, and is refused if its names are others or if there are no columns to match them with; what has none is
-    taken to be in the order of the columns. count_clipped: whether the number of clipped rows is released, too: times a
-    weight of an eighth of the sensitivity, and together with the sum, whose noise grows by 0.8 percent. It tells
-    whether the model holds (`excess_clipped`): forecast and confidence radius rely on guesses as good as declared, and
-    on coordinates that are nearly normal and independent. Of rows that are zero but for one entry, as in a sum by
-    groups, far more are clipped than they say. Raises ValueError or TypeError otherwise, and warns (DeltaWarning) of a
-    delta of 1/n or more. Poulsen (2023), Algorithm 3, which as printed adds the centre before dividing by b and so is
-    wrong unless the centre is zero.
+    correlated, or the centre is off by about sigma, or by less if sigma is too small as well, it can lose many times
+    what it gains (chapter 11). neighbors: "replace_one", or "add_remove", for which n is only a guess that sets the
+    clip norm: the sum of the clipped rows and count_weight times their number are released together, with sensitivity
+    sqrt(C**2 + count_weight**2) instead of 2 C, and the noisy number multiplies the centre. center_std: how far the
+    guess `center` may be from mu, a number or (d,), in the units of the data, by default half of sigma. sigma_factor:
+    by what sigma may be wrong, from 1 to 10, by default 1.25. These two change no privacy and, for a given
+    clip_probability, no release: they are what `error` and `confidence_radius` expect, and what "optimal" clips for.
+    With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs far more
+    than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma, by default
+    those that sigma has if it is a mapping or a Series with an index of names. What else has names (center, center_std,
+    scaling, X, and what `error` is given) is matched by them, and is refused if its names are others or if there are no
+    columns to match them with; what has none is taken to be in the order of the columns. count_clipped: whether the
+    number of clipped rows is released, too: times a weight of an eighth of the sensitivity, and together with the sum,
+    whose noise grows by 0.8 percent. It tells whether the model holds (`excess_clipped`): forecast and confidence
+    radius rely on guesses as good as declared, and on coordinates that are nearly normal and independent. Of rows that
+    are zero but for one entry, as in a sum by groups, far more are clipped than they say. Raises ValueError or
+    TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as
+    printed adds the centre before dividing by b and so is wrong unless the centre is zero.
     """
 
     sigma: Array
