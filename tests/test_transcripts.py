@@ -199,7 +199,7 @@ def fast(monkeypatch):
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
 
-    def loss(sigma, b, clip_norm, offset=0.0, target="sample", copies=1):
+    def loss(sigma, b, clip_norm, offset=0.0, target="sample", copies=1, factors=(1.0,)):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     monkeypatch.setattr(error, "best_clip_norm", clip_norm)
