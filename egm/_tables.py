@@ -25,6 +25,7 @@ __all__ = [
     "declared",
     "is_blocks",
     "ordered",
+    "refuse_rows_of_tables",
     "require_one_type",
 ]
 
@@ -214,9 +215,14 @@ def require_one_type(name: str, X: Any) -> None:
     """A TypeError for a table whose columns differ in type: as one array, its integers would become doubles."""
     names = column_names(X)
     if names is not None and not _is_dask_array(X):
-        kinds = {str(kind) for kind in (X.schema.types if hasattr(type(X), "column_names") else X.dtypes)}
+        kinds = set(map(str, _kinds(X)))
         if len(kinds) > 1:
             raise ColumnError(f"{name} must hold numbers of one type, but its columns are {', '.join(sorted(kinds))}")
+
+
+def _kinds(X: Any) -> Any:
+    """The types of the columns of a table."""
+    return X.schema.types if hasattr(type(X), "column_names") else X.dtypes
 
 
 def _select(X: Any, names: list[Hashable]) -> Any:
@@ -226,10 +232,9 @@ def _select(X: Any, names: list[Hashable]) -> Any:
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
     """A TypeError that names the first column of a table that holds neither numbers nor flags."""
-    kinds = X.schema.types if hasattr(type(X), "column_names") else X.dtypes
     if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
-    for column, kind in zip(names, kinds, strict=True):
+    for column, kind in zip(names, _kinds(X), strict=True):
         letter = kind.kind if hasattr(kind, "kind") else np.asarray(_select(X, [column])[:0]).dtype.kind
         if letter not in "biuf":
             raise ColumnError(

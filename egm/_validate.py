@@ -238,9 +238,7 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
         array = _tables.array(**{name: value})
     except (MemoryError, _tables.ColumnError):
         raise
-    except (
-        Exception
-    ):  # rows of different lengths, or what the value's own methods raise, in which private values may be
+    except Exception:  # rows of different lengths, or whatever the value's own methods raise, which may show values
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
         raise _not_numeric(name, value)
