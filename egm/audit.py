@@ -29,7 +29,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from egm import _rows, adaptive, lattice, noise, quantiles
+from egm import _private_rows, _rows, lattice, noise, quantiles
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.calibration import analytic_noise_multiplier
 from egm.mechanisms import (
@@ -270,10 +270,9 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
     def once(X: Array, rng: Rng | None) -> Array:
-        mechanism = adaptive.AdaptiveDataMechanism(len(X), rho, radius=1.0, sigma_range=(0.1, 1.0))
-        search = adaptive._Search(mechanism, X, rng)
-        mean, _ = search.noisy_mean(1.0, 1.0, rho)
-        return search.center + mean
+        columns = X.shape[1]
+        mean, _ = _private_rows.PrivateRows(X, rho, rng).mean("sum", np.zeros(columns), np.ones(columns), 1.0, rho)
+        return mean
 
     return lambda X, size, rng: replay(functools.partial(once, X), size, rng)
 
@@ -367,16 +366,17 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 def _recentred() -> list[Patch]:
     """The mean of the data for a centre."""
-    release, mean = GaussianDataMechanism.release, adaptive._Search.noisy_mean
+    release, mean = GaussianDataMechanism.release, _private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
         return release(dataclasses.replace(mechanism, center=X.mean(axis=0)), X, rng=rng)
 
-    def wrong_mean(search: adaptive._Search, *given: Any) -> tuple[Array, float]:
-        search.center = search.X.mean(axis=0)
-        return mean(search, *given)
+    def wrong_mean(rows: _private_rows.PrivateRows, step: str, center: Array, *given: Any) -> tuple[Array, float]:
+        around = rows.X.mean(axis=0)
+        found, std = mean(rows, step, around, *given)
+        return around + found, std
 
-    return [(GaussianDataMechanism, "release", wrong_release), (adaptive._Search, "noisy_mean", wrong_mean)]
+    return [(GaussianDataMechanism, "release", wrong_release), (_private_rows.PrivateRows, "mean", wrong_mean)]
 
 
 # --- The table --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from egm import noise
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
 from egm._validate import finite, nonnegative, positive, probability, scalar
 
-__all__ = ["quantile", "secure_quantile", "zcdp_epsilon"]
+__all__ = ["interval", "quantile", "secure_quantile", "zcdp_epsilon"]
 
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
@@ -57,21 +57,43 @@ def quantile(
 
 
 def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilon: float, step: float) -> Floats:
-    """A quantile as above, of secure randomness, on a lattice: low, low + step, ... up to high.
+    """A quantile of secure randomness, on a lattice: low, low + step, ... up to high. epsilon-private in each column.
 
-    Ranks are counted, so scores are integers that one row changes by at most one, and `noise.secure_index` draws among
-    them by exact arithmetic. step: > 0, what the answer may be off by for it. values, q, epsilon, errors and cost are
-    those of quantile; low and high are numbers. Takes a microsecond a point and column besides.
+    A point of the lattice stands for the values above the point before it, up to itself (the first for all below it,
+    the last for all above), and is drawn by `interval`: so values that are many times the same are found. step: > 0,
+    what the answer may be off by for it. values, q, epsilon, errors and cost are those of quantile; low and high are
+    numbers. Takes a microsecond a point and column besides.
     """
     values, q = finite(values=values), scalar(probability, q=q)
     low, high = (scalar(finite, **bound) for bound in ({"low": low}, {"high": high}))
     if values.ndim not in (1, 2) or len(values) == 0 or not low < high:
         raise ValueError(f"values must be (n,) or (n, k), n >= 1, and low < high, got {values.shape}, {low}, {high}")
     points = np.arange(low, high, scalar(positive, step=step))
-    rank, columns = round(q * len(values)), values.reshape(len(values), -1).T
-    ranks = (np.searchsorted(np.sort(column), points, side="right") for column in columns)
-    drawn = points[[noise.secure_index((-np.abs(found - rank)).tolist(), epsilon) for found in ranks]]
+    columns = values.reshape(len(values), -1).T
+    counts = (np.bincount(np.searchsorted(points[:-1], column), minlength=points.size) for column in columns)
+    drawn = points[[interval(found, q, epsilon) for found in counts]]
     return drawn if values.ndim == 2 else float(drawn[0])
+
+
+def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generator | None = None) -> int:
+    """The place of one of the intervals, in order, of which counts says how many of the values are in each.
+
+    An interval scores 0 if the q-quantile is in it, else minus the number of values between the two:
+
+        -max(0, rank - #{values up to its end}, #{values below its start} - rank),   rank = q n rounded.
+
+    One value that moves changes each count of values by at most one, so a score by at most one: the exponential
+    mechanism of parameter epsilon is epsilon-private, and epsilon**2 / 8-zCDP. Whatever the values are, one interval
+    scores 0; each that is t values off has at most exp(-epsilon t / 2) times its probability. rng: a numpy Generator,
+    which makes this a simulation; without it the draw is exact and secure.
+    """
+    ends = np.cumsum(counts, dtype=np.int64)
+    rank = round(q * int(ends[-1]))
+    starts = np.concatenate([[0], ends[:-1]])
+    scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))
+    if rng is None:
+        return noise.secure_index(scores.tolist(), epsilon)
+    return int(np.argmax(epsilon / 2 * scores + rng.gumbel(size=scores.size)))
 
 
 @overload

@@ -1,0 +1,146 @@
+"""Private rows, and the six questions that a search may ask of them.
+
+Nothing else sees the rows. Every question is charged before they are read, in zero-concentrated differential privacy
+(Bun and Steinke 2016) for data sets of which one row is replaced, and its answer is noisy enough for the charge:
+
+    radius, spreads   a quantile among intervals whose bounds are public: epsilon**2 / 8 of each exponential mechanism
+                      (Cesar and Rogers 2021, Lemma 3.4)
+    mean, squares     a sum of integer vectors of norm at most K, of which two are at most D K apart, plus a discrete
+                      Gaussian: D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke 2020, Theorem 14)
+    shells            numbers of rows at several distances, of which a replaced row changes two by one: 1 / std**2
+    longer            the number of rows beyond a distance, which a replaced row changes by one: 1 / (2 std**2)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from egm import _rows, lattice, noise, quantiles
+from egm._types import Array, Floats, Whole
+
+__all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
+
+Intervals: TypeAlias = tuple[Array, Array]  # the bounds between them, and the middle of each
+
+_LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
+_BLOCK = 1 << 20  # numbers handled at a time
+_ROUNDED_DOWN = 1 - 2.0**-50  # of an epsilon: more than the roundings of the four operations on its way
+_ROUNDED_UP = 1 + 2.0**-50  # of a standard deviation
+_SQUARE = 12.0  # where squares are cut, in units of their expectation
+
+
+class Account:
+    """A budget rho, and what each step has spent of it. What is charged in all is at most rho, without rounding."""
+
+    def __init__(self, rho: float) -> None:
+        self.rho, self.spent = rho, dict[str, float]()
+
+    @property
+    def left(self) -> float:
+        """What is left of the budget, rounded down."""
+        return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
+
+    def spend(self, step: str, rho: float) -> None:
+        """Charge a step, or raise a ValueError."""
+        before = self.spent.get(step, 0.0)
+        after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
+        if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
+            raise ValueError(f"rho = {self.rho} is too small: {step} needs {rho:.3g}, and {self.left:.3g} is left")
+        self.spent[step] = float(after)
+
+
+def log_intervals(low: float, high: float, step: float) -> Intervals:
+    """Intervals from 0 over low to beyond high, of constant ratio exp(step) between the two: their inner bounds, and
+    the middle of each."""
+    pieces = max(1, math.ceil(math.log(high / low) / step))
+    bounds = np.geomspace(low, high, pieces + 1)
+    return bounds, np.concatenate([[low], np.sqrt(bounds[1:] * bounds[:-1]), [high]])
+
+
+class PrivateRows:
+    """The rows X, (n, d), a budget rho for what is asked of them, and a numpy Generator if this is a simulation."""
+
+    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
+        self.X, self.rng, self.account = X, rng, Account(rho)
+        self.n, self.d = X.shape
+
+    def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
+        """A q-quantile of the distances ||b (x - center)||."""
+        self.account.spend(step, rho)
+        return self._quantile(self._distances(center, b), q, intervals, rho)
+
+    def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
+        """A median of |x_j - center_j| in each column."""
+        self.account.spend(step, rho)
+        columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
+        return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
+
+    def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
+        """The mean of the rows b (x - center), each clipped, and the standard deviation of the noise in each entry."""
+        self.account.spend(step, rho)
+        return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
+
+    def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
+        """The mean of the rows ((x - center) / spread)**2, cut and clipped, and the noise's standard deviation.
+
+        Vectors of squares have no negative entry, so two of norm at most V are at most sqrt(2) V apart.
+        """
+        self.account.spend(step, rho)
+        cut = math.sqrt(_SQUARE)  # before they are squared, lest a long row is seen by its overflow
+        squares = (np.minimum(np.abs((block - center) / spread), cut) ** 2 for block in self._blocks())
+        zero = np.zeros(self.d, dtype=object)
+        return self._mean(
+            lambda grid: sum(map(grid.sum, squares), zero), 1.3 * math.sqrt(3 * self.d), math.sqrt(2), rho
+        )
+
+    def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
+        """How many rows have their distance between two edges, or beyond the last; and the noise in each number."""
+        self.account.spend(step, rho)
+        std = 1 / math.sqrt(rho) * _ROUNDED_UP
+        found = np.searchsorted(edges, self._distances(center, b), side="right")
+        counts = np.bincount(found, minlength=edges.size + 1)[1:]
+        return (counts + self._gaussian(std, edges.size)).astype(float), std
+
+    def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
+        """How many rows have a distance beyond this length, and the noise in the number."""
+        self.account.spend(step, rho)
+        std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
+        found = int(np.count_nonzero(self._distances(center, b) > length))
+        return float(found + self._gaussian(std, 1)[0]), std
+
+    def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
+        """A q-quantile as the middle of an interval."""
+        bounds, middles = intervals
+        counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
+        epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
+        return float(middles[quantiles.interval(counts, q, epsilon, self.rng)])
+
+    def _mean(
+        self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
+    ) -> tuple[Array, float]:
+        """The noisy mean of vectors clipped to a norm, of which two are at most so many clip norms apart."""
+        std = diameter / math.sqrt(2 * rho)
+        grid = lattice.Lattice(clip_norm, self.d, std)
+        std *= grid.radius * _ROUNDED_UP
+        noisy = total(grid) + self._gaussian(std, self.d)
+        return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
+
+    def _gaussian(self, std: float, size: int) -> Whole:
+        """Integers of this standard deviation."""
+        if self.rng is None:
+            return np.array(noise.secure_gaussian(std, size), dtype=object)
+        return np.rint(noise.simulated_gaussian(np.full(size, std), self.rng))
+
+    def _blocks(self) -> Iterator[Array]:
+        """The rows, a part at a time."""
+        step = max(1, _BLOCK // self.d)
+        return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
+
+    def _distances(self, center: Array, b: Floats) -> Array:
+        """||b (x - center)|| of every row."""
+        return np.concatenate([_rows.norms((block - center) * b) for block in self._blocks()])

@@ -1,0 +1,255 @@
+"""The search of `egm.adaptive`: what it asks, in which order, and what it makes of the answers.
+
+It sees answers and nothing else: those of private rows (`egm._private_rows`), or those expected of normal rows, by
+which a release is forecast (`egm._expected_rows`). The last round is in `egm._last_round`.
+
+1. Locate. The median distance of the rows from the last centre is the radius of a ball; the rows are clipped to it, and
+   their noisy mean is the next centre. Each round leaves a known part of the distance, until the radius is that of the
+   data themselves. A radius that came out wrong is found out by the next, for which nothing is taken for granted.
+2. Spread. Three quantiles of the squared distances give their effective dimension, (sum s^2)^2 / sum s^4. A scaling can
+   gain at most d over that (Hoelder's inequality): where that is little, or the budget too small for d medians, all
+   coordinates get the same standard deviation; otherwise each its own, a median of |x_j - center_j|.
+3. Refine. Rows are scaled, clipped and averaged as in Algorithm 3, at most twice, with the shares of the budget that
+   make the error of the last round least. What these rounds clip is little, even if it all pointed one way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import chdtri
+
+from egm import gx2, scaling
+from egm._private_rows import Account, Intervals, log_intervals
+from egm._radial import Radial
+from egm._types import Array, Floats
+
+__all__ = ["Answers", "Search", "least_rho"]
+
+_COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # steps of the logarithm of a quantile
+_SURE = 50.0  # epsilon n of a radius on the way: one in thousands is wrong, and mended by the next
+_SURER = 60.0, 160.0  # of one that is relied on: at least, and at most
+_SUREST = 100.0  # of one that a quarter of the rows exceeds
+_DEEP, _FAILED = 4.0, 0.05  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
+_RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
+_QUARTILE = 0.03  # for one of the quartiles, at most
+_CHEAP = 0.005  # for a round of locating, if the radius needs no more
+_LOCATE = 0.5  # for all of them
+_SETTLE = 0.01, 0.05  # for the last of them, at least and at most
+_REMEASURED = 0.01  # for the second moments
+_MEDIANS = 0.3  # for the medians of the columns, at most
+_SHARES = (0.01, 0.03, 0.1, 0.2)  # tried for the rounds of refining
+_TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho for a look at the tail is (TAIL_SURE / n)**2, within these shares
+_LIMIT = 0.6  # share that locating may take in the worst case, or it is refused beforehand
+_LEAST = 150.0  # n sqrt(rho), below which a tenth of the rows can be far away and not be seen
+_FEW = 424.0  # the same for 3 in 100
+_LOOSE = 1.15  # a ball's radius over that of the rows
+_APART = 3.0  # a radius that is so many times the noise of the centre is that of the data
+_SHRUNK = 0.85  # a radius that shrinks by less is, too
+_GROWN = 1.5  # but one that grows by more is not: the one before was wrong
+_ROUNDS = 60
+_ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
+_LITTLE = 0.5  # of its error: what clipping may do to a round of refining if all that is clipped points one way
+_NORMAL_MEDIAN = 0.6744897501960817  # of |Z|, and the upper quartile of Z
+
+
+class Answers(Protocol):
+    """Rows, real or expected: see egm._private_rows.PrivateRows."""
+
+    n: int
+    d: int
+    account: Account
+
+    def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float: ...
+    def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array: ...
+    def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]: ...
+    def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]: ...
+    def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]: ...
+    def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]: ...
+
+
+def _pace(n: int, d: int, rho: float) -> float:
+    """What a round of locating leaves of the distance: what costs least in all, or less where that is cheap."""
+    parts = np.geomspace(0.02, 0.7, 60)
+    best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
+    return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
+
+
+def _noise_cost(d: int, part: Any) -> Any:
+    """n**2 rho for a mean whose noise is this part of the radius."""
+    return 2 * d * (_LOOSE / part) ** 2
+
+
+def least_rho(n: int, d: int, radius: float, least: float) -> float:
+    """The budget below which centres within a radius cannot be told to within the least spread."""
+    parts = np.geomspace(0.02, 0.7, 60)
+    rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
+    cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
+    return float(max((cost + _SURER[0] ** 2 / 4) / _LIMIT, _LEAST**2) / n**2)
+
+
+class Search:
+    """What is known so far, all of it released: center (d,), up to center_std (d,); sigma (d,)."""
+
+    def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
+        self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
+        self.rho, root = self.account.rho, math.sqrt(rows.d)
+        self.sigma_range = sigma_range
+        self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
+        self.bound = radius
+        self.center, self.center_std = np.zeros(self.d), np.full(self.d, radius)
+        self.few = self.n * math.sqrt(self.rho) < _FEW
+        self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # of a radius that is relied on
+
+    def run(self) -> None:
+        """Locate, spread, refine."""
+        radius = self.locate()
+        alike = self.spread_out(radius)
+        for step, rho in enumerate(self.plan(alike), start=1):
+            self.refine(f"center {step}", rho)
+        if not alike:
+            self.remeasure(_REMEASURED * self.rho)
+
+    def cost(self, sure: float) -> float:
+        """rho of a quantile with this epsilon n."""
+        return sure**2 / (8 * self.n**2)
+
+    def reach(self, share: float) -> float:
+        """epsilon n of a quantile with this share of the budget."""
+        return self.n * math.sqrt(8 * share * self.rho)
+
+    def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
+        """A quantile of the distances from the centre; of anything that they can be in the declared ranges."""
+        intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
+        return self.rows.radius(step, q, intervals, cost, self.center, b)
+
+    def around(self, radius: float) -> Intervals:
+        """Intervals fine enough to tell the norms of rows apart, which spread the less the larger d is."""
+        return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
+
+    # Locate -----------------------------------------------------------------------------------------------------------
+
+    def locate(self) -> float:
+        """Move the centre to the rows; returns the median of their distances from it."""
+        pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
+        share = _noise_cost(self.d, pace) / self.n**2
+        radius = self.distance("radii", 0.5, cost, fineness=_COARSE)
+        for _ in range(_ROUNDS):
+            if self.account.left - share - cost < (1 - _LOCATE) * self.rho:
+                break
+            self.step_to(radius, share)
+            before, radius = radius, self.distance("radii", 0.5, cost, fineness=_COARSE)
+            if min(_APART * pace, _SHRUNK) * before < radius < _GROWN * before:
+                break
+        dof = math.sqrt(self.d)  # between that of rows alike in all coordinates, and in one
+        far = math.sqrt(chdtri(dof, 0.1) / chdtri(dof, 0.5))
+        self.step_to(far / _LOOSE * radius, max(_SETTLE[0] * self.rho, min(share, _SETTLE[1] * self.rho)))
+        return self.distance("radii", 0.5, self.once)
+
+    def step_to(self, radius: float, rho: float) -> None:
+        """Move the centre to the noisy mean of the rows clipped to a ball."""
+        mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
+        self.move(mean)
+        self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
+
+    def move(self, step: Array) -> None:
+        """Move the centre, within what was declared."""
+        self.center = np.clip(self.center + step, -self.bound, self.bound)
+
+    # Spread -----------------------------------------------------------------------------------------------------------
+
+    def spread_out(self, radius: float) -> bool:
+        """Find standard deviations to begin with; whether they are all the same."""
+        typical = radius / math.sqrt(self.d)
+        self.set_sigma(np.full(self.d, typical))
+        if self.d == 1 or self.reach(_QUARTILE) < _SUREST:
+            return True
+        intervals, cost = self.around(radius), self.cost(min(self.reach(_QUARTILE), _SURER[1]))
+        ask, one = self.rows.radius, np.ones(self.d)
+        low, middle, high = (ask("radii", q, intervals, cost, self.center, one) ** 2 for q in (0.25, 0.5, 0.75))
+        effective = 2 * (middle * 2 * _NORMAL_MEDIAN / max(high - low, 1e-9 * middle)) ** 2
+        intervals = log_intervals(max(self.sigma_range[0] / 2, typical / 100), max(1.5 * radius, typical), _MEDIUM)
+        sure = _DEEP * math.log(self.d * intervals[1].size / _FAILED)
+        share = max(self.d * self.cost(sure) / self.rho, 0.01)
+        if share > min(_MEDIANS, 1 - _ALIKE * effective / self.d):
+            return True
+        median: Array = self.rows.spreads("spread", intervals, share * self.rho, self.center)
+        self.set_sigma(median / _NORMAL_MEDIAN)
+        return False
+
+    def remeasure(self, rho: float) -> None:
+        """Second moments of the rows divided by their standard deviations: nearly 1 each, and all at once."""
+        spread = self.spread()
+        mean, std = self.rows.squares("spread", self.center, spread, rho)
+        self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
+
+    def spread(self) -> Array:
+        """Standard deviations of the rows about the centre, whose own error is in them."""
+        spread: Array = np.hypot(self.sigma, self.center_std)
+        return spread
+
+    def set_sigma(self, spread: Array) -> None:
+        """What is left of the spread without the error of the centre."""
+        sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
+        self.sigma = np.clip(sigma, *self.sigma_range)
+
+    # Refine -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def doubt(self) -> float:
+        """What a look at the tail of the norms costs."""
+        return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
+
+    def plan(self, alike: bool) -> tuple[float, ...]:
+        """Budgets of the rounds before the last: those that make the error of the last round least."""
+        left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
+        sigma, center_std, copies = self.groups()
+        costly = self.once / left  # of the calibration before each round
+
+        def after(center_std: Array, share: float, one_sided: float = np.inf) -> Array:
+            b = scaling.expected_norm(np.hypot(sigma, center_std))
+            radial = Radial(sigma, center_std, b, copies)
+            return radial.best(self.n, math.sqrt(2 / (share * left)) / self.n, one_sided)[1]
+
+        states: dict[tuple[float, ...], Array] = {(): center_std}
+        for share in _SHARES:
+            states[share,] = after(center_std, share, _LITTLE)
+        for first, second in itertools.combinations(_SHARES, 2):
+            states[first, second] = after(states[first,], second, _LITTLE)
+        rest = {shares: 1 - sum(shares) - costly * len(shares) for shares in states}
+        errors = {
+            shares: np.sum(copies * after(state, rest[shares]) ** 2)
+            for shares, state in states.items()
+            if rest[shares] > 0.1
+        }
+        return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
+
+    def groups(self) -> tuple[Array, Array, Array]:
+        """At most 64 groups of coordinates of nearly the same spread: their sigma, center_std and sizes."""
+        groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
+        squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
+        return *np.sqrt(squares), np.array([group.size for group in groups])
+
+    def calibrated(self) -> Array:
+        """The scaling, with sigma corrected by one factor so that the median distance is what it says.
+
+        One number costs next to nothing, and it is what the clip norm hangs on.
+        """
+        b = scaling.optimal(self.spread(), 0.05)
+        expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
+        factor = self.rows.radius("radii", 0.5, self.around(expected), self.once, self.center, b) / expected
+        self.sigma = np.clip(self.sigma * factor, *self.sigma_range)
+        self.center_std = self.center_std * factor
+        return b
+
+    def refine(self, step: str, rho: float) -> None:
+        """One round of Algorithm 3, with a clip norm beyond which little is lost however it points."""
+        b = self.calibrated()
+        noise = math.sqrt(2 / rho) / self.n
+        clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, noise, _LITTLE)
+        mean, _ = self.rows.mean(step, self.center, b, clip_norm, rho)
+        self.move(mean / b)
+        self.center_std = center_std
