@@ -17,14 +17,14 @@ from bs4 import BeautifulSoup
 
 import egm
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, gx2
-from egm.calibration import analytic_noise_multiplier
+from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
 from tools import api
 from tools.execute import ROOT
 from tools.prose import to_rst
 
-TUTORIAL, MECHANISMS, NOTATION, CITE = (
-    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite")
+TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
+    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite", "practice")
 )
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -113,9 +113,18 @@ def test_decisions_rest_on_what_the_package_does():
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
-    assert r"$n \sqrt\rho \ge 300$ or so: it runs from 20 on" in MECHANISMS
-    with pytest.raises(ValueError, match="must be at least 20"):
-        egm.AdaptiveDataMechanism(100, 0.0399, radius=1, sigma_range=(1, 1)).release(np.ones((100, 1)))
+    assert r"$n \sqrt\rho \ge 150$, or more for many columns" in MECHANISMS
+    budget = {"rho": zcdp_rho(1.0, 1e-6), "radius": 1e5, "sigma_range": (1.0, 1e5)}
+    for columns, rows in ((1, 962), (38, 962), (1000, 3523)):
+        with pytest.raises(ValueError, match=f"or n = {rows}$"):
+            egm.AdaptiveDataMechanism(rows - 1, **budget).release(np.ones((rows - 1, columns)))
+        egm.AdaptiveDataMechanism(rows, **budget).check(np.ones((rows, columns)))
+    assert "is 962 rows for up to 38 columns, and 3523 for 1000" in MECHANISMS
+    assert "is 962 rows for up to 38 columns, 1306 rows for 100 columns and 3523 for 1000" in PRACTICE
+    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (38, 39, 100)]
+    assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
+    assert wider[1] > wider[0]
+    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1306
     assert "changes nine entries" in MECHANISMS
     noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
     assert noise[8][0] < noise[8][1]
