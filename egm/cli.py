@@ -773,6 +773,8 @@ _HELP = {
         or also whether there is one (add_remove)""",
     "--rho": "privacy: the whole budget in zCDP, > 0; instead of the next two",
     "--epsilon of adaptive": "privacy: goes with --delta; the two are converted to the largest rho that implies them",
+    "--epsilon of plan": "privacy, as for egm sum; required, with the next, unless --rho is given",
+    "--delta of plan": "privacy, as for egm sum: the probability with which it may fail, in (0, 1) and far below 1/N",
     "--adaptive": """forecast a release of egm adaptive. Takes --rows, --sigma, --center, --radius, --sigma-range and a
         budget, and no other option about the rows""",
     "--rho of plan": "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta",
@@ -849,8 +851,9 @@ def _data_options(parser: _Parser, which: str | None) -> None:
 
 def _model_options(parser: _Parser, *, budget_required: bool = True) -> None:
     parser.option("--sigma", required=True, metavar="FILE")
-    parser.option("--epsilon", type=float, required=budget_required, metavar="E")
-    parser.option("--delta", type=float, required=budget_required, metavar="D")
+    which = None if budget_required else "plan"
+    parser.option("--epsilon", which, type=float, required=budget_required, metavar="E")
+    parser.option("--delta", which, type=float, required=budget_required, metavar="D")
     parser.option("--center", type=_number_or_text, default=0.0, metavar="X|FILE")
     parser.option("--center-std", type=_number_or_text, metavar="X|FILE")
     parser.option("--sigma-factor", type=float, default=1.25, metavar="F")

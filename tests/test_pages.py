@@ -136,6 +136,71 @@ def test_decisions_rest_on_what_the_package_does():
     assert f"{few.noise_std[0] / np.sqrt(100):.1f} times its sampling error" in MECHANISMS
 
 
+def adaptive_release(X, rho, seed, radius=10_000.0):
+    """A simulated release within the ranges of the tutorial; its interval is of 95 %."""
+    it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
+    release = it.release(X, rng=np.random.default_rng(seed))
+    return release, *release.interval(0.95)
+
+
+def test_interval_is_as_wide_as_the_page_says():
+    """In the median of some releases: what few rows are worth."""
+    assert (
+        "is ±377 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
+        "±1.4, ±15 and ±1.3 with 10 000, and ±0.13, ±1.6 and ±0.05 with 100 000"
+    ) in PRACTICE
+    people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
+    said = {962: (377,) * 3, 2000: (11, 110, 10), 10_000: (1.4, 15, 1.3), 100_000: (0.13, 1.6, 0.05)}
+    for n, widths in said.items():
+        X = people[:n]
+        runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
+        assert np.median([(high - low) / 2 / n for _, low, high in runs], axis=0) == pytest.approx(widths, rel=0.2)
+        assert all(np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high)) for _, low, high in runs)
+
+
+@pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1900, 0.05), (15_600, 100 / 15_600)])
+def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
+    """reach: n sqrt(rho). Rows far away are noticed if they are so many, and not always if they are a third of it."""
+    text = " ".join(PRACTICE.split())
+    assert (
+        r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 2000, "
+        r"and $100 / (n \sqrt\rho)$ of all beyond. For 100 000 rows, $\varepsilon = 1$ and $\delta = 10^{-6}$ "
+        "that is 0.6 %"
+    ) in text
+    assert "Here up to some 600 of the 100 000 would be clipped" in " ".join(TUTORIAL.split())
+    assert 100 / (1e5 * np.sqrt(zcdp_rho(1.0, 1e-6))) == pytest.approx(0.0064, rel=0.01)
+    n, noticed = 20_000, {1 / 3: [], 1: []}
+    for seed in range(8):
+        for part, found in noticed.items():
+            X = np.random.default_rng(seed).normal(size=(n, 3))
+            X[: round(part * share * n)] += 1000
+            release, low, high = adaptive_release(X, (reach / n) ** 2, seed)
+            off = np.linalg.norm(release.estimate - X.sum(axis=0))
+            inside = np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high))
+            found.append(inside and off < 3 * np.sqrt(release.forecast.total))
+    assert all(noticed[1])
+    assert not all(noticed[1 / 3])
+
+
+def test_guesses_are_better_than_a_search_where_rows_are_few():
+    """By the forecasts of both, as the tutorial says."""
+    assert "With 2000 people both ways have about the same error, and with 1000\nthe guesses win by far" in TUTORIAL
+    sigma, center = [18, 1200, 3], [45, 2500, 5]
+    for n, least, most in ((1000, 5, 15), (2000, 0.8, 1.25), (100_000, 0.4, 0.6)):
+        known = GaussianDataMechanism(sigma, n, 1, 1e-6, center=center).error().total
+        it = egm.AdaptiveDataMechanism(n, zcdp_rho(1.0, 1e-6), radius=10_000, sigma_range=(0.1, 10_000))
+        assert least < it.forecast(sigma, center).error.total / known < most
+
+
+def test_sum_stops_at_the_declared_radius():
+    """Without a word, as the page says."""
+    assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
+    X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
+    release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
+    assert release.estimate[1] == pytest.approx(20_000 * 2000, rel=1e-9)
+    assert high[1] < X[:, 1].sum()
+
+
 def test_sums_by_group_are_as_the_page_says():
     """A vector with one entry that is not zero, the income in the column of the region."""
     n, rng = 100_000, np.random.default_rng(1)
