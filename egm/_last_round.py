@@ -159,7 +159,7 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """The numbers of rows in shells, whose edges are those of the model and then in constant ratio as far as needed."""
+        """The numbers of rows in shells: edges by the model first, and then in constant ratio as far as rows can be."""
         ratio = _RATIOS[int(self.search.few)]
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
