@@ -146,29 +146,29 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 def test_interval_is_as_wide_as_the_page_says():
     """In the median of some releases: what few rows are worth."""
     assert (
-        "is ±377 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
-        "±1.4, ±15 and ±1.3 with 10 000, and ±0.13, ±1.6 and ±0.05 with 100 000"
+        "is about ±300 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
+        "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (377,) * 3, 2000: (11, 110, 10), 10_000: (1.4, 15, 1.3), 100_000: (0.13, 1.6, 0.05)}
+    said = {962: (300,) * 3, 2000: (11, 110, 10), 10_000: (1.6, 18, 1.4), 100_000: (0.19, 2.4, 0.08)}
     for n, widths in said.items():
         X = people[:n]
         runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
-        assert np.median([(high - low) / 2 / n for _, low, high in runs], axis=0) == pytest.approx(widths, rel=0.2)
+        assert np.median([(high - low) / 2 / n for _, low, high in runs], axis=0) == pytest.approx(widths, rel=0.25)
         assert all(np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high)) for _, low, high in runs)
 
 
-@pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1900, 0.05), (15_600, 100 / 15_600)])
+@pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """reach: n sqrt(rho). Rows far away are noticed if they are so many, and not always if they are a third of it."""
     text = " ".join(PRACTICE.split())
     assert (
-        r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 2000, "
-        r"and $100 / (n \sqrt\rho)$ of all beyond. For 100 000 rows, $\varepsilon = 1$ and $\delta = 10^{-6}$ "
-        "that is 0.6 %"
+        r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 1200, "
+        r"and $60 / (n \sqrt\rho)$ of all beyond. For 100 000 rows, $\varepsilon = 1$ and $\delta = 10^{-6}$ "
+        "that is 0.4 %"
     ) in text
-    assert "Here up to some 600 of the 100 000 would be clipped" in " ".join(TUTORIAL.split())
-    assert 100 / (1e5 * np.sqrt(zcdp_rho(1.0, 1e-6))) == pytest.approx(0.0064, rel=0.01)
+    assert "Here up to some 400 of the 100 000 would be clipped" in " ".join(TUTORIAL.split())
+    assert 60 / (1e5 * np.sqrt(zcdp_rho(1.0, 1e-6))) == pytest.approx(0.0038, rel=0.02)
     n, noticed = 20_000, {1 / 3: [], 1: []}
     for seed in range(8):
         for part, found in noticed.items():
@@ -186,7 +186,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     """By the forecasts of both, as the tutorial says."""
     assert "With 2000 people both ways have about the same error, and with 1000\nthe guesses win by far" in TUTORIAL
     sigma, center = [18, 1200, 3], [45, 2500, 5]
-    for n, least, most in ((1000, 5, 15), (2000, 0.8, 1.25), (100_000, 0.4, 0.6)):
+    for n, least, most in ((1000, 5, 15), (2000, 0.8, 1.25), (100_000, 0.5, 0.8)):
         known = GaussianDataMechanism(sigma, n, 1, 1e-6, center=center).error().total
         it = egm.AdaptiveDataMechanism(n, zcdp_rho(1.0, 1e-6), radius=10_000, sigma_range=(0.1, 10_000))
         assert least < it.forecast(sigma, center).error.total / known < most
