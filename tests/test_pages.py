@@ -115,16 +115,16 @@ def test_decisions_rest_on_what_the_package_does():
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
     assert r"$n \sqrt\rho \ge 150$, or more for many columns" in MECHANISMS
     budget = {"rho": zcdp_rho(1.0, 1e-6), "radius": 1e5, "sigma_range": (1.0, 1e5)}
-    for columns, rows in ((1, 962), (38, 962), (1000, 3523)):
+    for columns, rows in ((1, 962), (27, 962), (1000, 3859)):
         with pytest.raises(ValueError, match=f"or n = {rows}$"):
             egm.AdaptiveDataMechanism(rows - 1, **budget).release(np.ones((rows - 1, columns)))
         egm.AdaptiveDataMechanism(rows, **budget).check(np.ones((rows, columns)))
-    assert "is 962 rows for up to 38 columns, and 3523 for 1000" in MECHANISMS
-    assert "is 962 rows for up to 38 columns, 1306 rows for 100 columns and 3523 for 1000" in PRACTICE
-    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (38, 39, 100)]
+    assert "is 962 rows for up to 27 columns, and 3859 for 1000" in MECHANISMS
+    assert "is 962 rows for up to 27 columns, 1431 rows for 100 columns and 3859 for 1000" in PRACTICE
+    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (27, 28, 100)]
     assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
     assert wider[1] > wider[0]
-    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1306
+    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1431
     assert "changes nine entries" in MECHANISMS
     noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
     assert noise[8][0] < noise[8][1]
