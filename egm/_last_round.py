@@ -7,8 +7,8 @@
 3. Sum. Rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last centre plus the noisy mean of the
    clipped differences, so clipping pulls it towards that centre, and what was learnt before counts as much as its
    accuracy deserves.
-4. Move. If the centre moves by more than noise and its own error explain, then clipping has biased one of the two, and
-   the forecast contains the difference.
+4. Move. In many dimensions, or with few rows, a move of the centre by more than noise and its own error explain shows
+   that clipping has biased it, and the forecast contains the difference.
 """
 
 from __future__ import annotations
@@ -96,15 +96,17 @@ class _LastRound:
         noise_std = n * std / b
         if tail is None:
             clipping, off_center = error.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            unexplained, doubtful = self.moved(mean / b, noise_std)
-            off_center += (self.unit * clip.surely) ** 2 + (unexplained if unexplained > doubtful else 0.0)
+            off_center += (self.unit * clip.surely) ** 2
             bias = (clip.one_sided + clip.at_most) / b
+            unexplained, doubtful = self.moved(mean / b, noise_std)
+            if unexplained > doubtful and (search.few or self.effective >= _MANY):
+                off_center += unexplained
             if self.effective >= _MANY:
                 bias = np.minimum(bias, math.sqrt(max(unexplained, 0.0) + doubtful))
             bias = bias / math.sqrt(self.effective)
         else:
             clipping, off_center = self.unit**2 * clip.second, (self.unit * clip.one_sided) ** 2
-            bias = clip.one_sided / b
+            bias = clip.at_most / b
         search.move(mean / b)
         forecast = error.ErrorForecast(float(np.sum(noise_std**2)), clipping, off_center)
         return LastRound(search.center, noise_std, bias, forecast, tail is None)
@@ -143,10 +145,16 @@ class _LastRound:
             seen[last] = 0.0
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """The clip norm of least error for this tail."""
-        clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
+        """The clip norm of least error for this tail; or a smaller one, if hardly any rows turn out to be longer."""
+        noise = self.noise(self.search.account.left) / self.unit
+        clip_norm = tail.clip_norm(noise**2)
+        if tail.steep and tail.edges[-1] < clip_norm:
+            smaller, few, surely, at_most = self.raised(tail.edges[-1], noise, strict=True)
+            if few and smaller < clip_norm:
+                return _Clip(smaller, surely, at_most=at_most)
+            clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, second=second)
+        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -166,15 +174,16 @@ class _LastRound:
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
             clip_norm = max(clip_norm, radial.best(n, math.sqrt(2 / rho) / n, allowed)[0])
-        clip_norm, surely, at_most = self.raised(clip_norm, noise / self.unit)
+        strict = search.few and self.effective < _MANY
+        clip_norm, _, surely, at_most = self.raised(clip_norm, noise / self.unit, strict)
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most)
 
-    def raised(self, clip_norm: float, noise: float) -> tuple[float, float, float]:
-        """A clip norm beyond which there are few rows; and how far the sum may be off by them, surely and at most."""
+    def raised(self, clip_norm: float, noise: float, strict: bool) -> tuple[float, bool, float, float]:
+        """A clip norm beyond which there are few rows; whether there are, and how far they may move the sum, surely and
+        at most. strict: all rows count, not only those beyond what the model says."""
         longer = _LONGER / self.effective**0.25
         rho = max(_COUNT[0] / self.effective, _COUNT[1]) * self.search.rho
         allowed = _ONE_SIDED * noise / longer
-        strict = self.search.few and self.effective < _MANY
         if strict and _START * allowed < self.n:
             clip_norm = max(clip_norm, math.sqrt(gx2.isf(_START * allowed / self.n, self.weights)))
         for step in range(1, _STEPS + 1):
@@ -189,7 +198,8 @@ class _LastRound:
                 break
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict else 0.0, 0.0)
-        return clip_norm, longer * clip_norm * surely, longer * clip_norm * max(doubtful + 2 * std, 0.0)
+        off = longer * clip_norm
+        return clip_norm, doubtful + _SURE * std <= allowed, off * surely, off * max(doubtful + 2 * std, 0.0)
 
     # Move -------------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ __all__ = ["Answers", "Search", "least_rho"]
 _COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # steps of the logarithm of a quantile
 _SURE = 50.0  # epsilon n of a radius on the way: one in thousands is wrong, and mended by the next
 _SURER = 60.0, 160.0  # of one that is relied on: at least, and at most
-_SUREST = 100.0  # of one that a quarter of the rows exceeds
+_SUREST = 100.0, 400.0  # the same for one that a quarter of the rows exceeds
 _DEEP, _FAILED = 4.0, 0.05  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
 _RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
 _QUARTILE = 0.03  # for one of the quartiles, at most
@@ -165,9 +165,9 @@ class Search:
         """Find standard deviations to begin with; whether they are all the same."""
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
-        if self.d == 1 or self.reach(_QUARTILE) < _SUREST:
+        if self.d == 1 or self.reach(_QUARTILE) < _SUREST[0]:
             return True
-        intervals, cost = self.around(radius), self.cost(min(self.reach(_QUARTILE), _SURER[1]))
+        intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
         ask, one = self.rows.radius, np.ones(self.d)
         low, middle, high = (ask("radii", q, intervals, cost, self.center, one) ** 2 for q in (0.25, 0.5, 0.75))
         effective = 2 * (middle * 2 * _NORMAL_MEDIAN / max(high - low, 1e-9 * middle)) ** 2

@@ -19,6 +19,7 @@ _SEEN = 2.5  # standard deviations of its noise that a number is from 0
 _UNSEEN = 3.0  # as many rows beyond the last of these may be there
 _STEEPEST = 8.0  # power
 _FLATTEST = 1.2, 1.6  # where numbers show it, and where they do not
+_STEEP = 2.0  # power from which a variance is finite
 _MEMORY = 3  # edges before the last from which its power is taken
 _CAUTION = 0.85  # and made smaller
 _LEAST_ROW = 1e-3  # at the end of the curve
@@ -27,11 +28,15 @@ _POINTS = 2000  # of it
 
 @dataclass(frozen=True)
 class Tail:
-    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the last."""
+    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the last.
+
+    steep: whether the numbers show a power beyond 2.
+    """
 
     edges: Array
     rows: Array
     power: float
+    steep: bool = False
 
     @classmethod
     def through(cls, edges: Array, counts: Array, std: float) -> Tail:
@@ -44,7 +49,7 @@ class Tail:
         body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start]) if start < last else 0.0
         power = min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST) if body > 1.1 else max(drop, _FLATTEST[1])
         rows = np.maximum(beyond[: end + 1], rest)
-        return cls(edges[: end + 1], rows, power)
+        return cls(edges[: end + 1], rows, power, body > _STEEP)
 
     def _fine(self) -> tuple[Array, Array]:
         """Lengths and the numbers of rows that are longer, down to a thousandth of a row."""
