@@ -34,6 +34,7 @@ _SEEN = (
 )  # standard deviations of its noise that a number is from 0: in a near shell, in one of many windows of far ones
 _CONFIRMED = 3.0  # the same when it is asked for again
 _MORE = 3.5, 2.0  # standard deviations, of the noise and of the rows, by which there are too many
+_SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of more than 26 decades
 _FARTHEST = 1e100  # from the last near edge to the last one, at most
 _SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
 _COUNT = 0.05, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
@@ -160,8 +161,8 @@ class _LastRound:
 
     def ask(self, near: Array) -> _Shells:
         """The numbers of rows in shells: edges by the model first, and then in constant ratio as far as rows can be."""
-        ratio = _RATIOS[int(self.search.few)]
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
+        ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
         edges = np.concatenate([near, near[-1] * ratio**steps])
         return _Shells(

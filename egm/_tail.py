@@ -44,7 +44,9 @@ class Tail:
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
         start = max(last - _MEMORY, 0)
         drop = math.log(max(beyond[last] / rest, 1.0)) / math.log(edges[-1] / edges[-2])
-        body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start]) if start < last else 0.0
+        body = 0.0
+        if start < last and beyond[last] > 0:
+            body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start])
         power = min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST) if body > 1.1 else max(drop, _FLATTEST[1])
         rows = np.maximum(beyond[: end + 1], rest)
         return cls(edges[: end + 1], rows, power, body > _STEEP)
