@@ -362,7 +362,7 @@ def within_charge(run):
 def test_the_loss_of_a_transcript_is_what_is_charged(case, fast):
     """Every run costs at most rho by the laws of its primitives; and all runs together, by their likelihoods: the mean
     of the loss, its moment of order 2, and the delta at two epsilons."""
-    runs = transcripts(case, 500)
+    runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
     few = case in ("far on both sides", "far against centre", "several columns")
     assert set().union(*(run.charged for run in runs)) == set(QUESTIONS) - ({"spreads", "squares"} if few else set())
