@@ -253,7 +253,6 @@ def test_below_the_least_budget_all_is_refused(d):
         assert 0 < release.total < np.inf
 
 
-@pytest.mark.xfail(strict=True, reason="the rho of the message is rounded to three digits, half of the time down")
 @given(
     st.integers(2, 10**6),
     st.integers(1, 1000),
@@ -262,7 +261,7 @@ def test_below_the_least_budget_all_is_refused(d):
     st.floats(1e-6, 0.99),
 )
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
-    """The rho that it names, and the n, are not refused."""
+    """The rho that it names is not refused, nor the n, up to the last digit of a double."""
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
     with pytest.raises(ValueError, match="is too small") as refused:
@@ -270,7 +269,7 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     said = re.search(r"takes rho = (\S+), or n = (\d+)$", str(refused.value))
     for enough in ((n, float(said[1])), (int(said[2]), rho)):
         it = AdaptiveDataMechanism(*enough, radius=radius, sigma_range=(least, 1.0))
-        assert it.rho >= it.least_rho(d)
+        assert it.rho >= it.least_rho(d) * (1 - (1e-14 if it.n > n else 0))
 
 
 def test_the_least_budget_grows_with_the_task():
@@ -322,13 +321,13 @@ def test_forecasts_agree_with_simulation(case):
 
 @pytest.mark.parametrize("d", [1, 4, 50])
 def test_a_forecast_from_the_least_budget_on(d):
-    """The search succeeds, at least in 99 of 100 runs from the least budget, where it asks no more than one spread, and
-    else in 94; what is spent is the budget; and a larger one is never worse."""
+    """The search succeeds, but for one run in a hundred at the least budget, and two beyond it, where it may ask for the
+    spread of each column; what is spent is the budget; and a larger one is never worse."""
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
         rho = mechanism(500).least_rho(d) * more
         forecast = mechanism(500, rho).forecast(zipf_sigma(d, 0.7, total=d), 30.0)
-        assert (0.99 if more == 1 else 0.94) <= forecast.success <= 1
+        assert (0.99 if more == 1 else 0.98) <= forecast.success <= 1
         assert 0.9 * rho < sum(map(Fraction, forecast.spent.values())) <= rho
         assert min(forecast.error.noise, forecast.error.clipping, forecast.error.center) >= 0
         totals.append(forecast.error.total)
