@@ -207,15 +207,15 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     assert answers["spreads"] == pytest.approx(np.maximum(np.median(np.abs(X), axis=0), 1.0), rel=0.1)
 
 
-def test_quantiles_are_worth_their_charge_exactly(monkeypatch):
-    """Also after the cost is divided by the columns."""
-    given, X = [], np.ones((5, 7))
-    monkeypatch.setattr(quantiles, "interval", lambda counts, q, epsilon, rng: given.append(epsilon) or 0)
-    for cost in np.random.default_rng(3).uniform(1e-6, 1, 300):
-        PrivateRows(X, 1.0, None).spreads("step", STEPS, cost, np.zeros(7))
-        assert sum(Fraction(epsilon) ** 2 for epsilon in given) / 8 <= Fraction(cost)
-        assert given[-1] == pytest.approx(np.sqrt(8 * cost / 7), rel=1e-14)
-        given.clear()
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_worth_its_charge_exactly(name, costs):
+    """Whatever the charge is: after square roots, quotients, and the division among the columns."""
+    private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
+    for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
+        costs.clear()
+        QUESTIONS[name](private, rho)
+        assert {asked for asked, _ in costs} == {name}
+        assert Fraction(rho) * (1 - Fraction(1, 10**12)) < sum(cost for _, cost in costs) <= Fraction(rho)
 
 
 def test_a_secure_release_is_as_good_as_a_simulated_one():
@@ -321,8 +321,8 @@ def test_forecasts_agree_with_simulation(case):
 
 @pytest.mark.parametrize("d", [1, 4, 50])
 def test_a_forecast_from_the_least_budget_on(d):
-    """The search succeeds, but for one run in a hundred at the least budget, and two beyond it, where it may ask for the
-    spread of each column; what is spent is the budget; and a larger one is never worse."""
+    """The search succeeds, but for one run in a hundred at the least budget, and two beyond it, where it may ask for
+    the spread of each column; what is spent is the budget; and a larger one is never worse."""
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
         rho = mechanism(500).least_rho(d) * more
@@ -709,20 +709,23 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
         assert len(seen) == 1
 
 
-@pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155])
-def test_one_long_row_causes_no_warning(long):
-    """A warning, here an error, would say that it is there. In units so small that its square overflows."""
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155, 1e-200])
+def test_one_long_row_causes_no_warning(long, errors):
+    """A warning, here an error, would say that it is there. In units so small that its square overflows; also where a
+    caller has switched on every error of numpy."""
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
     for unit in (1e-8, 1e-100):
         it, b = PrivateRows(X, 10.0, np.random.default_rng(3)), np.full(3, 1 / unit)
         bounds = log_intervals(1.0, 9.0, 0.1)
-        it.radius("a", 0.5, bounds, 0.1, np.zeros(3), b)
-        it.spreads("b", bounds, 0.1, np.zeros(3))
-        it.mean("c", np.zeros(3), b, 2.0, 0.1)
-        it.squares("d", np.zeros(3), 1 / b, 0.1)
-        it.shells("e", np.zeros(3), b, np.array([1.0, 2.0]), 0.1)
-        it.longer("f", np.zeros(3), b, 2.0, 0.1)
+        with np.errstate(all=errors):
+            it.radius("a", 0.5, bounds, 0.1, np.zeros(3), b)
+            it.spreads("b", bounds, 0.1, np.zeros(3))
+            it.mean("c", np.zeros(3), b, 2.0, 0.1)
+            it.squares("d", np.zeros(3), 1 / b, 0.1)
+            it.shells("e", np.zeros(3), b, np.array([1.0, 2.0]), 0.1)
+            it.longer("f", np.zeros(3), b, 2.0, 0.1)
 
 
 @pytest.mark.parametrize("long", [1e150, -1.7e308])

@@ -47,8 +47,8 @@ LAYERS = {
     "_private_rows": ({"_rows", "lattice", "noise", "quantiles"}, {"numpy"}),
     "_radial": (set(), {"numpy", "scipy"}),
     "_tail": (set(), {"numpy"}),
-    "_expected_rows": ({"_private_rows", "_radial"}, {"numpy"}),
     "_search": ({"_private_rows", "_radial", "gx2", "scaling"}, {"numpy", "scipy"}),
+    "_expected_rows": ({"_private_rows", "_radial", "_search"}, {"numpy"}),
     "_last_round": ({"_radial", "_search", "_tail", "error", "gx2"}, {"numpy"}),
     "adaptive": (
         {"_expected_rows", "_last_round", "_private_rows", "_search", "_tables", "_validate", "calibration", "error"},
