@@ -354,7 +354,7 @@ def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
         (([1.0, np.inf],), r"sigma\[1\] must be finite and > 0, got inf"),
         (([[1.0]],), "sigma must"),
         (([1.0, 2.0], np.nan), "center must not be NaN"),
-        (([1.0, 2.0], [1.0, 2.0, 3.0]), "shape|broadcast"),
+        (([1.0, 2.0], [1.0, 2.0, 3.0]), r"center must be a number or have the 2 entries of sigma, got \(3,\)"),
     ],
 )
 def test_bad_arguments_of_a_forecast_are_named(arguments, message):
@@ -499,7 +499,7 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     errors = {}
     for doubt in (True, False):
         if not doubt:
-            raised = lambda it, clip_norm, noise, strict: (clip_norm, True, 0.0, 0.0)  # noqa: E731
+            raised = lambda it, clip_norm, noise, tail=None: (clip_norm, True, 0.0, 0.0)  # noqa: E731
             monkeypatch.setattr(_last_round._LastRound, "look", lambda it: None)
             monkeypatch.setattr(_last_round._LastRound, "raised", raised)
         for seed in range(6):
@@ -773,10 +773,7 @@ def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     assert sum(map(Fraction, release.spent.values())) <= Fraction(it.rho)
 
 
-BEYOND = pytest.mark.xfail(strict=True, reason="Radial takes fourth powers of lengths")
-
-
-@pytest.mark.parametrize("scale", [pytest.param(1e-100, marks=BEYOND), 1e-60, 1e60, pytest.param(1e99, marks=BEYOND)])
+@pytest.mark.parametrize("scale", [1e-100, 1e-60, 1e60, 1e99])
 def test_the_forecast_has_the_unit_of_the_declared_range(scale):
     def total(unit):
         it = mechanism(1000, 1.0, radius=3 * unit, sigma_range=(unit, unit))
