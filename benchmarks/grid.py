@@ -315,9 +315,10 @@ def write(file, text):
 
 # --- The digest of a method's code ------------------------------------------------------------------------------------
 
+_OURS = ("adaptive", "_private_rows", "_search", "_last_round", "_tail", "_radial")
 TRACKED = {
     "benchmarks.grid": Path(__file__),
-    **{f"egm.{name}": ROOT / "egm" / f"{name}.py" for name in ("adaptive", "baselines", "quantiles")},
+    **{f"egm.{name}": ROOT / "egm" / f"{name}.py" for name in (*_OURS, "baselines", "quantiles")},
 }
 
 

@@ -7,8 +7,8 @@
 3. Sum. Rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last centre plus the noisy mean of the
    clipped differences, so clipping pulls it towards that centre, and what was learnt before counts as much as its
    accuracy deserves.
-4. Move. If the centre moves by more than noise and its own error explain, then clipping has biased one of the two, and
-   the forecast contains the difference.
+4. Move. In many dimensions, or with few rows, a move of the centre by more than noise and its own error explain shows
+   that clipping has biased it, and the forecast contains the difference.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm import error, gx2
 from egm._radial import Radial
-from egm._search import Search
+from egm._search import KEPT, Search
 from egm._tail import Tail
 from egm._types import Array
 
@@ -29,15 +28,22 @@ __all__ = ["LastRound", "last_round"]
 
 _NEAR = (0.5, 0.2, 0.05, 0.01, 0.001)  # shares of normal rows beyond the first edges of the shells
 _RATIOS = 1.5, 2.5  # from one edge to the next after these; the second if there are few rows
-_SEEN = 2.5, 4.0  # standard deviations of its noise that a number is from 0: in a near shell, in one of many far ones
+_SEEN = (
+    2.5,
+    4.0,
+)  # standard deviations of its noise that a number is from 0: in a near shell, in one of many windows of far ones
 _CONFIRMED = 3.0  # the same when it is asked for again
 _MORE = 3.5, 2.0  # standard deviations, of the noise and of the rows, by which there are too many
+_SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of more than 26 decades
+_FARTHEST = 1e100  # from the last near edge to the last one, at most
 _SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
 _COUNT = 0.05, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
 _STEPS, _RAISED = 4, 1.5  # how often the clip norm is raised at most, and to how many times itself
-_START, _SURE = 0.5, 0.5  # rows expected at first, over those allowed; and standard deviations added to a number
-_KEPT = 0.3  # of the budget, for the sum
-_LONGER = 0.75  # by how many clip norms a clipped row is longer than it in one dimension, if nobody knows
+_START, _SURE = (0.7, 0.5), 0.5  # rows expected at first, over those allowed; standard deviations added to a number
+_LONGER = (
+    0.35,
+    0.75,
+)  # by how many clip norms a clipped row is longer than it in one dimension; the second if there are few
 _ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
 _SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
 _MANY = 48.0  # effective dimension from which a move of the centre shows whether they do
@@ -60,7 +66,8 @@ class _Clip:
     """A clip norm, and what is known of the rows beyond it. All lengths are those of scaled rows.
 
     one_sided: how far the sum may be off if clipped parts point one way, by the model. surely, at_most: the same for
-    the rows that are more than the model says. second: the sum of the squares of the clipped parts.
+    the rows that are more than the model says. second: the sum of the squares of the clipped parts. model: whether
+    the model is believed.
     """
 
     norm: float
@@ -68,6 +75,26 @@ class _Clip:
     surely: float = 0.0
     at_most: float = 0.0
     second: float = 0.0
+    model: bool = False
+
+
+@dataclass(frozen=True)
+class _Shells:
+    """Noisy numbers of rows in shells: counts[i] from edges[i] to the next. near: how many edges are the model's."""
+
+    edges: Array
+    counts: Array
+    std: float
+    near: int
+
+    def tail(self, windows: list[tuple[int, int]]) -> Tail:
+        """The tail of what is seen: the near shells, and these windows of the far ones."""
+        seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
+        for start, stop in windows:
+            seen[start:stop] = max(np.mean(self.counts[start:stop]), 0.0)
+        near = int(np.max(np.flatnonzero(seen > _SEEN[0] * self.std), initial=0))
+        last = windows[-1][1] - 1 if windows else near
+        return Tail.through(self.edges, seen, last, self.std)
 
 
 def last_round(search: Search) -> LastRound:
@@ -90,63 +117,85 @@ class _LastRound:
     def run(self) -> LastRound:
         """Tail, count, sum, move."""
         search, b, n = self.search, self.b, self.n
-        tail = self.tail()
-        clip = self.by_model() if tail is None else self.by_tail(tail)
+        seen = self.look()
+        clip = self.by_model() if seen is None else None
+        if clip is None:
+            clip = self.by_tail(seen or self.likeliest())
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
-        if tail is None:
+        if clip.model:
             clipping, off_center = error.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            unexplained, doubtful = self.moved(mean / b, noise_std)
-            off_center += (self.unit * clip.surely) ** 2 + (unexplained if unexplained > doubtful else 0.0)
+            off_center += _square(self.unit * clip.surely)
             bias = (clip.one_sided + clip.at_most) / b
+            unexplained, doubtful = self.moved(mean / b, noise_std)
+            if unexplained > doubtful and (search.few or self.effective >= _MANY):
+                off_center += unexplained
             if self.effective >= _MANY:
                 bias = np.minimum(bias, math.sqrt(max(unexplained, 0.0) + doubtful))
             bias = bias / math.sqrt(self.effective)
         else:
-            clipping, off_center = self.unit**2 * clip.second, (self.unit * clip.one_sided) ** 2
-            bias = clip.one_sided / b
+            clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
+            bias = clip.at_most / b
         search.move(mean / b)
-        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), clipping, off_center)
-        return LastRound(search.center, noise_std, bias, forecast, tail is None)
+        farthest = 2 * n * search.bound  # from one end of what was declared to the other
+        most = self.search.d * _square(farthest)
+        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
+        return LastRound(search.center, noise_std, np.minimum(bias, farthest), forecast, clip.model)
+
+    def share(self, length: float) -> float:
+        """The share of normal rows that are longer, or nearly so."""
+        return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 
     # Tail -------------------------------------------------------------------------------------------------------------
 
-    def tail(self) -> Tail | None:
+    def look(self) -> Tail | None:
         """The tail of the norms, or None where they are no longer than those of normal rows."""
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
-        edges = self.edges(near)
-        counts, std = self.rows.shells("tail", self.search.center, self.b, edges, self.search.doubt)
-        far = np.arange(edges.size) >= near.size
-        seen = np.where(counts > np.where(far, *_SEEN[::-1]) * std, counts, 0.0)
-        self.confirm(seen, far, edges)
-        beyond = np.cumsum(counts[~far][::-1])[::-1] + np.sum(seen[far])
-        expected = self.n * np.array([gx2.sf((t / _SLACK) ** 2, self.weights) for t in near])
-        more = _MORE[0] * std * np.sqrt(np.arange(near.size, 0, -1)) + _MORE[1] * np.sqrt(expected)
-        if np.all(beyond <= expected + more) and not np.any(seen[far]):
-            return None
-        return Tail.through(edges, np.where(far, seen, np.maximum(counts, 0.0)), std)
+        self.shells = shells = self.ask(near)
+        windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
+        beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
+        beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
+        expected = self.n * np.array([self.share(t) for t in near])
+        more = _MORE[0] * shells.std * np.sqrt(np.arange(near.size, 0, -1)) + _MORE[1] * np.sqrt(expected)
+        return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
-    def edges(self, near: Array) -> Array:
-        """Edges of shells: near ones by the model, and then in constant ratio as far as rows can be."""
-        ratio = _RATIOS[int(self.search.few)]
-        farthest = max(self.search.largest * float(np.max(self.b)), 2 * near[-1])
+    def ask(self, near: Array) -> _Shells:
+        """The numbers of rows in shells: edges by the model first, and then in constant ratio as far as rows can be."""
+        farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
+        ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
-        return np.concatenate([near, near[-1] * ratio**steps])
+        edges = np.concatenate([near, near[-1] * ratio**steps])
+        return _Shells(
+            edges, *self.rows.shells("tail", self.search.center, self.b, edges, self.search.doubt), near.size
+        )
 
-    def confirm(self, seen: Array, far: NDArray[np.bool], edges: Array) -> None:
-        """What is seen in one of many far shells may be noise: ask again, and set it to 0 if it was."""
-        while np.any(seen[far]):
-            last = int(np.flatnonzero(seen)[-1])
-            found, std = self.rows.longer("tail", self.search.center, self.b, edges[last], self.search.doubt / 2)
+    def likeliest(self) -> Tail:
+        """The tail where a number of rows is far away, but no window shows where: the likeliest of them."""
+        shells = self.shells
+        return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
+
+    def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What is seen in one of many windows may be noise: ask again, from the outside, until it is not."""
+        cost = self.search.doubt / 2
+        while windows and self.search.account.left - cost > KEPT * self.search.rho:
+            edge = float(self.shells.edges[windows[-1][0]])
+            found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
             if found > _CONFIRMED * std:
-                return
-            seen[last] = 0.0
+                break
+            windows = windows[:-1]
+        return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """The clip norm of least error for this tail."""
-        clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
+        """The clip norm of least error for this tail; or a smaller one, if hardly any rows turn out to be longer."""
+        noise = self.noise(self.search.account.left) / self.unit
+        clip_norm = tail.clip_norm(noise**2)
+        if tail.steep and tail.edges[-1] < clip_norm:
+            smaller, few, surely, at_most = self.raised(tail.edges[-1], noise, strict=True)
+            if few and smaller < clip_norm:
+                return _Clip(smaller, surely, at_most=at_most)
+            clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, second=second)
+        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -154,8 +203,8 @@ class _LastRound:
         """The standard deviation of the norm of the noise in the sum, for clip norm 1."""
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
-    def by_model(self) -> _Clip:
-        """The clip norm of least forecast error, raised until not too many rows are longer."""
+    def by_model(self) -> _Clip | None:
+        """The clip norm of least forecast error, raised until not too many rows are longer; None if they remain."""
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
@@ -166,30 +215,33 @@ class _LastRound:
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
             clip_norm = max(clip_norm, radial.best(n, math.sqrt(2 / rho) / n, allowed)[0])
-        clip_norm, surely, at_most = self.raised(clip_norm, noise / self.unit)
-        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most)
+        clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit, self.effective < _MANY)
+        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
-    def raised(self, clip_norm: float, noise: float) -> tuple[float, float, float]:
-        """A clip norm beyond which there are few rows; and how far the sum may be off by them, surely and at most."""
-        longer = _LONGER / self.effective**0.25
+    def raised(self, clip_norm: float, noise: float, strict: bool) -> tuple[float, bool, float, float]:
+        """A clip norm beyond which there are few rows; whether there are, and how far they may move the sum, surely and
+        at most. strict: all rows count, not only those beyond what the model says."""
+        longer = _LONGER[int(self.search.few)] / self.effective**0.25
         rho = max(_COUNT[0] / self.effective, _COUNT[1]) * self.search.rho
         allowed = _ONE_SIDED * noise / longer
-        strict = self.search.few and self.effective < _MANY
-        if strict and _START * allowed < self.n:
-            clip_norm = max(clip_norm, math.sqrt(gx2.isf(_START * allowed / self.n, self.weights)))
+        if strict and _START[int(self.search.few)] * allowed < self.n:
+            clip_norm = max(
+                clip_norm, math.sqrt(gx2.isf(_START[int(self.search.few)] * allowed / self.n, self.weights))
+            )
         for step in range(1, _STEPS + 1):
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, rho)
-            excess = found - self.n * float(gx2.sf((clip_norm / _SLACK) ** 2, self.weights))
+            excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
             if (
                 doubtful + _SURE * std <= allowed
                 or step == _STEPS
-                or self.search.account.left < _KEPT * self.search.rho
+                or self.search.account.left - rho < KEPT * self.search.rho
             ):
                 break
             clip_norm *= _RAISED
-        surely = max(excess - std, 0.5 * found if strict else 0.0, 0.0)
-        return clip_norm, longer * clip_norm * surely, longer * clip_norm * max(doubtful + 2 * std, 0.0)
+        surely = max(excess - std, 0.5 * found if strict and self.search.few else 0.0, 0.0)
+        off = longer * clip_norm
+        return clip_norm, doubtful + _SURE * std <= allowed, off * surely, off * max(doubtful + 2 * std, 0.0)
 
     # Move -------------------------------------------------------------------------------------------------------------
 
@@ -197,5 +249,29 @@ class _LastRound:
         """By how much the squared move of the sum exceeds what is expected, and by how much it may."""
         expected = noise_std**2 + (self.n * self.search.center_std) ** 2
         total = float(np.sum(expected))
-        unexplained = float(np.sum((self.n * step) ** 2)) - total
-        return unexplained, _MOVED[0] * math.sqrt(2 * np.sum(expected**2)) + _MOVED[1] * total
+        unexplained = float(np.sum(np.clip(self.n * step, -1e150, 1e150) ** 2)) - total
+        return unexplained, total * (_MOVED[0] * math.sqrt(2 * np.sum((expected / total) ** 2)) + _MOVED[1])
+
+
+def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:
+    """Disjoint windows of the shells from start to stop that hold more rows than noise explains, in order.
+
+    most: only the one that holds most, over its noise, whether noise explains it or not.
+    """
+    if start >= stop:
+        return []
+    sums = np.concatenate([[0.0], np.cumsum(counts[start:stop])])
+    width = np.subtract.outer(np.arange(sums.size), np.arange(sums.size))
+    beyond = np.where(width > 0, np.subtract.outer(sums, sums) / np.sqrt(np.maximum(width, 1)), -np.inf)
+    end, begin = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+    low, high = start + int(begin), start + int(end)
+    if most:
+        return [(low, high)]
+    if beyond[end, begin] <= _SEEN[1] * std:
+        return []
+    return [*_windows(counts, start, low, std), (low, high), *_windows(counts, high, stop, std)]
+
+
+def _square(number: float) -> float:
+    """The square, of a number that is cut before it overflows."""
+    return min(number, 1e150) ** 2

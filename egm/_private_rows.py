@@ -58,8 +58,8 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
     """Intervals from 0 over low to beyond high, of constant ratio exp(step) between the two: their inner bounds, and
     the middle of each."""
     pieces = max(1, math.ceil(math.log(high / low) / step))
-    bounds = np.geomspace(low, high, pieces + 1)
-    return bounds, np.concatenate([[low], np.sqrt(bounds[1:] * bounds[:-1]), [high]])
+    bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
+    return bounds, np.concatenate([bounds[:1], np.sqrt(bounds[1:]) * np.sqrt(bounds[:-1]), bounds[-1:]])
 
 
 class PrivateRows:

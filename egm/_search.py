@@ -27,12 +27,14 @@ from egm._private_rows import Account, Intervals, log_intervals
 from egm._radial import Radial
 from egm._types import Array, Floats
 
-__all__ = ["Answers", "Search", "least_rho"]
+__all__ = ["KEPT", "Answers", "Search", "least_rho"]
+
+KEPT = 0.2  # share of the budget that is kept for the last sum
 
 _COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # steps of the logarithm of a quantile
 _SURE = 50.0  # epsilon n of a radius on the way: one in thousands is wrong, and mended by the next
 _SURER = 60.0, 160.0  # of one that is relied on: at least, and at most
-_SUREST = 100.0  # of one that a quarter of the rows exceeds
+_SUREST = 100.0, 400.0  # the same for one that a quarter of the rows exceeds
 _DEEP, _FAILED = 4.0, 0.05  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
 _RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
 _QUARTILE = 0.03  # for one of the quartiles, at most
@@ -165,16 +167,16 @@ class Search:
         """Find standard deviations to begin with; whether they are all the same."""
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
-        if self.d == 1 or self.reach(_QUARTILE) < _SUREST:
+        intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
+        if self.d == 1 or self.reach(_QUARTILE) < _SUREST[0] or self.spare < 3 * cost:
             return True
-        intervals, cost = self.around(radius), self.cost(min(self.reach(_QUARTILE), _SURER[1]))
         ask, one = self.rows.radius, np.ones(self.d)
         low, middle, high = (ask("radii", q, intervals, cost, self.center, one) ** 2 for q in (0.25, 0.5, 0.75))
         effective = 2 * (middle * 2 * _NORMAL_MEDIAN / max(high - low, 1e-9 * middle)) ** 2
         intervals = log_intervals(max(self.sigma_range[0] / 2, typical / 100), max(1.5 * radius, typical), _MEDIUM)
         sure = _DEEP * math.log(self.d * intervals[1].size / _FAILED)
         share = max(self.d * self.cost(sure) / self.rho, 0.01)
-        if share > min(_MEDIANS, 1 - _ALIKE * effective / self.d):
+        if share > min(_MEDIANS, 1 - _ALIKE * effective / self.d, self.spare / self.rho):
             return True
         median: Array = self.rows.spreads("spread", intervals, share * self.rho, self.center)
         self.set_sigma(median / _NORMAL_MEDIAN)
@@ -202,6 +204,11 @@ class Search:
     def doubt(self) -> float:
         """What a look at the tail of the norms costs."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
+
+    @property
+    def spare(self) -> float:
+        """What is left beyond what the following steps need."""
+        return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
         """Budgets of the rounds before the last: those that make the error of the last round least."""

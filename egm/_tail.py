@@ -15,10 +15,10 @@ from egm._types import Array
 
 __all__ = ["Tail"]
 
-_SEEN = 2.5  # standard deviations of its noise that a number is from 0
-_UNSEEN = 3.0  # as many rows beyond the last of these may be there
+_UNSEEN = 3.0  # standard deviations of the noise: as many rows may be beyond the last shell in which some are seen
 _STEEPEST = 8.0  # power
 _FLATTEST = 1.2, 1.6  # where numbers show it, and where they do not
+_STEEP = 2.0  # power from which a variance is finite
 _MEMORY = 3  # edges before the last from which its power is taken
 _CAUTION = 0.85  # and made smaller
 _LEAST_ROW = 1e-3  # at the end of the curve
@@ -27,36 +27,42 @@ _POINTS = 2000  # of it
 
 @dataclass(frozen=True)
 class Tail:
-    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the last."""
+    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the last.
+
+    steep: whether the numbers show a power beyond 2.
+    """
 
     edges: Array
     rows: Array
     power: float
+    steep: bool = False
 
     @classmethod
-    def through(cls, edges: Array, counts: Array, std: float) -> Tail:
-        """From noisy numbers in shells."""
+    def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
+        """From noisy numbers in shells, of which the last one that is seen, and their standard deviation."""
         beyond = np.cumsum(counts[::-1])[::-1]
-        last = int(np.max(np.flatnonzero(counts > _SEEN * std), initial=0))
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
         start = max(last - _MEMORY, 0)
         drop = math.log(max(beyond[last] / rest, 1.0)) / math.log(edges[-1] / edges[-2])
-        body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start]) if start < last else 0.0
+        body = 0.0
+        if start < last and beyond[last] > 0:
+            body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start])
         power = min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST) if body > 1.1 else max(drop, _FLATTEST[1])
         rows = np.maximum(beyond[: end + 1], rest)
-        return cls(edges[: end + 1], rows, power)
+        return cls(edges[: end + 1], rows, power, body > _STEEP)
 
     def _fine(self) -> tuple[Array, Array]:
-        """Lengths and the numbers of rows that are longer, down to a thousandth of a row."""
-        end = self.edges[-1] * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
-        t = np.geomspace(self.edges[0], end, _POINTS)
-        log = np.interp(np.log(t), np.log(self.edges), np.log(self.rows))
-        past = t > self.edges[-1]
-        log[past] -= self.power * np.log(t[past] / self.edges[-1])
+        """Lengths, over the first edge, and the numbers of rows that are longer, down to a thousandth of a row."""
+        unit = self.edges[0]
+        end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
+        t = np.geomspace(1.0, end, _POINTS)
+        log = np.interp(np.log(t), np.log(self.edges / unit), np.log(self.rows))
+        past = t > self.edges[-1] / unit
+        log[past] -= self.power * np.log(t[past] * unit / self.edges[-1])
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """Clip norms, and the sums over the rows of what they have beyond them, and of its square."""
+        """The same lengths, and the sums over the rows of what they have beyond them, and of its square."""
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
         first = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
@@ -66,9 +72,11 @@ class Tail:
     def excess(self, clip_norm: float) -> tuple[float, float]:
         """The sums over the rows of what they have beyond the clip norm, and of its square."""
         t, first, second = self._excesses()
-        return float(np.interp(clip_norm, t, first)), float(np.interp(clip_norm, t, second))
+        unit = self.edges[0]
+        at = clip_norm / unit
+        return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def clip_norm(self, noise: float) -> float:
         """The C that makes noise C**2 + excess(C)**2 + excess_2(C) least."""
         t, first, second = self._excesses()
-        return float(t[np.argmin(noise * t**2 + first**2 + second)])
+        return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])
