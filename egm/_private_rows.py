@@ -13,10 +13,11 @@ Nothing else sees the rows. Every question is charged before they are read, in z
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from egm._types import Array, Floats, Whole
 __all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
 
 Intervals: TypeAlias = tuple[Array, Array]  # the bounds between them, and the middle of each
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
 _BLOCK = 1 << 20  # numbers handled at a time
@@ -62,6 +65,17 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
     return bounds, np.concatenate([bounds[:1], np.sqrt(bounds[1:]) * np.sqrt(bounds[:-1]), bounds[-1:]])
 
 
+def _unseen(question: F) -> F:
+    """Answer without floating-point warnings, which could tell of a single row where a caller has switched them on."""
+
+    @functools.wraps(question)
+    def asked(*given: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return question(*given)
+
+    return cast(F, asked)
+
+
 class PrivateRows:
     """The rows X, (n, d), a budget rho for what is asked of them, and a numpy Generator if this is a simulation."""
 
@@ -69,22 +83,26 @@ class PrivateRows:
         self.X, self.rng, self.account = X, rng, Account(rho)
         self.n, self.d = X.shape
 
+    @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """A q-quantile of the distances ||b (x - center)||."""
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
 
+    @_unseen
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
         """A median of |x_j - center_j| in each column."""
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
         return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
 
+    @_unseen
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """The mean of the rows b (x - center), each clipped, and the standard deviation of the noise in each entry."""
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
 
+    @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
         """The mean of the rows ((x - center) / spread)**2, cut and clipped, and the noise's standard deviation.
 
@@ -98,6 +116,7 @@ class PrivateRows:
             lambda grid: sum(map(grid.sum, squares), zero), 1.3 * math.sqrt(3 * self.d), math.sqrt(2), rho
         )
 
+    @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
         """How many rows have their distance between two edges, or beyond the last; and the noise in each number."""
         self.account.spend(step, rho)
@@ -106,6 +125,7 @@ class PrivateRows:
         counts = np.bincount(found, minlength=edges.size + 1)[1:]
         return (counts + self._gaussian(std, edges.size)).astype(float), std
 
+    @_unseen
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
         """How many rows have a distance beyond this length, and the noise in the number."""
         self.account.spend(step, rho)

@@ -39,13 +39,12 @@ _DEEP, _FAILED = 4.0, 0.05  # epsilon n of a median in each column is DEEP log(c
 _RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
 _QUARTILE = 0.03  # for one of the quartiles, at most
 _CHEAP = 0.005  # for a round of locating, if the radius needs no more
-_LOCATE = 0.5  # for all of them
+_LOCATE = 0.5  # for all of them; in the worst case they need no more, or it is refused beforehand
 _SETTLE = 0.01, 0.05  # for the last of them, at least and at most
 _REMEASURED = 0.01  # for the second moments
 _MEDIANS = 0.3  # for the medians of the columns, at most
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # tried for the rounds of refining
 _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho for a look at the tail is (TAIL_SURE / n)**2, within these shares
-_LIMIT = 0.6  # share that locating may take in the worst case, or it is refused beforehand
 _LEAST = 150.0  # n sqrt(rho), below which a tenth of the rows can be far away and not be seen
 _FEW = 424.0  # the same for 3 in 100
 _LOOSE = 1.15  # a ball's radius over that of the rows
@@ -90,7 +89,7 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
     cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
-    return float(max((cost + _SURER[0] ** 2 / 4) / _LIMIT, _LEAST**2) / n**2)
+    return float(max((cost + _SURER[0] ** 2 / 4) / _LOCATE, _LEAST**2) / n**2)
 
 
 class Search:

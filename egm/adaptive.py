@@ -166,6 +166,8 @@ class AdaptiveDataMechanism:
         _tables.refuse_rows_of_tables(X)
         self.check(X)
         rows = PrivateRows(matrix(None, X=X), self.rho, rng)
+        if rows.n != self.n:  # where X did not say it
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows.n}")
         self._require_enough(rows.d)
         search = Search(rows, self.radius, self.sigma_range)
         search.run()
