@@ -16,6 +16,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ import traceback
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -34,7 +36,7 @@ import egm
 from egm import error, files
 from egm._types import Array, Table
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
-from egm.calibration import zcdp_rho
+from egm.calibration import zcdp_epsilon, zcdp_rho
 from egm.mechanisms import GaussianDataMechanism, Release
 from egm.noise import SimulationWarning
 
@@ -48,6 +50,7 @@ _OPTIONS = {  # what egm calls it: what the command line calls it
         name: f"--{name.replace('_', '-')}"
         for name in ("scaling", "neighbors", "rho", "radius", "sigma_range", "center_std", "sigma_factor")
     },
+    "count_clipped": "--count-clipped",
     "noise": "the noise",
     "clip_norm": "the clip norm",
 }
@@ -55,6 +58,9 @@ _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two of its numbers
 _SHOWN = 20  # columns of a plan
 _LONGEST = 500  # characters of a message
+_CONFIDENCE = 0.95  # of the intervals that are written
+_NEVER_WITH_ADAPTIVE = ("center_std", "sigma_factor", "clip_probability", "scaling", "neighbors", "count_clipped")
+_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
 
 Document: TypeAlias = dict[str, Any]
@@ -194,24 +200,77 @@ def _adaptive(args: Namespace) -> None:
     table = _table(args)
     n = _rows_declared(args, table)
     with _explained(table.names):
-        mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
-        if args.delta is not None:
-            mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
+        mechanism = _adaptive_mechanism(args, n, len(table.names))
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
-        parameters = {"mechanism": "AdaptiveDataMechanism", "rows": mechanism.n, "rho": mechanism.rho}
-        parameters |= {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
-        found = {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
+        low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
+        found = {"low": low, "high": high, "confidence": _CONFIDENCE, "bias": release.bias.tolist()}
+        found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": _forecast(release.forecast), "model_holds": release.model_holds}
-        write(_document(release, table.names, args, parameters, **found))
+        write(_document(release, table.names, args, _adaptive_parameters(mechanism), **found))
 
 
 def _plan(args: Namespace) -> None:
     """Print what a release would be like, without data."""
-    names: Sequence[str] | None
-    names, sigma = _vectors(args)[args.sigma]
-    names = tuple(names or (str(j + 1) for j in range(len(sigma))))
+    _require_options_that_fit(args)
+    (_plan_adaptive if args.adaptive else _plan_sum)(args)
+
+
+def _require_options_that_fit(args: Namespace) -> None:
+    """A mistake if options of a plan are of no use together, or one is missing."""
+    useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
+    for name in useless:
+        if getattr(args, name) != args.defaults[name]:
+            without = "does not go with --adaptive" if args.adaptive else "goes with --adaptive only"
+            raise _Mistake(f"{_OPTIONS[name]} {without}")
+    needed = ("radius", "sigma_range") if args.adaptive else ("epsilon", "delta")
+    missing = [_OPTIONS[name] for name in needed if getattr(args, name) is None]
+    if missing:
+        how = "with" if args.adaptive else "without"
+        raise _Mistake(f"the following arguments are required {how} --adaptive: {', '.join(missing)}")
+
+
+def _plan_adaptive(args: Namespace) -> None:
+    """Print what a release of `egm adaptive` would be like for normal rows, without data."""
+    names, sigma = _planned(args)
+    center = args.center if isinstance(args.center, float) else _matched("--center", args.center, names, args)
+    center = np.broadcast_to(center, sigma.shape)
+    with _explained(names):
+        mechanism = _adaptive_mechanism(args, args.rows, sigma.size)
+        _require_in_ranges(mechanism, sigma, center, names)
+        forecast = mechanism.forecast(sigma, center)
+    least, stated = mechanism.least_rho(sigma.size), {}
+    plan: Document = {
+        "forecast": _forecast(forecast.error),
+        "success": forecast.success,
+        "spent": forecast.spent,
+        "least_rho": least,
+        "least_rows": _least_rows(mechanism, sigma.size),
+    }
+    if args.delta is not None:
+        stated = {"epsilon": args.epsilon, "delta": args.delta}
+        plan["least_epsilon"] = zcdp_epsilon(least, args.delta)
+    plan["columns"] = list(names)
+    vectors = {"sigma": sigma.tolist(), "center": center.tolist()}
+    plan["parameters"] = _adaptive_parameters(mechanism) | stated | vectors
+    with _output(args) as write:
+        write(plan)
+
+
+def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
+    """A mistake if rows of a plan are none of those that it declares."""
+    low, high = mechanism.sigma_range
+    for name, std, mean in zip(names, sigma, center, strict=True):
+        if not low <= std <= high:
+            raise _Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
+        if abs(mean) > mechanism.radius:
+            raise _Mistake(f"--center, column {name!r}, must lie within --radius {mechanism.radius:g}, got {mean}")
+
+
+def _plan_sum(args: Namespace) -> None:
+    """Print what a release of `egm sum` would be like, without data."""
+    names, _ = _planned(args)
     with _explained(names):
         model = _model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
@@ -228,6 +287,12 @@ def _plan(args: Namespace) -> None:
     }
     with _output(args) as write:
         write(plan)
+
+
+def _planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
+    """The columns of a plan and their standard deviations: those of --sigma."""
+    names, sigma = _vectors(args)[args.sigma]
+    return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
 def _table(args: Namespace) -> files.Rows:
@@ -304,6 +369,33 @@ def _rho(args: Namespace) -> float:
     if args.rho is None and both == (False, False):
         return float(zcdp_rho(args.epsilon, args.delta))
     raise _Mistake("the budget is either --rho, or --epsilon and --delta")
+
+
+def _adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
+    """The mechanism of `egm adaptive`, if its budget is large enough for n rows and d columns."""
+    mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
+    if args.delta is None:
+        return mechanism
+    mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
+    least = mechanism.least_rho(d)
+    if mechanism.rho < least:  # said in the terms in which the budget was stated
+        epsilon = _rounded_up(zcdp_epsilon(_rounded_up(least), args.delta))
+        raise _Mistake(
+            f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
+            f"{d} column{'s' * (d > 1)}: to find their centre and spread in the declared ranges takes "
+            f"--epsilon {epsilon:g}, or {_least_rows(mechanism, d)} rows"
+        )
+    return mechanism
+
+
+def _least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
+    """The least number of rows of d columns for which the budget of a mechanism would do."""
+    return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
+
+
+def _rounded_up(x: float) -> float:
+    """To three digits, never below x: a budget that is shown must do."""
+    return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 def _rng(args: Namespace) -> np.random.Generator | None:
@@ -420,6 +512,12 @@ def _parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
 
 
+def _adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
+    """Everything public that an AdaptiveDataMechanism was made with."""
+    ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
+
+
 def _forecast(forecast: error.ErrorForecast) -> dict[str, float]:
     """An ErrorForecast as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
@@ -510,14 +608,52 @@ def _record(values: Document) -> Table:
 
 def _as_text(plan: Document) -> bytes:
     """A plan to read."""
-    forecast, made = plan["forecast"], plan["parameters"]
+    return (_text_of_adaptive if "success" in plan else _text_of_sum)(plan)
+
+
+def _text_of_adaptive(plan: Document) -> bytes:
+    """A plan of `egm adaptive`."""
+    made = plan["parameters"]
+    budget, least = f"rho = {made['rho']:.5g}", f"rho = {_rounded_up(plan['least_rho']):g}"
+    if "delta" in made:
+        budget = f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g} ({budget})"
+        least = f"epsilon = {_rounded_up(plan['least_epsilon']):g} ({least})"
+    low, high = made["sigma_range"]
+    error = math.sqrt(plan["forecast"]["total"])
+    columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
+    lines = [
+        f"The sum of {made['rows']} rows of {columns}, {budget}",
+        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}",
+        "",
+        *_text_of_forecast(plan),
+        f"So the sum is off by {error:.4g} (the root of the total), and the mean by {error / made['rows']:.4g}",
+        "",
+        f"The search finds centre and spread with a probability of at least {plan['success']:.5f}",
+        f"It would still run with {least}, or with {plan['least_rows']} rows",
+        "",
+        "The budget of each step, as rho and as a share of the whole",
+        *(f"  {step:<14}{rho:>12.5g}{rho / made['rho']:>10.2%}" for step, rho in plan["spent"].items()),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _text_of_forecast(plan: Document) -> list[str]:
+    """The parts of the expected error."""
+    return [
+        "Expected squared error (squared units of the data, summed over the columns)",
+        *(f"  {name:<14}{plan['forecast'][name]:>12.5g}" for name in ("noise", "clipping", "center", "total")),
+    ]
+
+
+def _text_of_sum(plan: Document) -> bytes:
+    """A plan of `egm sum`."""
+    made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [
         f"The sum of {made['rows']} rows of {len(plan['columns'])} columns, "
         f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g}, neighbors {made['neighbors']}",
         "",
-        "Expected squared error (squared units of the data, summed over the columns)",
-        *(f"  {name:<14}{forecast[name]:>12.5g}" for name in ("noise", "clipping", "center", "total")),
+        *_text_of_forecast(plan),
         "",
         "The same with other scalings",
         *(f"  {name:<14}{total:>12.5g}" for name, total in plan["scalings"].items()),
@@ -569,6 +705,11 @@ Shows the expected squared error by its causes, what other scalings would cost, 
 error as a share of sigma * sqrt(rows). The forecast is for normal rows, on average over what --center-std and
 --sigma-factor say of the guesses; nothing private is read.
 
+With --adaptive, --radius and --sigma-range it is about a release of `egm adaptive`, which is not told --sigma and
+--center: what error it would have if the rows were normal with these, how probable it is that its search finds centre
+and spread, what each step costs, and the least budget and the least number of rows that would do. A budget that is too
+small is a mistake, and the message says what would do.
+
 example:
   egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
 
@@ -577,7 +718,13 @@ Release the sum of the rows of a file if neither their centre nor their spread i
 
 A part of the budget finds both out, privately. What must be known, and be public, are bounds: every column's mean lies
 between -radius and radius, its standard deviation in sigma-range. The bounds may be generous. The data are held in
-memory. The budget is rho of zero-concentrated differential privacy, or the rho that epsilon and delta allow.
+memory. The budget is rho of zero-concentrated differential privacy, or the rho that epsilon and delta allow. If it is
+too small for the search, the message says what would do, and nothing is released. `egm plan` can say it, and how large
+the error will be, before there are data.
+
+Written are the estimate, for each column the bounds low and high between which the sum is with 95 percent confidence,
+and what the search found out. Rows far away from all others are clipped without a word if they are too few to be
+noticed with this budget.
 
 example:
   egm adaptive visits.parquet --epsilon 1 --delta 1e-6 --radius 1000 --sigma-range 0.1,100"""
@@ -626,6 +773,15 @@ _HELP = {
         or also whether there is one (add_remove)""",
     "--rho": "privacy: the whole budget in zCDP, > 0; instead of the next two",
     "--epsilon of adaptive": "privacy: goes with --delta; the two are converted to the largest rho that implies them",
+    "--epsilon of plan": "privacy, as for egm sum; required, with the next, unless --rho is given",
+    "--delta of plan": "privacy, as for egm sum: the probability with which it may fail, in (0, 1) and far below 1/N",
+    "--adaptive": """forecast a release of egm adaptive. Takes --rows, --sigma, --center, --radius, --sigma-range and a
+        budget, and no other option about the rows""",
+    "--rho of plan": "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta",
+    "--radius of plan": """the columns' means are declared to lie between -R and R; in the units of the data, > 0; only
+        and always with --adaptive""",
+    "--sigma-range of plan": """the columns' standard deviations are declared to lie between these; in the units of the
+        data, > 0; only and always with --adaptive""",
     "--radius": "the columns' means lie between -R and R; in the units of the data, > 0",
     "--sigma-range": "the columns' standard deviations lie between these; in the units of the data, > 0",
     "--simulate": """reproducible noise instead of secure noise, for experiments: the output says that it is not
@@ -677,7 +833,12 @@ def _parser() -> _Parser:
     summary = "forecast the error of a release, without data"
     it = commands.add_parser("plan", help=summary, description=_PLAN, epilog=_CODES, **shape)
     it.option("--rows", type=_count, required=True, metavar="N")
-    _model_options(it)
+    _model_options(it, budget_required=False)
+    it.option("--adaptive", action="store_true")
+    it.option("--rho", "plan", type=float, metavar="R")
+    it.option("--radius", "plan", type=float, metavar="R")
+    it.option("--sigma-range", "plan", type=_pair, metavar="LO,HI")
+    it.set_defaults(defaults={name: it.get_default(name) for name in (*_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE)})
     _output_options(it, _plan, "text", "json")
     return parser
 
@@ -688,10 +849,11 @@ def _data_options(parser: _Parser, which: str | None) -> None:
     parser.option("--header", which, choices=("auto", "yes", "no"), default="auto")
 
 
-def _model_options(parser: _Parser) -> None:
+def _model_options(parser: _Parser, *, budget_required: bool = True) -> None:
     parser.option("--sigma", required=True, metavar="FILE")
-    parser.option("--epsilon", type=float, required=True, metavar="E")
-    parser.option("--delta", type=float, required=True, metavar="D")
+    which = None if budget_required else "plan"
+    parser.option("--epsilon", which, type=float, required=budget_required, metavar="E")
+    parser.option("--delta", which, type=float, required=budget_required, metavar="D")
     parser.option("--center", type=_number_or_text, default=0.0, metavar="X|FILE")
     parser.option("--center-std", type=_number_or_text, metavar="X|FILE")
     parser.option("--sigma-factor", type=float, default=1.25, metavar="F")

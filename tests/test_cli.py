@@ -30,7 +30,10 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
-ADAPTIVE = ("adaptive", "data.csv", *BUDGET, "--radius", "100", "--sigma-range", "0.1,50", "--header", "yes")
+MORE = ("--epsilon", "4", "--delta", "1e-6")  # what the search needs for so few rows
+RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
+ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
+PLAN_ADAPTIVE = ("plan", "--adaptive", "--sigma", "sigma.csv", "--rows", "400", *MORE, *RANGES)
 
 
 def rows(n=N, seed=1):
@@ -98,8 +101,8 @@ def silent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """One release for all tests of how it is written: it takes seconds."""
-    it = AdaptiveDataMechanism(N, zcdp_rho(1.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
+    """One release for all tests of how it is written."""
+    it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
 
@@ -111,9 +114,10 @@ def test_a_large_delta_is_warned_of_in_one_line(egm):
     budget = ("--epsilon", "1", "--delta", "0.01")
     plan = egm("plan", "--sigma", "sigma.csv", "--rows", "400", *budget)
     total = egm("sum", "data.csv", "--header", "yes", "--sigma", "sigma.csv", *budget)
-    ranges = ("--radius", "100", "--sigma-range", "0.1,50")
-    adaptive = egm("adaptive", "data.csv", "--header", "yes", *ranges, *budget, "--simulate", "5")
-    for code, out, err in (plan, total, adaptive):
+    more = ("--epsilon", "4", *budget[2:])
+    adaptive = egm("adaptive", "data.csv", "--header", "yes", *RANGES, *more, "--simulate", "5")
+    planned = egm(*PLAN_ADAPTIVE, *more)
+    for code, out, err in (plan, total, adaptive, planned):
         assert (code, bool(out), len(err)) == (0, True, 1)
         assert err[0].startswith("egm: warning: delta = 0.01 is not below 1/n = 0.0025 for n = 400: ")
 
@@ -296,6 +300,10 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
     assert found["spent"] == release.spent
     assert found["forecast"]["total"] == release.forecast.total
     assert found["model_holds"] == release.model_holds
+    assert found["bias"] == release.bias.tolist()
+    low, high = release.interval(found["confidence"])
+    assert found["confidence"] == 0.95
+    assert (found["low"], found["high"]) == (low.tolist(), high.tolist())
     calls = []
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *args, rng: calls.append((*args, rng)) or release)
     released(*ADAPTIVE[:2], "--rho", repr(it.rho), *ADAPTIVE[6:])
@@ -375,7 +383,8 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
         comment, *lines = out.decode().splitlines()
         table = list(csv.DictReader(lines))
         assert [row["column"] for row in table] == expected["columns"]
-        for name in ("estimate", "noise_std", "sigma"):
+        intervals = ("low", "high", "bias", "center") if command == ADAPTIVE else ()
+        for name in ("estimate", "noise_std", "sigma", *intervals):
             values = expected.get(name) or expected["parameters"][name]
             assert [float(row[name]) for row in table] == values
         rest = json.loads(comment.removeprefix("# "))
@@ -493,6 +502,82 @@ def test_long_plan_is_short(egm, folder):
     assert max(map(len, lines)) <= 120
 
 
+def from_text(label, text):
+    """The number after a label in a plan, at the start of its line or in the middle."""
+    return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
+
+
+@pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
+@pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
+def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
+    """And what it calls the least budget and number of rows would do, but nothing less."""
+    (folder / "center.csv").write_text("3\n-1\n10\n")
+    plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
+    rho = 0.3 if budget[0] == "--rho" else zcdp_rho(4.0, 1e-6)
+    ranges = {"radius": 100.0, "sigma_range": (0.1, 50.0)}
+    it = AdaptiveDataMechanism(N, rho, **ranges)
+    mean = {"2": 2.0, "center.csv": MU}[center[1]] if center else 0.0
+    expected = it.forecast(SIGMA, mean)
+    assert plan["forecast"] == {
+        name: getattr(expected.error, name) for name in ("noise", "clipping", "center", "total")
+    }
+    assert (plan["success"], plan["spent"]) == (expected.success, expected.spent)
+    assert plan["columns"] == ["1", "2", "3"]
+    made = plan["parameters"]
+    assert (made["rows"], made["rho"], made["sigma"]) == (N, rho, SIGMA.tolist())
+    assert (made["radius"], made["sigma_range"]) == (100.0, [0.1, 50.0])
+    assert made["center"] == np.broadcast_to(mean, 3).tolist()
+    assert [made.get(name) for name in ("epsilon", "delta")] == ([None] * 2 if budget[0] == "--rho" else [4.0, 1e-6])
+    AdaptiveDataMechanism(N, plan["least_rho"], **ranges).forecast(SIGMA)
+    AdaptiveDataMechanism(plan["least_rows"], rho, **ranges).forecast(SIGMA)
+    for n, less in ((N, plan["least_rho"] * (1 - 1e-9)), (plan["least_rows"] - 1, rho)):
+        with pytest.raises(ValueError, match="too small"):
+            AdaptiveDataMechanism(n, less, **ranges).forecast(SIGMA)
+    if budget == MORE:
+        assert zcdp_rho(plan["least_epsilon"], 1e-6) == pytest.approx(plan["least_rho"], rel=1e-9)
+
+
+def test_plan_of_adaptive_says_the_same_as_text(egm, released):
+    plan = released(*PLAN_ADAPTIVE)
+    code, out, err = egm(*PLAN_ADAPTIVE)
+    text = out.decode()
+    assert (code, err) == (0, [])
+    assert max(map(len, text.splitlines())) <= 120
+    for label, value in {
+        **{f"\n  {name}": plan["forecast"][name] for name in ("noise", "clipping", "center", "total")},
+        **{f"\n  {step}": rho for step, rho in plan["spent"].items()},
+        "sum is off by": np.sqrt(plan["forecast"]["total"]),
+        "mean by": np.sqrt(plan["forecast"]["total"]) / N,
+        "probability of at least": plan["success"],
+        "or with": plan["least_rows"],
+        "of 3 columns, epsilon =": 4,
+        "means within": 100,
+    }.items():
+        assert from_text(label, text) == pytest.approx(value, rel=1e-3), label
+    shares = [float(share) for share in re.findall(r"(\S+)%$", text, re.MULTILINE)]
+    assert sum(shares) == pytest.approx(100, abs=0.1)
+    least = from_text("rho =", text.partition("It would still")[2])
+    assert plan["least_rho"] <= least <= 1.01 * plan["least_rho"]
+
+
+@pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
+@pytest.mark.parametrize("columns", [1, 3, 400])
+def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
+    """In the terms in which it was stated; and what is said would do, does."""
+    (folder / "wide.csv").write_text("1\n" * columns)
+    command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
+    code, out, err = egm(*command, *budget, "--rows", "400")
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert err[0].startswith(f"egm: {budget[0]} ")
+    rows = re.search(r"or (?:n = )?(\d+)(?: rows)?$", err[0])[1]
+    assert egm(*command, *budget, "--rows", rows)[0] == 0
+    assert egm(*command, *budget, "--rows", str(int(rows) - 1))[0] == 2
+    if budget == BUDGET:
+        epsilon = re.search(r"takes --epsilon (\S+),", err[0])[1]
+        assert egm(*command, "--epsilon", epsilon, *BUDGET[2:], "--rows", "400")[0] == 0
+        assert egm(*command, "--epsilon", str(0.98 * float(epsilon)), *BUDGET[2:], "--rows", "400")[0] == 2
+
+
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
@@ -504,7 +589,8 @@ def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
     assert (code, err) == (0, [])
     (example,) = re.findall(r"^  (egm .*)$", out.decode(), re.MULTILINE)
     columns = ("--columns", "age,mass,pay") if command != "plan" else ()
-    pq.write_table(pq.read_table("data.parquet"), "visits.parquet")
+    people = pa.table(dict(zip(NAMES, rows(1000).T, strict=True)))
+    pq.write_table(people, "visits.parquet")
     code, _, err = egm(*shlex.split(example)[1:], *columns)
     assert (code, err) == (0, [])
 
@@ -638,6 +724,36 @@ BAD = {
     "output nowhere": ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
     "plan without rows": (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
     "plan with data": (("plan", "data.csv", *PLAN[1:]), "unrecognized arguments: data.csv"),
+    "plan without a budget": (PLAN[:-4], "required without --adaptive: --epsilon, --delta$"),
+    "plan without delta": (PLAN[:-2], "required without --adaptive: --delta$"),
+    "plan of adaptive without ranges": (PLAN_ADAPTIVE[:-4], "required with --adaptive: --radius, --sigma-range$"),
+    "plan of adaptive without a budget": ((*PLAN_ADAPTIVE[:6], *RANGES), "either --rho, or --epsilon and --delta"),
+    "plan of adaptive with two budgets": ((*PLAN_ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
+    "plan of adaptive without rows": ((*PLAN_ADAPTIVE[:4], *PLAN_ADAPTIVE[6:]), "required: --rows"),
+    "plan of adaptive for one row": ((*PLAN_ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
+    **{
+        f"{option[0]} with --adaptive": ((*PLAN_ADAPTIVE, *option), f"{option[0]} does not go with --adaptive$")
+        for option in (
+            ("--scaling", "optimal"),
+            ("--clip-probability", "0.1"),
+            ("--center-std", "0"),
+            ("--sigma-factor", "1"),
+            ("--neighbors", "add_remove"),
+            ("--count-clipped",),
+        )
+    },
+    **{
+        f"{option[0]} without --adaptive": ((*PLAN, *option), f"{option[0]} goes with --adaptive only$")
+        for option in (("--rho", "1"), ("--radius", "1"), ("--sigma-range", "1,2"))
+    },
+    "plan of adaptive for other spreads": (
+        (*PLAN_ADAPTIVE[:-1], "2,50"),
+        "--sigma, column '1', must lie in --sigma-range, from 2 to 50, got 1.0",
+    ),
+    "plan of adaptive for other means": (
+        (*PLAN_ADAPTIVE, "--center", {"c.csv": "0\n-101\n0"}),
+        "--center, column '2', must lie within --radius 100, got -101.0",
+    ),
     "two budgets": ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
     "half a budget": (
         ("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]),

@@ -17,14 +17,14 @@ from bs4 import BeautifulSoup
 
 import egm
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, gx2
-from egm.calibration import analytic_noise_multiplier
+from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
 from tools import api
 from tools.execute import ROOT
 from tools.prose import to_rst
 
-TUTORIAL, MECHANISMS, NOTATION, CITE = (
-    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite")
+TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
+    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite", "practice")
 )
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -113,9 +113,18 @@ def test_decisions_rest_on_what_the_package_does():
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
-    assert r"$n \sqrt\rho \ge 300$ or so: it runs from 20 on" in MECHANISMS
-    with pytest.raises(ValueError, match="must be at least 20"):
-        egm.AdaptiveDataMechanism(100, 0.0399, radius=1, sigma_range=(1, 1)).release(np.ones((100, 1)))
+    assert r"$n \sqrt\rho \ge 150$, or more for many columns" in MECHANISMS
+    budget = {"rho": zcdp_rho(1.0, 1e-6), "radius": 1e5, "sigma_range": (1.0, 1e5)}
+    for columns, rows in ((1, 962), (27, 962), (1000, 3859)):
+        with pytest.raises(ValueError, match=f"or n = {rows}$"):
+            egm.AdaptiveDataMechanism(rows - 1, **budget).release(np.ones((rows - 1, columns)))
+        egm.AdaptiveDataMechanism(rows, **budget).check(np.ones((rows, columns)))
+    assert "is 962 rows for up to 27 columns, and 3859 for 1000" in MECHANISMS
+    assert "is 962 rows for up to 27 columns, 1431 rows for 100 columns and 3859 for 1000" in PRACTICE
+    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (27, 28, 100)]
+    assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
+    assert wider[1] > wider[0]
+    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1431
     assert "changes nine entries" in MECHANISMS
     noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
     assert noise[8][0] < noise[8][1]
@@ -125,6 +134,76 @@ def test_decisions_rest_on_what_the_package_does():
     assert other.noise_std == pytest.approx(DATA.noise_std / 2, rel=0.01)  # the count takes half a percent
     few = GaussianDataMechanism([1.0], 100, 1, 1e-6)
     assert f"{few.noise_std[0] / np.sqrt(100):.1f} times its sampling error" in MECHANISMS
+
+
+def adaptive_release(X, rho, seed, radius=10_000.0):
+    """A simulated release within the ranges of the tutorial; its interval is of 95 %."""
+    it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
+    release = it.release(X, rng=np.random.default_rng(seed))
+    return release, *release.interval(0.95)
+
+
+def test_interval_is_as_wide_as_the_page_says():
+    """In the median of some releases: what few rows are worth."""
+    assert (
+        "is about ±300 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
+        "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
+    ) in PRACTICE
+    people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
+    said = {962: (300,) * 3, 2000: (11, 110, 10), 10_000: (1.6, 18, 1.4), 100_000: (0.19, 2.4, 0.08)}
+    for n, widths in said.items():
+        X = people[:n]
+        runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
+        assert np.median([(high - low) / 2 / n for _, low, high in runs], axis=0) == pytest.approx(widths, rel=0.25)
+        assert all(np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high)) for _, low, high in runs)
+
+
+@pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
+def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
+    """reach: n sqrt(rho). Rows far away are noticed if they are so many, and not always if they are a third of it."""
+    text = " ".join(PRACTICE.split())
+    assert (
+        r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 1200, "
+        r"and $60 / (n \sqrt\rho)$ of all beyond. For 100 000 rows, $\varepsilon = 1$ and $\delta = 10^{-6}$ "
+        "that is 0.4 %"
+    ) in text
+    assert "Here up to some 400 of the 100 000 would be clipped" in " ".join(TUTORIAL.split())
+    assert 60 / (1e5 * np.sqrt(zcdp_rho(1.0, 1e-6))) == pytest.approx(0.0038, rel=0.02)
+    n, noticed = 20_000, {1 / 3: [], 1: []}
+    for seed in range(8):
+        for part, found in noticed.items():
+            X = np.random.default_rng(seed).normal(size=(n, 3))
+            X[: round(part * share * n)] += 1000
+            release, low, high = adaptive_release(X, (reach / n) ** 2, seed)
+            off = np.linalg.norm(release.estimate - X.sum(axis=0))
+            inside = np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high))
+            found.append(inside and off < 3 * np.sqrt(release.forecast.total))
+    assert all(noticed[1])
+    assert not all(noticed[1 / 3])
+
+
+def test_guesses_are_better_than_a_search_where_rows_are_few():
+    """By the forecasts of both, as the tutorial says, and by releases where there are many rows."""
+    assert "both ways are about as good here" in TUTORIAL
+    assert "With 1000 people the guesses win by far" in TUTORIAL
+    sigma, center = [18, 1200, 3], [45, 2500, 5]
+    for n, least, most in ((1000, 5, 15), (100_000, 0.5, 1)):
+        known = GaussianDataMechanism(sigma, n, 1, 1e-6, center=center).error().total
+        it = egm.AdaptiveDataMechanism(n, zcdp_rho(1.0, 1e-6), radius=10_000, sigma_range=(0.1, 10_000))
+        assert least < it.forecast(sigma, center).error.total / known < most
+    people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
+    own = [adaptive_release(people, zcdp_rho(1.0, 1e-6), seed)[0].forecast.total for seed in range(15)]
+    assert max(own) < 2 * known
+    assert max(own) < 2.6 * it.forecast([16, 1300, 2], [47, 2200, 4]).error.total
+
+
+def test_sum_stops_at_the_declared_radius():
+    """Without a word, as the page says."""
+    assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
+    X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
+    release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
+    assert release.estimate[1] == pytest.approx(20_000 * 2000, rel=1e-9)
+    assert high[1] < X[:, 1].sum()
 
 
 def test_sums_by_group_are_as_the_page_says():
