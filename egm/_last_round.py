@@ -37,9 +37,9 @@ _MORE = 3.5, 2.0  # standard deviations, of the noise and of the rows, by which 
 _SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of more than 26 decades
 _FARTHEST = 1e100  # from the last near edge to the last one, at most
 _SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
-_COUNT = 0.05, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
-_STEPS, _RAISED = 4, 1.5  # how often the clip norm is raised at most, and to how many times itself
-_START, _SURE = (0.7, 0.5), 0.5  # rows expected at first, over those allowed; standard deviations added to a number
+_COUNT = 0.06, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
+_STEPS, _RAISED = 5, 1.35  # how often the clip norm is raised at most, and to how many times itself
+_START, _SURE = (0.5, 0.4), 0.5  # rows expected at first, over those allowed; standard deviations added to a number
 _LONGER = (
     0.35,
     0.75,
@@ -47,6 +47,7 @@ _LONGER = (
 _ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
 _SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
 _MANY = 48.0  # effective dimension from which a move of the centre shows whether they do
+_OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, and share of its expectation, by which a squared move is too large
 
 
@@ -136,7 +137,9 @@ class _LastRound:
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
             bias = clip.at_most / b
-        search.move(mean / b)
+        beyond = n * search.move(mean / b)
+        outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
+        bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
         farthest = 2 * n * search.bound  # from one end of what was declared to the other
         most = self.search.d * _square(farthest)
         forecast = error.ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))

@@ -35,7 +35,7 @@ _COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # steps of the logarithm of a quantil
 _SURE = 50.0  # epsilon n of a radius on the way: one in thousands is wrong, and mended by the next
 _SURER = 60.0, 160.0  # of one that is relied on: at least, and at most
 _SUREST = 100.0, 400.0  # the same for one that a quarter of the rows exceeds
-_DEEP, _FAILED = 4.0, 0.05  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
+_DEEP, _FAILED = 4.0, 0.01  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
 _RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
 _QUARTILE = 0.03  # for one of the quartiles, at most
 _CHEAP = 0.005  # for a round of locating, if the radius needs no more
@@ -156,9 +156,12 @@ class Search:
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
-    def move(self, step: Array) -> None:
-        """Move the centre, within what was declared."""
-        self.center = np.clip(self.center + step, -self.bound, self.bound)
+    def move(self, step: Array) -> Array:
+        """Move the centre, within what was declared; returns what lay beyond."""
+        there = self.center + step
+        self.center = np.clip(there, -self.bound, self.bound)
+        beyond: Array = there - self.center
+        return beyond
 
     # Spread -----------------------------------------------------------------------------------------------------------
 

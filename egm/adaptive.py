@@ -92,7 +92,7 @@ class AdaptiveDataMechanism:
     that they can do. Raises ValueError otherwise.
 
     It runs where rho is at least `least_rho(d)`, for d columns. Then the search finds its way but for a few runs in a
-    thousand; `forecast` says how many.
+    hundred at most; `forecast` has the bound. What it finds is measured again before it is used.
     """
 
     n: int
@@ -190,8 +190,16 @@ class AdaptiveDataMechanism:
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho))
+            least = _rounded_up(least)
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their centre and spread in "
-                f"the declared ranges takes rho = {least:.3g}, or n = {n}"
+                f"the declared ranges takes rho = {least:.4g}, or n = {n}"
             )
+
+
+def _rounded_up(number: float) -> float:
+    """To three digits, never less."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
+    return rounded if rounded >= number else rounded + unit
