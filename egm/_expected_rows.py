@@ -12,13 +12,15 @@ import numpy as np
 
 from egm._private_rows import Account, Intervals
 from egm._radial import Radial
+from egm._search import APART
 from egm._types import Array, Floats
 
 __all__ = ["ExpectedRows"]
 
 
 class ExpectedRows:
-    """n rows of N(mu, diag(sigma**2)). failure: at most the probability that one of the quantiles went wrong."""
+    """n rows of N(mu, diag(sigma**2)). failure: at most the probability that one of the answers is wrong in a way
+    that matters."""
 
     def __init__(self, n: int, rho: float, sigma: Array, mu: Array) -> None:
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
@@ -39,6 +41,7 @@ class ExpectedRows:
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """What brings the centre to where it is off by the root of its mean squared error."""
         self.account.spend(step, rho)
+        self.failure += APART if step == "locate" else 0.0
         std = math.sqrt(2 / rho) * clip_norm / self.n
         _, second, share = (float(v[0]) for v in self._radial(center, b).excess(np.array([clip_norm])))
         offset = self.mu - center

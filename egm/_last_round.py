@@ -42,8 +42,8 @@ _STEPS, _RAISED = 5, 1.35  # how often the clip norm is raised at most, and to h
 _START, _SURE = (0.5, 0.4), 0.5  # rows expected at first, over those allowed; standard deviations added to a number
 _LONGER = (
     0.35,
-    0.75,
-)  # by how many clip norms a clipped row is longer than it in one dimension; the second if there are few
+    1.0,
+)  # what a clipped row has beyond the clip norm, over it, in one dimension; the second if there are few
 _ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
 _SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
 _MANY = 48.0  # effective dimension from which a move of the centre shows whether they do

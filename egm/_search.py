@@ -27,7 +27,7 @@ from egm._private_rows import Account, Intervals, log_intervals
 from egm._radial import Radial
 from egm._types import Array, Floats
 
-__all__ = ["KEPT", "Answers", "Search", "least_rho"]
+__all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
 
 KEPT = 0.2  # share of the budget that is kept for the last sum
 
@@ -39,7 +39,7 @@ _DEEP, _FAILED = 4.0, 0.01  # epsilon n of a median in each column is DEEP log(c
 _RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
 _QUARTILE = 0.03  # for one of the quartiles, at most
 _CHEAP = 0.005  # for a round of locating, if the radius needs no more
-_LOCATE = 0.5  # for all of them; in the worst case they need no more, or it is refused beforehand
+_LOCATE = 0.6  # for all of them; in the worst case they need no more, or it is refused beforehand
 _SETTLE = 0.01, 0.05  # for the last of them, at least and at most
 _REMEASURED = 0.01  # for the second moments
 _MEDIANS = 0.3  # for the medians of the columns, at most
@@ -48,7 +48,7 @@ _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho for a look at the tail is 
 _LEAST = 150.0  # n sqrt(rho), below which a tenth of the rows can be far away and not be seen
 _FEW = 424.0  # the same for 3 in 100
 _LOOSE = 1.15  # a ball's radius over that of the rows
-_APART = 3.0  # a radius that is so many times the noise of the centre is that of the data
+APART = 1e-4  # chance of noise so long that the radius around the next centre is taken for that of the data
 _SHRUNK = 0.85  # a radius that shrinks by less is, too
 _GROWN = 1.5  # but one that grows by more is not: the one before was wrong
 _ROUNDS = 60
@@ -137,13 +137,14 @@ class Search:
         """Move the centre to the rows; returns the median of their distances from it."""
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
+        apart = math.sqrt(chdtri(self.d, APART) / self.d)  # over its root mean square
         radius = self.distance("radii", 0.5, cost, fineness=_COARSE)
         for _ in range(_ROUNDS):
             if self.account.left - share - cost < (1 - _LOCATE) * self.rho:
                 break
             self.step_to(radius, share)
             before, radius = radius, self.distance("radii", 0.5, cost, fineness=_COARSE)
-            if min(_APART * pace, _SHRUNK) * before < radius < _GROWN * before:
+            if min(apart * pace, _SHRUNK) * before < radius < _GROWN * before:
                 break
         dof = math.sqrt(self.d)  # between that of rows alike in all coordinates, and in one
         far = math.sqrt(chdtri(dof, 0.1) / chdtri(dof, 0.5))
