@@ -38,8 +38,12 @@ _SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of 
 _FARTHEST = 1e100  # from the last near edge to the last one, at most
 _SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
 _COUNT = 0.06, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
+_HEAVY = 2.0  # the same for a tail without variance
 _STEPS, _RAISED = 5, 1.35  # how often the clip norm is raised at most, and to how many times itself
-_START, _SURE = (0.5, 0.4), 0.5  # rows expected at first, over those allowed; standard deviations added to a number
+_START, _SURE = (
+    (0.5, 0.4),
+    (0.5, 1.0),
+)  # rows expected at first, over those allowed; standard deviations added to a number
 _LONGER = (
     0.35,
     1.0,
@@ -192,11 +196,10 @@ class _LastRound:
         """The clip norm of least error for this tail; or a smaller one, if hardly any rows turn out to be longer."""
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
-        if tail.steep and tail.edges[-1] < clip_norm:
-            smaller, few, surely, at_most = self.raised(tail.edges[-1], noise, strict=True)
-            if few and smaller < clip_norm:
-                return _Clip(smaller, surely, at_most=at_most)
-            clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
+        smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
+        if few and smaller < clip_norm:
+            return _Clip(smaller, surely, at_most=at_most)
+        clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
         return _Clip(clip_norm, one_sided, at_most=one_sided, second=second)
 
@@ -218,33 +221,36 @@ class _LastRound:
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
             clip_norm = max(clip_norm, radial.best(n, math.sqrt(2 / rho) / n, allowed)[0])
-        clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit, self.effective < _MANY)
+        clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
-    def raised(self, clip_norm: float, noise: float, strict: bool) -> tuple[float, bool, float, float]:
+    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
         """A clip norm beyond which there are few rows; whether there are, and how far they may move the sum, surely and
-        at most. strict: all rows count, not only those beyond what the model says."""
-        longer = _LONGER[int(self.search.few)] / self.effective**0.25
-        rho = max(_COUNT[0] / self.effective, _COUNT[1]) * self.search.rho
-        allowed = _ONE_SIDED * noise / longer
-        if strict and _START[int(self.search.few)] * allowed < self.n:
-            clip_norm = max(
-                clip_norm, math.sqrt(gx2.isf(_START[int(self.search.few)] * allowed / self.n, self.weights))
-            )
+        at most.
+
+        In many dimensions only those count that are more than the model says; otherwise, and where a tail is given
+        instead of the model, all do.
+        """
+        few, strict = int(self.search.few), tail is not None or self.effective < _MANY
+        longer, rho, sure = _LONGER[few] / self.effective**0.25, max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
+        if tail is not None and not tail.steep:
+            longer, rho, sure = _HEAVY, _COUNT[0], _SURE[1]
+        cost, allowed = rho * self.search.rho, _ONE_SIDED * noise / longer
+        if tail is not None:
+            clip_norm = tail.length(_START[few] * allowed)
+        elif strict and _START[few] * allowed < self.n:
+            clip_norm = max(clip_norm, math.sqrt(gx2.isf(_START[few] * allowed / self.n, self.weights)))
         for step in range(1, _STEPS + 1):
-            found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, rho)
+            found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
-            if (
-                doubtful + _SURE * std <= allowed
-                or step == _STEPS
-                or self.search.account.left - rho < KEPT * self.search.rho
-            ):
+            enough = doubtful + sure * std <= allowed
+            if enough or step == _STEPS or self.search.account.left - cost < KEPT * self.search.rho:
                 break
             clip_norm *= _RAISED
-        surely = max(excess - std, 0.5 * found if strict and self.search.few else 0.0, 0.0)
+        surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         off = longer * clip_norm
-        return clip_norm, doubtful + _SURE * std <= allowed, off * surely, off * max(doubtful + 2 * std, 0.0)
+        return clip_norm, enough, off * surely, off * max(doubtful + 2 * std, 0.0)
 
     # Move -------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A quick model of a row's norm, where a plan needs hundreds of forecasts and two digits of each.
+"""A quick model of a row's norm, where a plan needs hundreds of forecasts and one digit of each.
 
 ||b x||**2 is taken for a gamma variable of the same mean and variance, and that for the cube of a normal one (Wilson
 and Hilferty 1931). What clipping takes from a row then depends on its norm alone.
@@ -29,7 +29,8 @@ class Radial:
         self.sigma, self.offset, self.b, self.copies = sigma, offset, b, copies
         w, o = (b * sigma) ** 2, (b * offset) ** 2
         self.mean = float(np.sum(copies * (w + o)))
-        self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / (9 * self.mean**2)  # a third of 2 / (dof)
+        w, o = w / self.mean, o / self.mean
+        self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # of 2 / dof
 
     def quantile(self, p: float) -> float:
         """The norm that a share p of the rows exceeds."""

@@ -76,6 +76,14 @@ class Tail:
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
+    def length(self, rows: float) -> float:
+        """The length beyond which so many rows are, or the end of what is seen."""
+        within = np.flatnonzero(self.rows <= rows)
+        if within.size == 0:
+            return float(self.edges[-1])
+        logs = np.log(self.rows[::-1]), np.log(self.edges[::-1])
+        return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
+
     def clip_norm(self, noise: float) -> float:
         """The C that makes noise C**2 + excess(C)**2 + excess_2(C) least."""
         t, first, second = self._excesses()

@@ -60,8 +60,8 @@ class AdaptiveRelease:
         """(low, high), (d,) each: every entry of the sum is between them with at least this probability.
 
         confidence: in (0, 1). The noise and the variation by clipping count as normal; what clipping may have taken,
-        bias, is added on both sides. It says nothing of rows that are too few to be seen.
-        Raises ValueError for another confidence.
+        bias, is added on both sides, which makes the interval wider than normal rows need. It says nothing of rows that
+        are too few to be seen. Raises ValueError for another confidence.
         """
         z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
         spread = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
@@ -133,7 +133,10 @@ class AdaptiveDataMechanism:
         Raises ValueError where release would: if rho is below least_rho(d).
         """
         sigma = vector(sigma=sigma)
-        center = np.broadcast_to(finite(center=center), sigma.shape)
+        center = finite(center=center)
+        if center.shape not in ((), sigma.shape):
+            raise ValueError(f"center must be a number or have the {sigma.size} entries of sigma, got {center.shape}")
+        center = np.broadcast_to(center, sigma.shape)
         self._require_enough(sigma.size)
         rows = ExpectedRows(self.n, self.rho, sigma, center)
         search = Search(rows, self.radius, self.sigma_range)
@@ -193,7 +196,7 @@ class AdaptiveDataMechanism:
         """A ValueError that says what would do, if the budget is too small for d columns."""
         least = self.least_rho(d)
         if self.rho < least:
-            n = math.ceil(self.n * math.sqrt(least / self.rho))
+            n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
             least = _rounded_up(least)
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(

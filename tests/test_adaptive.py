@@ -1,12 +1,22 @@
 """The mechanism for unknown centre and spread: its accounts, its forecast, and what it makes of strange data."""
 
+import itertools
+import math
+import re
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, _rows, adaptive, noise, quantiles
+from egm import AdaptiveDataMechanism, _last_round, error, gx2, lattice, noise, quantiles, scaling
+from egm._expected_rows import ExpectedRows
+from egm._private_rows import Account, PrivateRows, log_intervals
+from egm._radial import Radial
+from egm._tail import Tail
 from egm.calibration import zcdp_epsilon
 from egm.experiments import zipf_sigma
 
@@ -19,71 +29,60 @@ def mechanism(n=4000, rho=0.5, **options):
     return AdaptiveDataMechanism(n, rho, **{"radius": 100.0, "sigma_range": (1e-4, 100.0), **options})
 
 
-def errors_and_forecasts(sigma, mu, repetitions, **options):
-    """Squared error of the released sum and its forecast, over independent data and noise: two arrays."""
-    n, found = options.get("n", 4000), []
-    for seed in range(repetitions):
-        X = rows(n, sigma, mu, seed)
-        release = mechanism(**options).release(X, rng=np.random.default_rng(seed))
-        found.append((np.sum((release.estimate - X.sum(axis=0)) ** 2), release.forecast.total))
-    return np.transpose(found)
+def run(X, rho=0.5, seed=0, **options):
+    """The release of a simulation, and the Euclidean norm of its error."""
+    release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
+    return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
 
 # --- Accounts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def charges(monkeypatch):
-    """The zCDP cost of everything that looks at the data, from the noise that it really adds."""
-    costs = []
+def costs(monkeypatch):
+    """The zCDP cost of every question, exactly, from what the samplers are given: the name of the question and a
+    Fraction. The squared distances of neighbours are those on paper."""
+    found, lattices, asked = [], [], []
+    squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
+    squared |= {"shells": lambda: 2, "longer": lambda: 1}
 
-    def spy_on(name):
-        original = getattr(quantiles, name)
+    def spy(owner, name, note):
+        own = getattr(owner, name)
 
-        def spied(values, q, low, high, epsilon, last):
-            costs.append(epsilon**2 / 8 * (values.shape[1] if values.ndim == 2 else 1))
-            return original(values, q, low, high, epsilon, last)
+        def spied(*given):
+            note(*given)
+            return own(*given)
 
-        monkeypatch.setattr(quantiles, name, spied)
+        monkeypatch.setattr(owner, name, spied)
 
-    original = adaptive._Search.mean_of_clipped
+    def gaussian(private, std, size):
+        found.append((asked[-1], squared[asked[-1]]() / (2 * Fraction(std) ** 2)))
 
-    def spied_mean(search, rows, clip_norm, diameter, rho):
-        value, std = original(search, rows, clip_norm, diameter, rho)
-        costs.append((diameter * clip_norm / search.n) ** 2 / (2 * std**2))
-        return value, std
+    class Lattice(lattice.Lattice):
+        def __init__(self, *given):
+            super().__init__(*given)
+            lattices.append(self)
 
-    spy_on("quantile")
-    spy_on("secure_quantile")
-    monkeypatch.setattr(adaptive._Search, "mean_of_clipped", spied_mean)
-    return costs
+    for name in ("radius", "spreads", "mean", "squares", "shells", "longer"):
+        spy(PrivateRows, name, lambda *given, name=name: asked.append(name))
+    spy(PrivateRows, "_gaussian", gaussian)
+    spy(quantiles, "interval", lambda counts, q, epsilon, rng: found.append((asked[-1], Fraction(epsilon) ** 2 / 8)))
+    monkeypatch.setattr(lattice, "Lattice", Lattice)
+    return found
 
 
 @pytest.mark.parametrize("rng", [None, 1], ids=["secure", "simulated"])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
-def test_everything_that_looks_at_the_data_is_charged(charges, alpha, rng):
+def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
+    """Rounding of square roots and quotients included, and next to nothing more than it costs."""
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
-    assert sum(charges) == pytest.approx(sum(release.spent.values()), rel=1e-6)
-    assert 0.9 * 0.5 < sum(map(Fraction, release.spent.values())) <= 0.5
-
-
-def test_a_budget_is_never_exceeded_by_rounding():
-    """0.1 + 0.2 + 0.3 is more than 0.6 in doubles, and the same step again and again must not gain by it either."""
-    search = adaptive._Search(mechanism(rho=0.6), rows(4000, np.ones(3), 0.0, 1), None)
-    search.spend("first", 0.1)
-    search.spend("second", 0.2)
-    with pytest.raises(ValueError, match=r"rho = 0\.6 is too small: third needs 0\.3, and 0\.3 is left"):
-        search.spend("third", 0.3)
-    search.spend("third", search.left)
-    assert Fraction(0.6) - sum(map(Fraction, search.spent.values())) < 2**-52
-    search = adaptive._Search(mechanism(rho=0.1), rows(4000, np.ones(3), 0.0, 1), None)
-    for _ in range(9):
-        search.spend("radii", 0.01)
-    with pytest.raises(ValueError, match="too small"):
-        search.spend("radii", 0.01)  # ten times the double 0.01 is more than the double 0.1
-    assert Fraction(search.spent["radii"]) >= 9 * Fraction(0.01)
+    asked = {"radius", "mean", "shells", "longer"} | ({"spreads", "squares"} if alpha else set())
+    assert {name for name, _ in costs} == asked
+    spent = sum(map(Fraction, release.spent.values()))
+    assert (1 - 1e-9) * spent < sum(cost for _, cost in costs) <= spent
+    assert 0.9 * 0.5 < spent <= 0.5
 
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
@@ -91,138 +90,394 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
     """In exact arithmetic, for budgets that are no round numbers; and nothing fails for the sake of rounding."""
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
-    for _ in range(6):
-        n, rho = int(rng.integers(400, 1500)), 10 ** rng.uniform(-1.5, 0.5)
+    for _ in range(8):
+        n = int(rng.integers(400, 1500))
+        rho = mechanism(n).least_rho(6) * 10 ** rng.uniform(0, 2.5)
         X = rng.normal(1, sigma, (n, 6)) * (rng.gamma(1.0, size=(n, 1)) if kind == "lopsided" else 1.0)
-        release = mechanism(n, rho).release(X, rng=rng)
-        assert 0.9 * rho < sum(map(Fraction, release.spent.values())) <= rho
+        spent = mechanism(n, rho).release(X, rng=rng).spent
+        assert 0.9 * rho < sum(map(Fraction, spent.values())) <= rho
 
 
-def test_secure_noise_is_worth_its_charge_exactly(monkeypatch):
-    """From the numbers that the samplers are given, as fractions: rounding of square roots and quotients included."""
-    costs = []
-    quantile, gaussian, grid = quantiles.secure_quantile, noise.secure_gaussian, adaptive.lattice.Lattice
+def test_a_budget_is_never_exceeded_by_rounding():
+    """0.1 + 0.2 + 0.3 is more than 0.6 in doubles, and the same step again and again must not gain by it either."""
+    account = Account(0.6)
+    account.spend("first", 0.1)
+    account.spend("second", 0.2)
+    with pytest.raises(ValueError, match=r"rho = 0\.6 is too small: third needs 0\.3, and 0\.3 is left"):
+        account.spend("third", 0.3)
+    account.spend("third", account.left)
+    assert Fraction(0.6) - sum(map(Fraction, account.spent.values())) < 2**-52
+    account = Account(0.1)
+    for _ in range(9):
+        account.spend("radii", 0.01)
+    with pytest.raises(ValueError, match="too small"):
+        account.spend("radii", 0.01)  # ten times the double 0.01 is more than the double 0.1
+    assert Fraction(account.spent["radii"]) >= 9 * Fraction(0.01)
 
-    def spied_quantile(values, q, low, high, epsilon, step):
-        costs.append(Fraction(epsilon) ** 2 / 8 * (values.shape[1] if values.ndim == 2 else 1))
-        return quantile(values, q, low, high, epsilon, step)
 
-    def spied_grid(clip_norm, d, std):
-        lattices.append(grid(clip_norm, d, std))
-        return lattices[-1]
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1e-12, 1.0)), max_size=30), st.floats(1e-3, 2.0))
+def test_what_is_granted_adds_up_to_no_more_than_the_budget(steps, rho):
+    account, granted = Account(rho), Fraction(0)
+    for step, cost in steps:
+        before = account.left
+        try:
+            account.spend(step, cost)
+            granted += Fraction(cost)
+        except ValueError:
+            assert cost > before * (1 - 1e-15)
+            assert account.left == before
+    assert granted <= sum(map(Fraction, account.spent.values())) <= Fraction(rho)
+    assert account.left <= Fraction(rho) - granted
 
-    def spied_gaussian(std, size):
-        costs.append(squares.pop() * lattices[-1].radius ** 2 / (2 * Fraction(std) ** 2))
-        return gaussian(std, size)
 
-    mean = adaptive._Search.mean_of_clipped
+ONE, STEPS = np.ones(3), log_intervals(1.0, 9.0, 0.1)
+QUESTIONS = {  # one of each, about three columns, for this budget
+    "radius": lambda it, rho: it.radius("step", 0.5, STEPS, rho, 0 * ONE, 1.0),
+    "spreads": lambda it, rho: it.spreads("step", STEPS, rho, 0 * ONE),
+    "mean": lambda it, rho: it.mean("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
+    "squares": lambda it, rho: it.squares("step", 0 * ONE, np.array([1, 2.0, 3]), rho),
+    "shells": lambda it, rho: it.shells("step", 0 * ONE, ONE, np.array([1.0, 2, 4]), rho),
+    "longer": lambda it, rho: it.longer("step", 0 * ONE, ONE, 2.0, rho),
+}
 
-    def spied_mean(search, rows, clip_norm, diameter, rho):
-        squares.append({2: 4, np.sqrt(2): 2}[diameter])
-        return mean(search, rows, clip_norm, diameter, rho)
 
-    lattices, squares = [], []
-    monkeypatch.setattr(quantiles, "secure_quantile", spied_quantile)
-    monkeypatch.setattr(adaptive.lattice, "Lattice", spied_grid)
-    monkeypatch.setattr(noise, "secure_gaussian", spied_gaussian)
-    monkeypatch.setattr(adaptive._Search, "mean_of_clipped", spied_mean)
-    for seed, rho in enumerate(np.random.default_rng(13).uniform(0.05, 2, 4)):
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_that_cannot_be_paid_reads_no_row(name):
+    """Here the rows are nothing but a shape."""
+    unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
+    with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
+        QUESTIONS[name](unread, 0.2)
+    with pytest.raises((TypeError, AttributeError)):
+        QUESTIONS[name](unread, 0.05)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """No noise."""
+    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+
+
+PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
+
+
+@PATHS
+@pytest.mark.parametrize("name", ["mean", "squares", "shells", "longer"])
+def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
+    """The squared distance of two answers without noise, over twice the noise's variance, is at most the charge; and
+    there are neighbours for which it is that."""
+    draw, found, rho = np.random.default_rng(8), [], 0.1
+    replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
+    X = rows(50, ONE, 0.0, 3)
+    for pair in itertools.chain(itertools.combinations(replaced, 2), draw.normal(0, 3, (20, 2, 3))):
+        answers = []
+        for X[7] in pair:
+            answer, std = QUESTIONS[name](PrivateRows(X.copy(), 1.0, rng), rho)
+            answers.append(np.atleast_1d(answer))
+        found.append(np.sum((answers[0] - answers[1]) ** 2) / (2 * std**2))
+    assert np.max(found) <= rho * (1 + 1e-9)
+    assert np.max(found) == pytest.approx(rho, rel=1e-6)
+
+
+def test_secure_and_simulated_answers_agree_without_noise(silent):
+    """Up to the rounding of the lattice. The noise has the same standard deviation."""
+    X = rows(500, ONE, 0.0, 9)
+    for name in ("mean", "squares", "shells", "longer"):
+        (secure, std), (simulated, same) = (
+            QUESTIONS[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
+        )
+        assert secure == pytest.approx(simulated, abs=1e-9)
+        assert std == pytest.approx(same, rel=1e-9)
+
+
+def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
+    """From numpy, of rows of which some are clipped. A quantile is the middle of the interval that it is in."""
+    monkeypatch.setattr(noise, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
+    X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
+    norms, scaled = np.linalg.norm(X, axis=1), np.linalg.norm(X * b, axis=1)
+    answers = {name: question(PrivateRows(X, 1.0, None), 0.1) for name, question in QUESTIONS.items()}
+    clipped = X * b * np.minimum(1, 2.5 / scaled)[:, None]
+    assert answers["mean"][0] == pytest.approx(clipped.mean(axis=0), abs=1e-9)
+    squares = np.minimum((X / b) ** 2, 12)
+    squares *= np.minimum(1, 1.3 * 3 / np.linalg.norm(squares, axis=1))[:, None]
+    assert answers["squares"][0] == pytest.approx(squares.mean(axis=0), abs=1e-9)
+    assert answers["shells"][0].tolist() == np.histogram(norms, [1, 2, 4, np.inf])[0].tolist()
+    assert answers["longer"][0] == np.sum(norms > 2)
+    assert answers["radius"] == pytest.approx(np.median(norms), rel=0.1)
+    assert answers["spreads"] == pytest.approx(np.maximum(np.median(np.abs(X), axis=0), 1.0), rel=0.1)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_worth_its_charge_exactly(name, costs):
+    """Whatever the charge is: after square roots, quotients, and the division among the columns."""
+    private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
+    for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
         costs.clear()
-        release = mechanism(1000, rho).release(rows(1000, zipf_sigma(3, 1.0), 1.0, seed))
-        assert 0.9 * rho < sum(costs) <= sum(map(Fraction, release.spent.values())) <= rho
-
-
-def test_quantiles_are_worth_their_charge_exactly(monkeypatch):
-    """Also after the cost is divided by the columns, and 2 by epsilon, which is what the sampler is given."""
-    given, search = [], adaptive._Search(mechanism(), rows(5, np.ones(7), 0.0, 2), None)
-    monkeypatch.setattr(quantiles, "secure_quantile", lambda *each: given.append(each[4]) or np.ones(7))
-    for cost in np.random.default_rng(3).uniform(1e-6, 1, 300):
-        search.log_quantile(np.ones((5, 7)), 0.5, 0.1, 10.0, cost / 7)
-        assert 7 * (2 / Fraction(2 / given[-1])) ** 2 / 8 <= Fraction(cost)
-        assert given[-1] == pytest.approx(np.sqrt(8 * cost / 7), rel=1e-14)
-
-
-def test_squares_are_within_the_distance_that_is_charged(monkeypatch):
-    """Vectors of squares of norm at most V: the farthest two are orthogonal, sqrt(2) V apart."""
-    seen = []
-    search = adaptive._Search(mechanism(), rows(4000, np.ones(7), 0.0, 2), np.random.default_rng(2))
-    search.center_std, search.sigma = np.full(7, 0.01), np.ones(7)
-    original = search.mean_of_clipped
-    monkeypatch.setattr(search, "mean_of_clipped", lambda *each: seen.append(each) or original(*each), raising=False)
-    search.remeasure_sigma(0.005)
-    ((squares, _, diameter, rho),) = seen
-    assert np.min(squares) >= 0
-    assert (diameter, rho) == (np.sqrt(2), 0.005)
-    assert search.sigma == pytest.approx(1, rel=0.1)
-
-
-def test_replacing_a_row_moves_a_mean_by_at_most_the_sensitivity(monkeypatch):
-    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
-    X = rows(50, np.ones(5), 0.0, 3)
-    Y = X.copy()
-    X[7], Y[7] = 1e9, -1e9
-    for rng in (None, np.random.default_rng(0)):
-        searches = [adaptive._Search(mechanism(50), data, rng) for data in (X, Y)]
-        means = [search.noisy_mean(np.arange(1, 6.0), 2.5, 0.1)[0] for search in searches]
-        assert np.linalg.norm(means[0] - means[1]) == pytest.approx(2 * 2.5 / 50, rel=1e-9)
-
-
-def test_secure_and_simulated_means_agree(monkeypatch):
-    """Where both are given no noise: up to the rounding of the lattice. The noise has the same standard deviation."""
-    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
-    X = rows(500, np.ones(5), 0.0, 9)
-    (secure, std), (simulated, same) = (
-        adaptive._Search(mechanism(500), X, rng).noisy_mean(np.arange(1, 6.0), 2.5, 0.1)
-        for rng in (None, np.random.default_rng(0))
-    )
-    assert secure == pytest.approx(simulated, abs=1e-9)
-    assert std == pytest.approx(same, rel=1e-9)
+        QUESTIONS[name](private, rho)
+        assert {asked for asked, _ in costs} == {name}
+        assert Fraction(rho) * (1 - Fraction(1, 10**12)) < sum(cost for _, cost in costs) <= Fraction(rho)
 
 
 def test_a_secure_release_is_as_good_as_a_simulated_one():
-    """Forecasts agree with the errors, and with those of simulation."""
+    """Forecasts agree with the errors, and with those of simulation. Some runs raise the clip norm, and so a median is
+    compared; what is left to chance here fails once in thousands."""
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
         X = rows(4000, sigma, 3.0, seed)
         secure, simulated = (mechanism().release(X, rng=rng) for rng in (None, np.random.default_rng(seed)))
         found.append((np.sum((secure.estimate - X.sum(axis=0)) ** 2), secure.forecast.total, simulated.forecast.total))
     errors, forecasts, others = np.transpose(found)
-    assert abs(errors.mean() - forecasts.mean()) < 5 * np.std(errors - forecasts) / np.sqrt(10) + 0.1 * forecasts.mean()
-    assert forecasts.mean() == pytest.approx(others.mean(), rel=0.2)
+    assert abs(errors.mean() - forecasts.mean()) < 6 * np.std(errors - forecasts) / np.sqrt(10) + 0.1 * forecasts.mean()
+    assert np.median(forecasts) == pytest.approx(np.median(others), rel=0.3)
 
 
 def test_epsilon_is_that_of_the_whole_budget():
     assert mechanism(rho=0.3).epsilon(1e-6) == zcdp_epsilon(0.3, 1e-6)
 
 
+# --- The least budget -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 3, 200])
+def test_below_the_least_budget_all_is_refused(d):
+    """By everything that knows d, and just above it nothing."""
+    X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
+    few = mechanism(300, math.nextafter(least, 0))
+    columns = "1 column" if d == 1 else f"{d} columns"
+    for refuse in (few.check, few.release, lambda X: few.forecast(np.ones(d))):
+        with pytest.raises(ValueError, match=rf"rho = \S+ is too small for n = 300 and {columns}: to find"):
+            refuse(X)
+    enough = mechanism(300, least)
+    enough.check(X)
+    for release in (enough.forecast(np.ones(d)).error, enough.release(X, rng=np.random.default_rng(3)).forecast):
+        assert 0 < release.total < np.inf
+
+
+@given(
+    st.integers(2, 10**6),
+    st.integers(1, 1000),
+    st.floats(1e-3, 1e6),
+    st.floats(1e-6, 1.0),
+    st.floats(1e-6, 0.99),
+)
+def test_what_a_refusal_says_would_do(n, d, radius, least, part):
+    """The rho that it names is not refused, nor the n, up to the last digit of a double."""
+    rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
+    few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
+    with pytest.raises(ValueError, match="is too small") as refused:
+        few.forecast(np.ones(d))
+    said = re.search(r"takes rho = (\S+), or n = (\d+)$", str(refused.value))
+    for enough in ((n, float(said[1])), (int(said[2]), rho)):
+        it = AdaptiveDataMechanism(*enough, radius=radius, sigma_range=(least, 1.0))
+        assert it.rho >= it.least_rho(d) * (1 - (1e-14 if it.n > n else 0))
+
+
+def test_the_least_budget_grows_with_the_task():
+    """Like 1 / n**2; with the columns and with the range; and depends on nothing else."""
+
+    def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
+        return mechanism(n, rho, radius=radius, sigma_range=(smallest, largest)).least_rho(d)
+
+    for n in (2, 37, 10**6):
+        assert least(n) == pytest.approx(least() * 1e6 / n**2, rel=1e-12)
+    assert least() * 1000**2 >= 150**2
+    for d in (100, 1000):
+        assert least(d=d) > 1.5 * least(d=d // 10)
+        for factor in (1e3, 1e6):
+            wide = least(d=d, radius=100 * factor)
+            assert wide > least(d=d)
+            assert wide == pytest.approx(least(d=d, smallest=1e-3 / factor), rel=1e-12)
+    assert least(d=100, smallest=200.0, largest=300.0) <= least(d=100, smallest=100.0)
+    assert least(rho=2.0, largest=1e6) == least()
+
+
 # --- Accuracy ---------------------------------------------------------------------------------------------------------
 
+FORECASTS = {  # n, sigma, mu, rho over the least
+    "one column": (400, np.ones(1), 3.0, 1.2),
+    "alike": (4000, np.ones(64), -70.0, 12.0),
+    "skewed": (1000, zipf_sigma(10, 1.0, total=10.0), 5.0, 30.0),
+    "mixed": (2000, np.geomspace(1e-3, 50, 4), np.linspace(-50, 50, 4), 100.0),
+}
 
-@pytest.mark.parametrize(("alpha", "mu"), [(0.0, 0.0), (0.0, -70.0), (1.0, 5.0)])
-def test_forecast_agrees_with_simulation(alpha, mu):
-    """Within four standard errors of the difference, and a tenth for what is estimated from released numbers."""
-    errors, forecasts = errors_and_forecasts(zipf_sigma(64, alpha, total=64.0), mu, 24, rho=0.1)
-    standard_error = np.std(errors - forecasts) / np.sqrt(24)
-    assert abs(errors.mean() - forecasts.mean()) <= 4 * standard_error + 0.1 * forecasts.mean()
+
+@pytest.mark.parametrize("case", FORECASTS)
+def test_forecasts_agree_with_simulation(case):
+    """That before any data and those of the releases: within four standard errors of the mean squared error, and what
+    is estimated from released numbers, or only by expectation, within a quarter. Runs are at least as good as that."""
+    n, sigma, mu, more = FORECASTS[case]
+    it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
+    expected, found = it.forecast(sigma, mu), []
+    for seed in range(16):
+        X = rows(n, sigma, mu, seed)
+        release = it.release(X, rng=np.random.default_rng(seed))
+        found.append((np.sum((release.estimate - X.sum(axis=0)) ** 2), release.forecast.total))
+    errors, forecasts = np.transpose(found)
+    standard_error = np.std(errors) / np.sqrt(16)
+    assert abs(errors.mean() - expected.error.total) <= 4 * standard_error + 0.25 * expected.error.total
+    assert abs(errors.mean() - forecasts.mean()) <= 4 * np.std(errors - forecasts) / np.sqrt(16) + 0.25 * errors.mean()
+    assert expected.error.total == pytest.approx(np.median(forecasts), rel=0.5)
+
+
+@pytest.mark.parametrize("d", [1, 4, 50])
+def test_a_forecast_from_the_least_budget_on(d):
+    """The search succeeds, but for one run in a hundred at the least budget, and two beyond it, where it may ask for
+    the spread of each column; what is spent is the budget; and a larger one is never worse."""
+    totals = []
+    for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
+        rho = mechanism(500).least_rho(d) * more
+        forecast = mechanism(500, rho).forecast(zipf_sigma(d, 0.7, total=d), 30.0)
+        assert (0.99 if more == 1 else 0.98) <= forecast.success <= 1
+        assert 0.9 * rho < sum(map(Fraction, forecast.spent.values())) <= rho
+        assert min(forecast.error.noise, forecast.error.clipping, forecast.error.center) >= 0
+        totals.append(forecast.error.total)
+    assert totals == sorted(totals, reverse=True)
+    assert totals[0] > 20 * totals[-1]
+
+
+def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
+    """Columns may be permuted, all numbers multiplied, and n rho**0.5 be the same."""
+    sigma, mu = zipf_sigma(7, 1.0, total=7.0), np.linspace(-5, 5, 7)
+    found = mechanism(1000, 0.5).forecast(sigma, mu)
+    turned = mechanism(1000, 0.5).forecast(sigma[::-1], mu[::-1])
+    inches = mechanism(1000, 0.5, radius=254.0, sigma_range=(2.54e-4, 254.0)).forecast(2.54 * sigma, 2.54 * mu)
+    assert turned.error.total == pytest.approx(found.error.total, rel=1e-3)
+    assert inches.error.total == pytest.approx(2.54**2 * found.error.total, rel=1e-3)
+    assert found.success == pytest.approx(turned.success)
+    assert mechanism(1000, 0.5).forecast(sigma).error == mechanism(1000, 0.5).forecast(sigma, np.zeros(7)).error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0, 0.0],), r"sigma\[1\] must be finite and > 0, got 0.0"),
+        (([1.0, np.inf],), r"sigma\[1\] must be finite and > 0, got inf"),
+        (([[1.0]],), "sigma must"),
+        (([1.0, 2.0], np.nan), "center must not be NaN"),
+        (([1.0, 2.0], [1.0, 2.0, 3.0]), r"center must be a number or have the 2 entries of sigma, got \(3,\)"),
+    ],
+)
+def test_bad_arguments_of_a_forecast_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism().forecast(*arguments)
 
 
 def test_unknown_centre_and_spread_cost_little():
     """Less than twice the error of somebody who knows both, for the same budget."""
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
-    errors, _ = errors_and_forecasts(sigma, 5.0, 12, rho=rho)
-    b = adaptive.scaling.optimal(sigma, 0.05)
+    errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
+    b = scaling.optimal(sigma, 0.05)
     std = 2 / np.sqrt(2 * rho)
-    _, oracle = adaptive.error.best_clip_norm(lambda c: np.sum((std * c / b) ** 2), sigma, n, b)
-    assert oracle / 2 < errors.mean() < 2 * oracle
+    _, oracle = error.best_clip_norm(lambda c: np.sum((std * c / b) ** 2), sigma, n, b)
+    assert oracle / 2 < np.mean(errors) < 2 * oracle
 
 
 def test_centre_and_sigma_are_found():
     sigma = zipf_sigma(20, 1.5, total=20.0)
-    release = mechanism(20_000, 1.0).release(rows(20_000, sigma, 30.0, 4), rng=np.random.default_rng(4))
+    release, _ = run(rows(20_000, sigma, 30.0, 4), 1.0)
     assert release.center == pytest.approx(np.full(20, 30.0), abs=0.3)
     assert np.max(np.abs(np.log(release.sigma / sigma))) < np.log(1.5)
+
+
+LAWS = {  # (n, d) from independent entries of mean and variance about 1, or rows of their own
+    "normal": lambda rng, n, d: rng.normal(5, 1, (n, d)),
+    "exponential": lambda rng, n, d: rng.exponential(size=(n, d)),
+    "lognormal": lambda rng, n, d: rng.lognormal(0, 1, (n, d)),
+    "binary": lambda rng, n, d: rng.random((n, d)) < 0.3,
+    "one-hot": lambda rng, n, d: np.eye(d + 1)[rng.choice(d + 1, n, p=zipf(d + 1))][:, :d],
+    "poisson": lambda rng, n, d: rng.poisson(2, (n, d)),
+    "zeros": lambda rng, n, d: rng.normal(5, 1, (n, d)) * (rng.random((n, 1)) < 0.2),
+    "constant": lambda rng, n, d: np.full((n, d), 7.0),
+    "timestamps": lambda rng, n, d: 5e3 + rng.uniform(0, 100, (n, d)),
+    "mixed": lambda rng, n, d: rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d),
+    "rows of one size": lambda rng, n, d: (1 + 0.3 * rng.normal(size=(n, d))) * rng.gamma(2, size=(n, 1)),
+    "two points": lambda rng, n, d: np.where(rng.random((n, 1)) < 0.5, -80.0, 80.0) * np.ones(d),
+}
+PLACES = [(1000, 1, 150), (500, 3, 200), (1000, 10, 400), (4000, 10, 1000), (1000, 30, 3000)]  # n, d, n rho**0.5
+
+
+def zipf(d):
+    return 1 / np.arange(1, d + 1) / np.sum(1 / np.arange(1, d + 1))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_errors_are_those_that_are_forecast(law):
+    """No run is off by more than five forecasts, far from normal as the rows may be; and half of them by one."""
+    ratios = []
+    for (n, d, reach), seed in itertools.product(PLACES, range(4)):
+        X = np.asarray(LAWS[law](np.random.default_rng([seed, n, d]), n, d), dtype=float)
+        release, off = run(X, (reach / n) ** 2, seed, radius=1e4, sigma_range=(1e-3, 1e4))
+        ratios.append(off / math.sqrt(release.forecast.total))
+        assert sum(map(Fraction, release.spent.values())) <= (reach / n) ** 2
+    assert np.max(ratios) <= 5
+    assert 0.1 < np.median(ratios) < 1.6
+
+
+@pytest.mark.parametrize("d", [1, 5, 60])
+def test_at_the_least_budget_searches_find_their_way(d):
+    n, sigma = 1000, zipf_sigma(d, 0.5, total=d)
+    wide = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
+    rho = mechanism(n, **wide).least_rho(d)
+    for seed in range(15):
+        release, off = run(rows(n, sigma, 3000.0, seed), rho, seed, **wide)
+        assert off <= 5 * math.sqrt(release.forecast.total)
+        assert off < 0.5 * n * math.sqrt(d)  # half a standard deviation in the mean
+
+
+@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
+def test_identical_rows_are_found(name, d):
+    """Many values at one point are no gap between two of them."""
+    row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
+    for seed in range(5):
+        _, off = run(np.tile(row, (1000, 1)), 0.25, seed, radius=1e4, sigma_range=(1e-3, 1e4))
+        assert off / 1000 < 1e-6 * 1e4
+
+
+def test_one_constant_column_among_others_is_found():
+    for seed in range(5):
+        X = rows(1000, np.array([1.0, 2.0, 3.0, 1.0]), 50.0, seed)
+        X[:, 2] = 7.0
+        release, off = run(X, 1.0, seed, radius=1e4, sigma_range=(1e-3, 1e4))
+        assert off < 5 * math.sqrt(release.forecast.total)
+        assert release.sigma[2] < 0.5
+
+
+# --- Intervals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
+def test_intervals_cover(law, confidence):
+    """At least as often as they say, up to four binomial standard errors."""
+    hits = []
+    for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
+        X = np.asarray(LAWS[law](np.random.default_rng([seed, n, d]), n, d), dtype=float)
+        release, _ = run(X, (reach / n) ** 2, seed)
+        low, high = release.interval(confidence)
+        hits.extend((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high))
+    assert np.mean(hits) >= confidence - 4 * math.sqrt(confidence * (1 - confidence) / len(hits))
+
+
+def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
+    release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
+    halves = []
+    for confidence in (1e-6, 0.5, 0.95, 0.999999):
+        low, high = release.interval(confidence)
+        assert (low + high) / 2 == pytest.approx(release.estimate, rel=1e-12)
+        halves.append((high - low) / 2)
+    assert np.all(np.diff(halves, axis=0) > 0)
+    assert halves[0] == pytest.approx(release.bias, rel=1e-3, abs=1e-5 * np.max(release.noise_std))
+    spread = (halves[2] - release.bias) / 1.959963984540054
+    assert np.all(spread >= release.noise_std)
+    assert np.sum(spread**2) == pytest.approx(release.forecast.noise + release.forecast.clipping, rel=1e-9)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 1.5, np.nan])
+def test_a_confidence_is_between_0_and_1(confidence):
+    release, _ = run(rows(1000, np.ones(2), 3.0, 1), 1.0)
+    with pytest.raises(ValueError, match="confidence must"):
+        release.interval(confidence)
 
 
 # --- Doubt ------------------------------------------------------------------------------------------------------------
@@ -235,38 +490,170 @@ def one_sided(n, d, seed):
 
 
 def test_normal_rows_are_believed():
-    releases = [mechanism().release(rows(4000, np.ones(30), 3.0, k), rng=np.random.default_rng(k)) for k in range(20)]
+    releases = [run(rows(4000, np.ones(30), 3.0, k), seed=k)[0] for k in range(20)]
     assert sum(release.model_holds for release in releases) >= 18
 
 
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
-    """Somebody who believes the model errs more than ten times as much, and forecasts less than a tenth of it."""
+    """Somebody who looks at no tail and counts no rows errs more than ten times as much, and does not know it."""
     errors = {}
     for doubt in (True, False):
         if not doubt:
-            monkeypatch.setattr(adaptive._Search, "tail", lambda search, b: None)
+            raised = lambda it, clip_norm, noise, tail=None: (clip_norm, True, 0.0, 0.0)  # noqa: E731
+            monkeypatch.setattr(_last_round._LastRound, "look", lambda it: None)
+            monkeypatch.setattr(_last_round._LastRound, "raised", raised)
         for seed in range(6):
-            X = one_sided(4000, 30, seed)
-            release = mechanism().release(X, rng=np.random.default_rng(seed))
+            release, off = run(one_sided(4000, 30, seed), seed=seed)
             assert release.model_holds is not doubt
-            errors.setdefault(doubt, []).append(np.sum((release.estimate - X.sum(axis=0)) ** 2))
+            errors.setdefault(doubt, []).append(off**2)
             if doubt:
-                assert release.forecast.total / 4 < errors[True][-1] < 4 * release.forecast.total
+                assert release.forecast.total / 25 < off**2 < 4 * release.forecast.total
     assert np.min(errors[False]) > 10 * np.max(errors[True])
 
 
-@pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 1e9])
-@pytest.mark.parametrize(("start", "scale", "length"), [(1.3, 0.1, 400.0), (2.0, 3.0, 5.0), (7.0, 0.02, 1e6)])
-def test_clip_norm_of_a_tail_is_the_best(start, scale, length, noise_of_one):
-    """The derivative of noise C^2 + excess(C)^2 is zero there, and it is convex."""
-    tail = adaptive._Tail(start, scale, length)
-    C = tail.clip_norm(noise_of_one)
-    assert noise_of_one * C == pytest.approx(tail.excess(C) ** 2 / scale, rel=1e-9)
+# --- Models -----------------------------------------------------------------------------------------------------------
+
+MODELS = {  # standard deviations and offsets
+    "one": (np.ones(1), np.zeros(1)),
+    "three": (np.ones(3), np.zeros(3)),
+    "many": (np.ones(30), np.zeros(30)),
+    "steep": (zipf_sigma(30, 2.0), np.zeros(30)),
+    "off centre": (np.array([1.0, 0.5, 0.2]), np.array([0.3, 1.0, 0.0])),
+}
 
 
-def test_excess_is_what_an_exponential_tail_has_beyond_the_clip_norm():
-    tail = adaptive._Tail(2.0, 0.7, 1000.0)
-    assert tail.excess(2.0) == pytest.approx(quad(lambda t: 1000 * np.exp(-(t - 2) / 0.7), 2, np.inf)[0], rel=1e-7)
+@pytest.mark.parametrize("model", MODELS)
+def test_radial_is_near_the_exact_law(model):
+    """A few per cent in the norm, and in how many rows are longer where there are many; a tenth where few are."""
+    sigma, offset = MODELS[model]
+    radial = Radial(sigma, offset, np.ones(sigma.size))
+    for p, close in ((0.5, 0.03), (0.2, 0.05), (0.05, 0.06), (0.01, 0.13)):
+        norm = math.sqrt(gx2.isf(p, sigma**2, nc=(offset / sigma) ** 2))
+        assert radial.quantile(p) == pytest.approx(norm, rel=0.03)
+        assert radial.tail(norm) == pytest.approx(p, rel=close)
+        assert radial.tail(radial.quantile(p)) == pytest.approx(p, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_radial_row_has_beyond_the_clip_norm(model):
+    """Against many rows: the length, its square and the share that are cut off."""
+    sigma, offset = MODELS[model]
+    X = np.random.default_rng(4).normal(offset, sigma, (300_000, sigma.size))
+    r = np.linalg.norm(X, axis=1)
+    clip_norms = np.quantile(r, [0.05, 0.5, 0.9])
+    found = np.array(Radial(sigma, offset, np.ones(sigma.size)).excess(clip_norms))
+    for C, moments in zip(clip_norms, found.T, strict=True):
+        beyond = np.maximum(r - C, 0)
+        expected = [np.mean(beyond), np.mean(beyond**2), np.mean(beyond / r)]
+        assert moments == pytest.approx(expected, rel=0.12)
+
+
+def test_radial_takes_scaling_and_copies():
+    sigma, offset, b = np.array([1.0, 0.5]), np.array([0.3, 1.0]), np.array([2.0, 3.0])
+    once = Radial(np.repeat(sigma, 3), np.repeat(offset, 3), np.repeat(b, 3))
+    for same in (
+        Radial(sigma, offset, b, 3),
+        Radial(b * np.repeat(sigma, [2, 2]).reshape(2, 2)[:, 0], b * offset, np.ones(2), 3),
+    ):
+        assert same.quantile(0.1) == pytest.approx(once.quantile(0.1), rel=1e-12)
+        assert same.lost(1.5) == pytest.approx(once.lost(1.5), rel=1e-12)
+
+
+TAILS = [
+    Tail(np.array([1.0, 2.0, 5.0]), np.array([1000.0, 300.0, 8.0]), 1.5),
+    Tail(np.array([1.0, 1.3, 1.7, 9.0]), np.array([50.0, 50.0, 20.0, 3.0]), 8.0),
+    Tail.through(np.geomspace(1, 60, 9), np.array([500.0, 200, 0, 90, 30, 1, 12, 0, 0]), 6, 4.0),
+]
+
+
+def longer(tail, t):
+    """The curve of a tail by hand: straight lines in logarithms."""
+    i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
+    if i >= tail.edges.size - 1:
+        return tail.rows[-1] * (t / tail.edges[-1]) ** -tail.power
+    part = math.log(t / tail.edges[i]) / math.log(tail.edges[i + 1] / tail.edges[i])
+    return tail.rows[i] ** (1 - part) * tail.rows[i + 1] ** part
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
+    """Of the number of rows beyond t; and of twice (t - C) times it. Both end at a thousandth of a row."""
+    end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
+    for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
+        points = [math.log(edge) for edge in tail.edges if edge > C]
+        for k, found in enumerate(tail.excess(C)):
+
+            def moment(u, C=C, k=k):
+                return math.exp(u) * longer(tail, math.exp(u)) * (2 * (math.exp(u) - C)) ** k
+
+            ends = [math.log(C), *points, math.log(end)]
+            expected = sum(quad(moment, *pair)[0] for pair in itertools.pairwise(ends))
+            assert found == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 100.0, 1e6])
+@pytest.mark.parametrize("tail", TAILS)
+def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
+    def total(C):
+        first, second = tail.excess(C)
+        return noise_of_one * C**2 + first**2 + second
+
+    grid = np.geomspace(tail.edges[0], 30 * tail.edges[-1], 300)
+    assert total(tail.clip_norm(noise_of_one)) <= min(map(total, grid)) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
+    """Nor does less noise."""
+    norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
+    assert norms == sorted(norms)
+    norms = [tail.clip_norm(noise) for noise in np.geomspace(1e6, 1e-3, 12)]
+    assert norms == sorted(norms)
+
+
+def test_a_tail_from_numbers_in_shells():
+    """Rows beyond an edge are those in all shells from it on; what cannot be seen may be there all the same."""
+    edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
+    tail = Tail.through(edges, counts, 3, 1.0)
+    assert tail.rows[:4] == pytest.approx([1500.1, 700.1, 300.1, 100.1])
+    assert tail.edges.tolist() == edges[:5].tolist()
+    assert tail.rows[4] == pytest.approx(3.0)
+    assert 1.2 <= tail.power <= 8
+    assert np.all(np.diff(tail.rows) <= 0)
+
+
+@pytest.mark.parametrize("spread", ["alike", "skewed"])
+def test_expected_answers_are_those_of_many_rows(spread):
+    """Of 20,000 normal rows, for so large a budget that noise is nothing: each question within a few per cent."""
+    sigma, mu = (np.ones(5) if spread == "alike" else zipf_sigma(5, 1.0, total=5.0)), np.linspace(0, 0.5, 5)
+    X, b = rows(20_000, sigma, mu, 1), 1 / np.sqrt(sigma)
+    private, expected = PrivateRows(X, 1e9, np.random.default_rng(1)), ExpectedRows(20_000, 1e9, sigma, mu)
+    norm = float(np.sqrt(np.sum((b * sigma) ** 2)))
+    fine, zero = log_intervals(0.01, 100.0, 0.002), np.zeros(5)
+    questions = {
+        "radius": [lambda it, q=q: it.radius("s", q, fine, 1e6, zero, b) for q in (0.25, 0.5, 0.75)],
+        "spreads": [lambda it: it.spreads("s", fine, 1e6, mu)],
+        "squares": [lambda it: it.squares("s", zero, 2 * sigma, 1e6)[0]],
+        "shells": [lambda it: it.shells("s", zero, b, norm * np.array([0.5, 0.8, 1.1, 1.4]), 1e6)[0]],
+        "longer": [lambda it, t=t: it.longer("s", zero, b, t * norm, 1e6)[0] for t in (0.8, 1.3)],
+    }
+    for name, each in questions.items():
+        for ask in each:
+            assert ask(expected) == pytest.approx(ask(private), rel=0.1 if name in ("shells", "longer") else 0.03)
+    # Of a mean the centre is told to within what clipping and noise make of it: too little, as the mean itself is.
+    for C in (0.8 * norm, 3 * norm):
+        (found, std), (answer, same) = (it.mean("s", zero, b, C, 1e6) for it in (private, expected))
+        assert std == pytest.approx(same, rel=1e-9)
+        assert answer / b == pytest.approx(found / b, abs=0.15 * np.max(mu))
+    assert private.account.spent == expected.account.spent
+
+
+def test_noise_that_is_expected_is_that_of_private_rows():
+    X = rows(300, np.ones(3), 0.0, 1)
+    both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))
+    for name in ("mean", "squares", "shells", "longer"):
+        found, same = (QUESTIONS[name](it, 0.1)[1] for it in both)
+        assert found == pytest.approx(same, rel=1e-9)
 
 
 # --- Strange data -----------------------------------------------------------------------------------------------------
@@ -279,6 +666,7 @@ STRANGE = {
     "tiny": lambda rng: rng.normal(size=(500, 6)) * 1e-200,
     "one column": lambda rng: rng.normal(size=(500, 1)),
     "two points": lambda rng: np.where(rng.random((500, 6)) < 0.5, -80.0, 80.0),
+    "beyond the radius": lambda rng: rng.normal(1e5, 1, (500, 6)),
 }
 
 
@@ -287,101 +675,111 @@ def test_strange_data_cost_accuracy_and_nothing_else(name):
     X = STRANGE[name](np.random.default_rng(5))
     before = X.copy()
     release = mechanism(500).release(X, rng=np.random.default_rng(6))
-    assert np.all(np.isfinite(release.estimate))
+    assert np.all(np.abs(release.estimate) <= 500 * 100.0)
     assert sum(map(Fraction, release.spent.values())) <= 0.5
     assert np.array_equal(X, before)
 
 
-def test_a_budget_that_buys_nothing_is_refused():
-    """Below rho = (20 / n)**2; above it, sigma is in its range and no part of the forecast is negative."""
-    X = rows(200, np.ones(4), 1.0, 7)
-    with pytest.raises(ValueError, match=r"rho = 0\.0099 is too small for n = 200: n sqrt\(rho\) must be at least 20"):
-        mechanism(200, 0.0099).release(X)
-    for seed in range(4):
-        release = mechanism(200, 0.0101, sigma_range=(0.5, 3.0)).release(X, rng=np.random.default_rng(seed))
+def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
+    X = rows(400, np.array([0.01, 1.0, 2.0, 50.0]), 1.0, 7)
+    for seed in range(8):
+        release, _ = run(X, 0.5 * (1 + seed), seed, sigma_range=(0.5, 3.0))
         assert np.all((release.sigma >= 0.5) & (release.sigma <= 3.0))
         assert min(release.forecast.noise, release.forecast.clipping, release.forecast.center) >= 0
+        assert np.all(release.bias >= 0)
+        assert np.all(release.noise_std > 0)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_other_rows_are_computed_the_same_whatever_one_row_is(order):
+def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
     """Bit for bit: so only one row's contribution moves, and sensitivities in floating point are those on paper."""
-    rng, b = np.random.default_rng(6), np.geomspace(0.01, 100, 9)
+    monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
+    rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
     for n in (2, 3, 8, 33):
         X = rng.normal(5, 3, (n, 9)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
         kept = np.arange(n) != n // 2
         seen = set()
-        for special in (X[n // 2], 0.0, 1e150, -1e-300, 5e-324, np.where(np.arange(9) == 4, 1e150, 0.0)):
+        for special in (X[n // 2], 0.0, 1e150, -1e-300, 5e-324, np.where(np.arange(9) == 4, 1e150, 0.0), 1.7e308):
             X[n // 2] = special
-            scaled = (np.array(X, order=order) - 0.3) * b
-            norms = _rows.norms(scaled)
-            logs = np.log(np.maximum(norms, 1e-3))
-            squares = np.minimum(np.abs(scaled), np.sqrt(12.0)) ** 2
-            parts = scaled[kept], norms[kept], logs[kept], squares[kept], _rows.clip(scaled, 2.0)[kept]
-            seen.add(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
+            whole, alone = (PrivateRows(np.array(part, order=order), 9.0, None) for part in (X, X[~kept]))
+            parts = [it.mean("a", center, b, 2.0, 1.0) for it in (whole, alone)]
+            parts += [it.squares("b", center, 1 / b, 1.0) for it in (whole, alone)]
+            means = [parts[0] - parts[1], parts[2] - parts[3]]
+            seen.add((whole._distances(center, b)[kept].tobytes(), str(means)))
         assert len(seen) == 1
 
 
-@pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155])
-def test_one_long_row_causes_no_warning(long):
-    """A warning, here an error, would say that it is there. In units so small that its square overflows."""
-    tiny = mechanism(1500, 4.0, radius=1e-6, sigma_range=(1e-8, 1e-5))
-    search = adaptive._Search(tiny, 1e-6 * rows(1500, np.ones(3), 0.0, 3), np.random.default_rng(3))
-    search.X[17] = np.clip(long, -adaptive._LARGEST, adaptive._LARGEST)
-    search.center_std, search.sigma = np.full(3, 1e-9), np.full(3, 1e-8)
-    search.remeasure_sigma(0.01)
-    search.norms(np.full(3, 1e8))
-    search.noisy_mean(np.full(3, 1e8), 2.0, 0.01)
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155, 1e-200])
+def test_one_long_row_causes_no_warning(long, errors):
+    """A warning, here an error, would say that it is there. In units so small that its square overflows; also where a
+    caller has switched on every error of numpy."""
+    X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
+    X[17] = long
+    for unit in (1e-8, 1e-100):
+        it, b = PrivateRows(X, 10.0, np.random.default_rng(3)), np.full(3, 1 / unit)
+        bounds = log_intervals(1.0, 9.0, 0.1)
+        with np.errstate(all=errors):
+            it.radius("a", 0.5, bounds, 0.1, np.zeros(3), b)
+            it.spreads("b", bounds, 0.1, np.zeros(3))
+            it.mean("c", np.zeros(3), b, 2.0, 0.1)
+            it.squares("d", np.zeros(3), 1 / b, 0.1)
+            it.shells("e", np.zeros(3), b, np.array([1.0, 2.0]), 0.1)
+            it.longer("f", np.zeros(3), b, 2.0, 0.1)
 
 
-def test_one_long_row_causes_no_warning_in_a_whole_run():
+@pytest.mark.parametrize("long", [1e150, -1.7e308])
+def test_one_long_row_causes_no_warning_in_a_whole_run(long):
     X = 1e-6 * rows(1500, zipf_sigma(4, 1.0), 0.0, 3)
-    X[17] = 1e150
+    X[17] = long
     tiny = mechanism(1500, 4.0, radius=1e-6, sigma_range=(1e-8, 1e-5))
     assert np.all(np.isfinite(tiny.release(X, rng=np.random.default_rng(3)).estimate))
 
 
-ANYTHING = {  # n, d, rho over (20 / n)**2, radius, sigma_range, seed
-    "one column": (20, 1, 1.0, 100.0, (1.0, 2.0), 2),
-    "above the radius": (20, 6, 100.0, 10.0, (19.8, 46.3), 9),
-    "a wide range": (40, 2, 1.0, 100.0, (1e-100, 1e100), 4),
-    "a far centre": (40, 6, 1.0, 1e100, (0.002, 0.05), 5),
-    "tiny": (100, 3, 2.0, 1e-99, (1e-100, 1e-99), 6),
-    "huge": (40, 3, 4.0, 1e100, (1e99, 1e100), 7),
+ANYTHING = {  # n, d, rho over the least, radius, sigma_range
+    "one column": (20, 1, 1.0, 100.0, (1.0, 2.0)),
+    "above the radius": (30, 6, 25.0, 10.0, (19.8, 46.3)),
+    "unequal": (50, 6, 25.0, 10.0, (1e-3, 20.0)),
+    "a wide range": (40, 2, 1.0, 100.0, (1e-100, 1e100)),
+    "a far centre": (40, 6, 1.0, 1e100, (0.002, 0.05)),
+    "tiny": (100, 3, 2.0, 1e-99, (1e-100, 1e-99)),
+    "huge": (40, 3, 4.0, 1e100, (1e99, 1e100)),
+    "many columns": (60, 100, 3.0, 10.0, (0.1, 10.0)),
 }
 
 
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", ANYTHING)
-def test_whatever_is_released_the_run_ends(case, monkeypatch):
-    """Quantiles anywhere in their range and means far off, as a small budget may give them: nothing fails or warns
-    after the budget is spent."""
-    n, d, share, radius, sigma_range, seed = ANYTHING[case]
+def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
+    """Quantiles anywhere in their range, means and numbers far off: after the budget is spent nothing fails or warns,
+    and the estimate is within the radius that was declared."""
+    n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)
 
-    def anywhere(values, q, low, high, epsilon, step):
-        assert low < high
-        return (low + (high - low) * np.clip(rng.uniform(-0.5, 1.5, values.shape[1:]), 0, 1))[()]
+    def anywhere(scores, epsilon):
+        return int(np.clip(rng.uniform(-0.3, 1.3), 0, 1) * (len(scores) - 1))
 
-    monkeypatch.setattr(quantiles, "secure_quantile", anywhere)
-    monkeypatch.setattr(
-        noise,
-        "secure_gaussian",
-        lambda std, size: [int(z) for z in rng.choice([0, 1, 4]) * std * rng.normal(size=size)],
-    )
-    it = AdaptiveDataMechanism(n, share * (20 / n) ** 2 * (1 + 1e-9), radius=radius, sigma_range=sigma_range)
+    def far_off(std, size):
+        return [int(z) for z in rng.choice([0, 1, 4, 1000]) * std * rng.normal(size=size)]
+
+    monkeypatch.setattr(noise, "secure_index", anywhere)
+    monkeypatch.setattr(noise, "secure_gaussian", far_off)
+    least = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=sigma_range).least_rho(d)
+    it = AdaptiveDataMechanism(n, more * least, radius=radius, sigma_range=sigma_range)
     release = it.release(rng.normal(size=(n, d)))
-    assert np.all(np.isfinite([*release.estimate, *release.noise_std, release.forecast.total]))
+    assert np.all(np.isfinite([*release.noise_std, *release.bias, release.forecast.total, *release.interval(0.9)[0]]))
+    assert np.all(np.abs(release.estimate) <= n * radius * (1 + 1e-15))
+    assert np.all((release.sigma >= sigma_range[0]) & (release.sigma <= sigma_range[1]))
+    assert sum(map(Fraction, release.spent.values())) <= Fraction(it.rho)
 
 
-def test_a_budget_that_is_not_refused_can_be_too_small():
-    """At n sqrt(rho) = 100 most searches are lost, and do not know it; at 400 none is. In sampling errors."""
-    sigma, found = zipf_sigma(30, 1.0, total=30.0), {}
-    for reach in (100, 400):
-        errors, forecasts = errors_and_forecasts(sigma, 3.0, 5, n=1000, rho=(reach / 1000) ** 2)
-        found[reach] = np.array([errors / (1000 * np.sum(sigma**2)), errors / forecasts])
-    assert np.median(found[100][0]) > 10
-    assert np.max(found[100][1]) > 100
-    assert np.max(found[400]) < 5
+@pytest.mark.parametrize("scale", [1e-100, 1e-60, 1e60, 1e99])
+def test_the_forecast_has_the_unit_of_the_declared_range(scale):
+    def total(unit):
+        it = mechanism(1000, 1.0, radius=3 * unit, sigma_range=(unit, unit))
+        return it.forecast(np.full(3, unit), unit).error.total
+
+    assert total(scale) == pytest.approx(scale**2 * total(1.0), rel=1e-3)
 
 
 def test_a_release_is_reproducible():
@@ -409,6 +807,12 @@ def test_bad_parameters_are_named(options, message):
         mechanism(**options)
 
 
+@pytest.mark.parametrize("d", [0, -1, 1.5, "3"])
+def test_a_number_of_columns_is_a_whole_number(d):
+    with pytest.raises((ValueError, TypeError), match="d must"):
+        mechanism().least_rho(d)
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [
@@ -419,4 +823,4 @@ def test_bad_parameters_are_named(options, message):
 )
 def test_bad_data_are_named(X, message):
     with pytest.raises(ValueError, match=message):
-        mechanism(5, 20.0).release(X, rng=np.random.default_rng(0))
+        mechanism(5, 1e4).release(X, rng=np.random.default_rng(0))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from egm import GaussianDataMechanism, GaussianMechanism, adaptive, audit, lattice, noise, quantiles
+from egm import GaussianDataMechanism, GaussianMechanism, _private_rows, audit, lattice, noise, quantiles
 from egm.calibration import analytic_noise_multiplier
 
 PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
@@ -88,7 +88,7 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
 
 @pytest.mark.parametrize("bug", ["none", *sorted({bug for _, bug in BUGS})])
 def test_a_bug_goes_when_the_context_ends(bug):
-    owners = (noise, quantiles, lattice.Lattice, GaussianDataMechanism, adaptive._Search)
+    owners = (noise, quantiles, lattice.Lattice, GaussianDataMechanism, _private_rows.PrivateRows)
     before = [dict(vars(owner)) for owner in owners]
     with audit.planted(bug):
         assert (bug == "none") is (before == [dict(vars(owner)) for owner in owners])

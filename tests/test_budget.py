@@ -43,7 +43,7 @@ def gaussian(epsilon, delta=DELTA):
 
 
 def adaptive(rho):
-    return AdaptiveDataMechanism(100, rho, radius=1.0, sigma_range=(1.0, 2.0))
+    return AdaptiveDataMechanism(20_000, rho, radius=1.0, sigma_range=(1.0, 2.0))
 
 
 def charged(mechanisms, **total):
@@ -78,7 +78,7 @@ SHAPES = {  # data that a mechanism of these tests takes
     "GaussianMechanism": (5,),
     "EllipticalGaussianMechanism": (2,),
     "GaussianDataMechanism": (4, 2),
-    "AdaptiveDataMechanism": (100, 2),
+    "AdaptiveDataMechanism": (20_000, 2),
 }
 
 
@@ -470,9 +470,9 @@ PUBLIC = {  # mistakes that anybody may see
     "an entry too many": (MECHANISMS[1][0], Unread(3), ValueError),
     "too many entries": (MECHANISMS[0][0], Unread(1 << 24), ValueError),
     "a path for a number": (laplace(0.5), "1.0", TypeError),
-    "an iterator": (adaptive(0.25), iter([np.zeros((100, 2))]), TypeError),
-    "a row too few": (adaptive(0.25), Unread(99, 2), ValueError),
-    "too little for what it does": (adaptive(0.039), Unread(100, 2), ValueError),
+    "an iterator": (adaptive(0.25), iter([np.zeros((20_000, 2))]), TypeError),
+    "a row too few": (adaptive(0.25), Unread(19_999, 2), ValueError),
+    "too little for what it does": (adaptive(5e-5), Unread(20_000, 2), ValueError),
 }
 
 
@@ -1060,7 +1060,7 @@ def test_a_failing_disk_allows_nothing(step, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing)
         with pytest.raises(OSError, match="no space"):
-            spent.release(adaptive(0.125), Unread(100, 2))
+            spent.release(adaptive(0.125), Unread(20_000, 2))
     assert spent.spent in (0.125, 0.25)
     spent.charge(adaptive(0.125))
     assert spent.spent in (0.25, 0.375)

@@ -1,14 +1,17 @@
 """Private quantiles: what is drawn has the density that is promised, and that density is private."""
 
 from itertools import combinations_with_replacement, product
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
 from egm import noise
-from egm.quantiles import quantile, secure_quantile, zcdp_epsilon
+from egm.quantiles import interval, quantile, secure_quantile, zcdp_epsilon
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values beyond the range [-2, 5] of the tests
 
@@ -60,14 +63,100 @@ def test_the_density_is_private(q):
     assert renyi[0] > 0.5 * epsilon**2 / 8
 
 
+# --- Intervals --------------------------------------------------------------------------------------------------------
+
+PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
+COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
+
+
+def law(counts, q, epsilon):
+    """The promised probabilities: what matters is by how many values the ranks of an interval miss the wanted one."""
+    ends, rank = np.cumsum(counts), round(q * np.sum(counts))
+    misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
+    weights = np.exp(-epsilon / 2 * np.array(misses))
+    return weights / np.sum(weights)
+
+
+@PATHS
+@pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
+def test_intervals_have_the_promised_law(path, q):
+    rng, draws = np.random.default_rng(5) if path == "simulated" else None, 6000
+    drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(draws)]
+    assert stats.chisquare(np.bincount(drawn, minlength=len(COUNTS)), draws * law(COUNTS, q, 1.3)).pvalue > 1e-4
+
+
 def test_secure_quantiles_have_the_promised_law():
-    """Points of a lattice, with probability proportional to exp(-epsilon / 2 times the distance of the ranks)."""
+    """Each point of a lattice stands for the values between the point before it and itself."""
     points, draws = np.arange(-2.0, 5.0, 0.25), 4000
-    ranks = np.sum(points[:, None] >= VALUES, axis=1)
-    p = np.exp(-1.5 / 2 * np.abs(ranks - round(0.5 * len(VALUES))))
+    places = [np.argmax(np.append(value <= points[:-1], True)) for value in VALUES]
+    p = law(np.bincount(places, minlength=points.size), 0.5, 1.5)
     drawn = secure_quantile(np.tile(VALUES[:, None], draws), 0.5, -2.0, 5.0, 1.5, 0.25)
     counts = [np.sum(drawn == point) for point in points]
-    assert stats.chisquare(counts, draws * p / p.sum()).pvalue > 1e-4
+    assert np.sum(counts) == draws
+    assert stats.chisquare(counts, draws * p).pvalue > 1e-4
+
+
+@pytest.fixture
+def scores(monkeypatch):
+    """The scores that interval gives to the sampler."""
+
+    def found(counts, q):
+        asked = []
+        monkeypatch.setattr(noise, "secure_index", lambda scores, epsilon: asked.append(np.array(scores)) or 0)
+        interval(counts, q, 1.0)
+        return asked[0]
+
+    return found
+
+
+def moved(n, k):
+    """All pairs of numbers of n values in k intervals, one of which is moved to another interval."""
+    for places in combinations_with_replacement(range(k), n - 1):
+        for old, new in product(range(k), repeat=2):
+            if old < new:
+                yield [np.bincount([*places, place], minlength=k) for place in (old, new)]
+
+
+@pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
+def test_an_interval_is_private(scores, q):
+    """For every pair of neighbours: a score moves by at most one, and all losses lie in an interval of length epsilon.
+    Both are reached."""
+    epsilon, steps, lengths, losses = 0.7, [], [], []
+    for one, other in moved(5, 5):
+        logs = [epsilon / 2 * scores(counts, q) for counts in (one, other)]
+        loss = np.subtract(*(log - logsumexp(log) for log in logs))
+        steps.append(np.max(np.abs(logs[0] - logs[1])) * 2 / epsilon)
+        lengths.append(np.ptp(loss))
+        losses.append(np.max(np.abs(loss)))
+    assert np.max(steps) == pytest.approx(1, rel=1e-12)
+    assert np.max(lengths) == pytest.approx(epsilon, rel=1e-12)
+    assert np.max(losses) <= epsilon
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
+def test_a_score_moves_by_at_most_one(counts, q, data):
+    """As above, for any numbers. One interval always scores 0, and none more."""
+    counts[data.draw(st.integers(0, len(counts) - 1))] += 1
+    other = list(counts)
+    other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
+    other[data.draw(st.integers(0, len(counts) - 1))] += 1
+    found = []
+    with mock.patch.object(noise, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
+        for each in (counts, other):
+            interval(each, q, 1.0)
+    assert np.max(np.abs(found[0] - found[1])) <= 1
+    assert np.max(found[0]) == np.max(found[1]) == 0
+
+
+@PATHS
+def test_values_that_are_all_the_same_are_found(path):
+    """Another interval is as improbable as half of them is many: here 1000 exp(-300 / 4)."""
+    rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
+    for place in (0, 437, 999):
+        counts[:] = 0
+        counts[place] = 300
+        assert {interval(counts, 0.5, 1.0, rng) for _ in range(50)} == {place}
+    assert np.all(secure_quantile(np.full((300, 50), 43.7), 0.5, 0.0, 100.0, 1.0, 0.125) == 43.75)
 
 
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):

@@ -4,16 +4,21 @@ Two ways to see it. With the primitives' answers fixed, releases from different 
 is played again on the neighbour, forced to the same answers: the log-likelihood ratio of the whole transcript is then
 known exactly, for each run. In the many runs of the latter, what only works on released numbers is replaced by
 something faster.
+
+Both see what noise is added to, for the noise is an integer of a type of its own, which is asked when it is added to
+another one.
 """
 
+import collections
 import contextlib
 import math
 import pickle
+from fractions import Fraction
 from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import chdtrc, chdtri, logsumexp
 
 from egm import (
     AdaptiveDataMechanism,
@@ -21,7 +26,7 @@ from egm import (
     GaussianDataMechanism,
     GaussianMechanism,
     LaplaceMechanism,
-    adaptive,
+    _search,
     error,
     gx2,
     lattice,
@@ -29,6 +34,7 @@ from egm import (
     scaling,
     sums,
 )
+from egm._private_rows import Account, PrivateRows
 from egm.calibration import zcdp_epsilon
 
 # --- The same answers, the same bytes ---------------------------------------------------------------------------------
@@ -56,37 +62,43 @@ def outcome(release, *given):
         return type(error), str(error)
 
 
-def blind(stack, rows):
+class Answer(int):
+    """Noise that makes the same answer of everything that it is added to."""
+
+    def __add__(self, total):
+        assert isinstance(total, int)
+        return int(self)
+
+    __radd__ = __add__
+
+
+def blind(stack, rows, seed):
     """The primitives look at the data, and answer the same whatever they saw."""
-    rng = np.random.default_rng(2)
-    clipped_sum, total, rounded = sums.clipped_sum, lattice.Lattice.sum, lattice.rounded
+    rng = np.random.default_rng(seed)
+    clipped_sum, rounded = sums.clipped_sum, lattice.rounded
 
     def fixed_sum(X, grid, center, b, count_clipped):
         found, _ = clipped_sum(X, grid, center, b, count_clipped)
         return np.zeros(len(found), dtype=object), rows
 
-    def fixed_total(grid, X, *given):
-        return 0 * total(grid, X, *given)
-
     def fixed_integers(value, unit):
         return [0 for _ in rounded(value, unit)]
 
     stack.enter_context(mock.patch.object(sums, "clipped_sum", fixed_sum))
-    stack.enter_context(mock.patch.object(lattice.Lattice, "sum", fixed_total))
     stack.enter_context(mock.patch.object(lattice, "rounded", fixed_integers))
     for name in ("secure_gaussian", "secure_laplace"):
-        answer = lambda std, size: [int(std * z) for z in rng.normal(size=size)]  # noqa: E731
+        answer = lambda std, size: [Answer(std * z) for z in rng.normal(size=size)]  # noqa: E731
         stack.enter_context(mock.patch.object(noise, name, answer))
     index = lambda scores, epsilon: int(rng.triangular(0, 0.6, 1) * len(scores))  # noqa: E731
     stack.enter_context(mock.patch.object(noise, "secure_index", index))
 
 
-def outcomes(mechanism, data, rows):
+def outcomes(mechanism, data, rows, seed=2):
     """What is seen for each of the data, each time with the same answers."""
     seen = set()
     for X in data:
         with contextlib.ExitStack() as stack:
-            blind(stack, rows)
+            blind(stack, rows, seed)
             seen.add(outcome(mechanism.release, X))
     return seen
 
@@ -125,56 +137,133 @@ def test_releases_of_values_depend_on_nothing_else(mechanism):
     assert len(outcomes(mechanism, values, None)) == 1
 
 
-@pytest.mark.parametrize(("n", "d", "rho"), [(40, 3, 1.0), (20, 1, 1.0), (400, 6, 0.5)])
-def test_adaptive_releases_depend_on_nothing_else(n, d, rho):
+QUESTIONS = ("radius", "spreads", "mean", "squares", "shells", "longer")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The names of the questions that are asked of private rows, in their order."""
+    names = []
+    for name in QUESTIONS:
+        question = getattr(PrivateRows, name)
+        spy = lambda *given, name=name, question=question: names.append(name) or question(*given)  # noqa: E731
+        monkeypatch.setattr(PrivateRows, name, spy)
+    return names
+
+
+@pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
+def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
     """Nothing is replaced but the primitives: every choice on the way is made from what was released."""
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
-    (seen,) = outcomes(mechanism, data_sets(n, d)[1:4], n)
-    assert isinstance(seen, bytes)
+    for seed in range(6):
+        (seen,) = outcomes(mechanism, data_sets(n, d)[1:4], n, seed)
+        assert isinstance(seen, bytes)
+    assert set(asked) == set(QUESTIONS) - ({"spreads", "squares"} if d < 6 else set())
+
+
+@pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
+def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
+    """A centre, a choice or a number of questions that no noise stands before."""
+
+    def locate(search):
+        X = search.rows.X
+        if secret == "the mean":
+            search.center = np.full(search.d, np.clip(X.mean(), -1, 1))
+        elif secret == "whether a row is long":
+            search.account.spend("look", 1e-9 if np.max(X) > 1e200 else 1e-8)
+        else:
+            for _ in range(int(np.sum(X > 1e6) > 5)):
+                search.distance("radii", 0.5, 1e-4)
+        return right(search)
+
+    right = _search.Search.locate
+    monkeypatch.setattr(_search.Search, "locate", locate)
+    mechanism = AdaptiveDataMechanism(400, 1.0, radius=10.0, sigma_range=(0.1, 10.0))
+    assert len(outcomes(mechanism, data_sets(400, 3)[1:4], 400)) > 1
 
 
 # --- The loss of a whole transcript -----------------------------------------------------------------------------------
 
 
+class Noise(int):
+    """Noise that tells what it is added to, an exact integer, and may be made another so that the answer stays."""
+
+    def __new__(cls, value, told):
+        noise = super().__new__(cls, value)
+        noise.told = told
+        return noise
+
+    def __radd__(self, total):
+        assert type(total) is int
+        return self.told(total, int(self))
+
+
+def exact_sum(spent):
+    return sum(map(Fraction, spent.values()))
+
+
 class Transcript:
     """A run on one data set, and the same answers on its neighbour.
 
-    loss: the log-likelihood ratio of all answers. cost: what the primitives cost in zCDP, from their own laws: a
-    quantile whose log-ratios lie in an interval of length at most epsilon costs epsilon**2 / 8.
+    loss: the log-likelihood ratio of all answers. costs: of each kind of question in zCDP, what its primitives cost by
+    their own laws: a quantile whose log-ratios lie in an interval of length at most epsilon costs epsilon**2 / 8.
+    charged: what it was charged. All costs are exact.
     """
 
     def __init__(self, mechanism, X, other, rng):
-        self.rng, self.loss, self.cost, self.answers = rng, 0.0, 0.0, []
-        self.first = True
-        self.played(mechanism, X)
+        self.rng, self.loss, self.answers, self.first = rng, 0.0, [], True
+        self.costs, self.charged = collections.Counter(), collections.Counter()
+        spent = self.played(mechanism, X)
         self.first, self.answers = False, self.answers[::-1]
-        self.played(mechanism, other)
+        assert self.played(mechanism, other) == spent
         assert not self.answers
 
+    @property
+    def cost(self):
+        return sum(self.costs.values())
+
     def played(self, mechanism, X):
-        total = lattice.Lattice.sum
-        hooks = [(lattice.Lattice, "sum", lambda grid, rows: self.summed(total(grid, rows)))]
-        hooks += [(noise, "secure_gaussian", self.gaussian), (noise, "secure_index", self.index)]
+        hooks = [(noise, "secure_gaussian", self.gaussian), (noise, "secure_index", self.index)]
+        hooks += [(PrivateRows, name, self.question(name)) for name in QUESTIONS]
         with contextlib.ExitStack() as stack:
             for owner, name, hook in hooks:
                 stack.enter_context(mock.patch.object(owner, name, hook))
-            adaptive._Search(mechanism, X, None).run()
+            return mechanism.release(X).spent
 
-    def summed(self, total):
-        self.total = total.astype(float)
-        return total
+    def question(self, name):
+        question = getattr(PrivateRows, name)
+
+        def asked(rows, *given):
+            self.name, before = name, exact_sum(rows.account.spent)
+            answer = question(rows, *given)
+            self.charged[name] += (exact_sum(rows.account.spent) - before) * self.first
+            return answer
+
+        return asked
 
     def gaussian(self, std, size):
+        """The first time what was added to is kept, and the second time the noise is what makes the same answer."""
         if self.first:
-            drawn = np.rint(std * self.rng.normal(size=size))
-            self.answers.append((std, self.total, drawn))
-            return [int(z) for z in drawn]
-        was, total, drawn = self.answers.pop()
-        assert was == std
-        moved = drawn + (total - self.total)
-        self.loss += (np.sum(moved**2) - np.sum(drawn**2)) / (2 * std**2)
-        self.cost += np.sum((total - self.total) ** 2) / (2 * std**2)
-        return [int(z) for z in moved]
+            return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
+        return [Noise(0, self.compare(std)) for _ in range(size)]
+
+    def keep(self, std):
+        def told(total, drawn):
+            self.answers.append((std, total, drawn))
+            return total + drawn
+
+        return told
+
+    def compare(self, std):
+        def told(total, _):
+            was, before, drawn = self.answers.pop()
+            assert was == std
+            moved = drawn + before - total
+            self.loss += float((moved**2 - drawn**2) / (2 * Fraction(std) ** 2))
+            self.costs[self.name] += (total - before) ** 2 / (2 * Fraction(std) ** 2)
+            return total + moved
+
+        return told
 
     def index(self, scores, epsilon):
         log_p = epsilon / 2 * np.array(scores, dtype=float)
@@ -183,18 +272,27 @@ class Transcript:
             chosen = int(np.argmax(log_p + self.rng.gumbel(size=log_p.size)))
             self.answers.append((epsilon, log_p, chosen))
             return chosen
-        was, other, chosen = self.answers.pop()
-        assert (was, other.size) == (epsilon, log_p.size)
-        ratios = other - log_p
+        was, before, chosen = self.answers.pop()
+        assert (was, before.size) == (epsilon, log_p.size)
+        ratios = before - log_p
         assert np.ptp(ratios) <= epsilon * (1 + 1e-9)
         self.loss += ratios[chosen]
-        self.cost += epsilon**2 / 8 if np.ptp(ratios) else 0.0
+        self.costs[self.name] += Fraction(epsilon) ** 2 / 8 if np.ptp(ratios) else 0
         return chosen
+
+
+def discrete_gaussian(std, size, rng):
+    """Python integers of the law of secure_gaussian; where one is next to nothing a rounded normal variable."""
+    if std > 1e4:
+        return [int(z) for z in np.rint(std * rng.normal(size=size))]
+    k = np.arange(-math.ceil(12 * std), math.ceil(12 * std) + 1)
+    weights = np.exp(-(k**2) / (2 * std**2))
+    return rng.choice(k, size=size, p=weights / np.sum(weights)).tolist()
 
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Rough and quick instead of exact and slow, in all that works on released numbers; and coarser quantiles."""
+    """Rough and quick instead of exact and slow, in all that works on released numbers."""
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
@@ -202,59 +300,150 @@ def fast(monkeypatch):
     def loss(sigma, b, clip_norm, offset=0.0, target="sample", copies=1, factors=(1.0,)):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
+    def alike(weights):
+        """A multiple of a chi-squared variable of the same mean and variance."""
+        dof = np.sum(weights) ** 2 / np.sum(weights**2)
+        return np.sum(weights) / dof, dof
+
+    def isf(p, weights):
+        unit, dof = alike(weights)
+        return unit * chdtri(dof, p)
+
+    def sf(x, weights):
+        unit, dof = alike(weights)
+        return chdtrc(dof, x / unit)
+
     monkeypatch.setattr(error, "best_clip_norm", clip_norm)
     monkeypatch.setattr(error, "loss_of_a_row", loss)
     monkeypatch.setattr(scaling, "optimal", lambda sigma, p: scaling.expected_norm(sigma))
-    monkeypatch.setattr(gx2, "isf", lambda p, weights, copies=1: np.sum(copies * weights) * (1 + math.log(1 / p)) / 2)
-    monkeypatch.setattr(adaptive, "_STEP", 1 / 20)
-    monkeypatch.setattr(adaptive, "_COARSE_STEP", 1 / 20)
+    monkeypatch.setattr(gx2, "isf", isf)
+    monkeypatch.setattr(gx2, "sf", sf)
 
 
-NEIGHBORS = {  # rows, columns, rho, and the row that is replaced, before and after
-    "far on both sides": (20, 1, 1.0, [1e6], [-1e6]),
-    "far against centre": (20, 1, 1.0, [1e6], [0.0]),
-    "several columns": (40, 3, 0.25, [1e6, 1e6, 1e6], [-1e6, -1e6, -1e6]),
+def far_rows(n, d):
+    """Normal rows, of which every fifth is far away, on one side."""
+    X = np.random.default_rng(7).normal(size=(n, d))
+    X[::5] += np.random.default_rng(8).pareto(1.0, size=(n // 5, 1)) + 20
+    return X
+
+
+def normal_rows(n, sigma):
+    return np.random.default_rng(7).normal(size=(n, len(sigma))) * sigma
+
+
+UNEQUAL = normal_rows(300, [10.0, 1.0, 0.1, 0.1, 0.1, 0.1])
+NEIGHBORS = {  # rows, and one of them before and after
+    "far on both sides": (normal_rows(200, [1.0]), [1e6], [-30.0]),
+    "far against centre": (normal_rows(200, [1.0]), [1e6], [0.0]),
+    "several columns": (normal_rows(200, [1.0] * 3), [1e6] * 3, [-1e6] * 3),
+    "unequal spreads": (UNEQUAL, [1e6] * 6, [-30.0] * 6),
+    "one column against another": (UNEQUAL, [1e6, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1e6]),
+    "a tail": (far_rows(300, 2), [300.0, 300.0], [-30.0, -30.0]),
+    "a tail against centre": (far_rows(300, 2), [300.0, 300.0], [0.0, 0.0]),
 }
+RHO = 1.0
 
 
 def transcripts(case, number, seed=1):
-    n, d, rho, before, after = NEIGHBORS[case]
-    mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
+    X, before, after = NEIGHBORS[case]
+    mechanism = AdaptiveDataMechanism(len(X), RHO, radius=10.0, sigma_range=(0.1, 10.0))
     rng = np.random.default_rng(seed)
-    X = np.random.default_rng(7).normal(size=(n, d))
-    X[0], other = before, X.copy()
-    other[0] = after
-    return rho, [Transcript(mechanism, X, other, rng) for _ in range(number)]
+    X, other = X.copy(), X.copy()
+    X[0], other[0] = before, after
+    return [Transcript(mechanism, X, other, rng) for _ in range(number)]
+
+
+def within_charge(run):
+    """Whether no question costs more than it was charged, and all of them no more than the budget."""
+    return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_a_transcript_is_what_is_charged(case, fast):
     """Every run costs at most rho by the laws of its primitives; and all runs together, by their likelihoods: the mean
     of the loss, its moment of order 2, and the delta at two epsilons."""
-    rho, runs = transcripts(case, 700)
-    assert max(run.cost for run in runs) <= rho
+    runs = transcripts(case, 300)
+    assert all(map(within_charge, runs))
+    few = case in ("far on both sides", "far against centre", "several columns")
+    assert set().union(*(run.charged for run in runs)) == set(QUESTIONS) - ({"spreads", "squares"} if few else set())
     loss = np.array([run.loss for run in runs])
-    assert np.mean(loss) <= rho
-    assert np.mean(loss) > 0.3 * rho  # the audit is not blind
+    assert np.mean(loss) <= RHO
+    assert np.mean(loss) > (0.15 if "against" in case else 0.3) * RHO  # the audit is not blind
     # Of the true likelihood ratio the mean of its inverse is 1, or else the harness is wrong.
     inverse = np.exp(-loss)
-    assert abs(np.mean(inverse) - 1) < 5 * np.std(inverse) / math.sqrt(700)
+    assert abs(np.mean(inverse) - 1) < 5 * np.std(inverse) / math.sqrt(len(runs))
     for delta in (0.1, 0.01):
-        exceeded = np.maximum(0.0, -np.expm1(zcdp_epsilon(rho, delta) - loss))
+        exceeded = np.maximum(0.0, -np.expm1(zcdp_epsilon(RHO, delta) - loss))
         assert np.mean(exceeded) <= delta
-    assert np.log(np.mean(np.exp(loss))) <= 2 * rho
+    moment = np.exp(loss)
+    assert np.mean(moment) - 4 * np.std(moment) / math.sqrt(len(runs)) <= math.exp(2 * RHO)
 
 
-def test_an_audit_of_transcripts_sees_what_is_not_charged(fast, monkeypatch):
-    """A mean whose noise is for half the sensitivity costs four times as much."""
-    mean = adaptive._Search.mean_of_clipped
-    monkeypatch.setattr(adaptive._Search, "mean_of_clipped", lambda it, rows, C, D, rho: mean(it, rows, C, D / 2, rho))
-    rho, runs = transcripts("far on both sides", 60)
-    assert min(run.cost for run in runs) > rho
-    assert np.mean([run.loss for run in runs]) > 1.5 * rho
+# The case that shows a bug; and while which question is answered, which method is replaced by what: its own is given.
+BUGS = {
+    "a mean of half the sensitivity": (
+        *("far on both sides", "mean", PrivateRows, "_mean"),
+        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
+    ),
+    "squares nearer than orthogonal ones": (
+        *("one column against another", "squares", PrivateRows, "_mean"),
+        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, 1.0, rho),
+    ),
+    "shells of half the sensitivity": (
+        *("far on both sides", "shells", PrivateRows, "_gaussian"),
+        lambda own, rows, std, size: own(rows, std / 2, size),
+    ),
+    "shells of which one changes": (
+        *("far on both sides", "shells", PrivateRows, "_gaussian"),
+        lambda own, rows, std, size: own(rows, std / math.sqrt(2), size),
+    ),
+    "long rows counted for nothing": (
+        *("far against centre", "longer", Account, "spend"),
+        lambda own, account, step, rho: None,
+    ),
+    "all columns for the price of one": (
+        *("a tail against centre", "spreads", PrivateRows, "_quantile"),
+        lambda own, rows, values, q, intervals, rho: own(rows, values, q, intervals, rows.d * rho),
+    ),
+    "a sharper quantile": (
+        *("far against centre", "radius", PrivateRows, "_quantile"),
+        lambda own, rows, values, q, intervals, rho: own(rows, values, q, intervals, 1.1 * rho),
+    ),
+}
 
 
-def test_a_transcript_with_everything_in_place_costs_no_more():
+@pytest.mark.parametrize("bug", BUGS)
+def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
+    """In every run in which the question is asked it costs more than it was charged."""
+    case, question, owner, name, change = BUGS[bug]
+    own = getattr(owner, name)
+
+    def changed(*given):
+        return change(own, *given)
+
+    answer = getattr(PrivateRows, question)
+
+    def broken(*given):
+        with mock.patch.object(owner, name, changed):
+            return answer(*given)
+
+    monkeypatch.setattr(PrivateRows, question, broken)
+    runs = [run for run in transcripts(case, 20) if question in run.charged]
+    assert len(runs) > 10
+    assert not any(map(within_charge, runs))
+
+
+def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
+    """Without the laws of the primitives: a mean whose noise is for half the sensitivity costs four times as much."""
+    mean = PrivateRows._mean
+    monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
+    runs = transcripts("far on both sides", 60)
+    assert np.mean([run.loss for run in runs]) > 1.5 * RHO
+
+
+@pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
+def test_a_transcript_with_everything_in_place_costs_no_more(case):
     """Nothing replaced: one run, its exact cost."""
-    rho, (run,) = transcripts("far on both sides", 1)
-    assert 0.3 * rho < run.cost <= rho
+    (run,) = transcripts(case, 1)
+    assert within_charge(run)
+    assert run.cost > 0.3 * RHO

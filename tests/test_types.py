@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 import egm
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism
 from egm import LaplaceMechanism, bounds, calibration, experiments, files, gx2, noise, scaling
+from egm.adaptive import AdaptiveForecast
 from egm.budget import Budget, Charge
 from egm.error import ErrorForecast
 
@@ -87,10 +88,17 @@ read: Callable[[files.Rows], object] = named.release
 EllipticalGaussianMechanism({"a": 1.0}, 1.0, 1e-6).release({"a": 3.0}, rng=rng)
 mechanism.release(X.tolist(), rng=rng)
 
-adaptive = AdaptiveDataMechanism(50, 10.0, radius=10, sigma_range=(0.01, 10))
+adaptive = AdaptiveDataMechanism(50, 100.0, radius=10, sigma_range=(0.01, 10))
 assert_type(adaptive.epsilon(1e-6), float)
+assert_type(adaptive.least_rho(3), float)
+expected = adaptive.forecast([1, 0.2, 0.03], center=1)
+assert_type(expected, AdaptiveForecast)
+assert_type(expected.error, ErrorForecast)
+assert_type(expected.success, float)
+assert_type(expected.spent["sum"], float)
 found = adaptive.release(X, rng=rng)
 assert_type(found.forecast, ErrorForecast)
+assert_type(found.interval(0.95)[0], Array)
 assert_type(found.spent["sum"], float)
 
 budget = Budget(epsilon=2, delta=1e-6, neighbors="add_remove", rule="gaussian")
@@ -120,6 +128,8 @@ WRONG = {
     "label: str = mechanism.clip_norm": "assignment",
     "mechanism.release(sigma).count + 1": "operator",
     "AdaptiveDataMechanism(50, 1.0, radius=1.0)": "call-arg",
+    "AdaptiveDataMechanism(50, 1.0, radius=1.0, sigma_range=(1.0, 2.0)).forecast()": "call-arg",
+    "AdaptiveDataMechanism(50, 1.0, radius=1.0, sigma_range=(1.0, 2.0)).forecast(sigma).total": "attr-defined",
     "gx2.isf(0.1)": "call-overload",
     "gx2.isf(0.1, sigma)[0]": "index",
     "gx2.rvs(sigma)": "call-overload",
