@@ -37,7 +37,7 @@ def main():
     warnings.simplefilter("ignore")  # those of the other programs
     print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
     print(NOTES.strip())
-    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release):
+    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release, release.adaptive):
         for line in part(quick):
             print(line, flush=True)
 

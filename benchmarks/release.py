@@ -1,4 +1,7 @@
-"""Time and memory of a release against those of `X.sum(axis=0)`, which anybody would take for the least possible."""
+"""Time and memory of a release against those of `X.sum(axis=0)`, which anybody would take for the least possible.
+
+And the time of a release whose centre and spread are searched for.
+"""
 
 import tempfile
 import tracemalloc
@@ -7,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.gx2 import heading, row, verdict
-from egm import GaussianDataMechanism
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, calibration
 from egm.experiments import race
 
 KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
@@ -39,6 +42,20 @@ def release(quick):
             yield row(f"{path}, others", "", *(f"{ratio:.2f}" for ratio in ratios[1:]))
     yield verdict("most memory beyond X, MB", [max(memory.values()) / 1e6], ".1f", most=64)
     yield verdict("secure noise alone, d = 1e4, seconds", [noise_alone()], ".2f", most=1.0)
+
+
+def adaptive(quick):
+    """The release of a sum whose centre and spread are searched for, on the simulated and on the secure path."""
+    (n, d), (epsilon, delta) = (100_000, 10), (1.0, 1e-6)
+    X = np.random.default_rng(1).normal(3.0, np.arange(1.0, d + 1) ** -0.5, (n, d))
+    rho = float(calibration.zcdp_rho(epsilon, delta))
+    mechanism = AdaptiveDataMechanism(n, rho, radius=1e4, sigma_range=(1e-3, 1e4))
+    yield from heading(f"release with unknown centre and spread, ({n:.0e}, {d}) at ({epsilon:g}, {delta:g})", "seconds")
+    for path, rng in {"simulated": np.random.default_rng(2), "secure": None}.items():
+        mechanism.release(X, rng=rng)  # compiles
+        calls = {path: lambda r=rng: mechanism.release(X, rng=r).estimate[0]}
+        seconds = race(calls, repetitions=1 if quick else 9, patience=60.0)["median"][0]
+        yield row(path, f"{seconds:.2f}")
 
 
 def holder(kind, X, folder):

@@ -1,14 +1,16 @@
 """The benchmark's own parts: its independent sum, its rivals, and the shape of what it prints. Not its timings."""
 
+import csv
 import importlib.util
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import gx2 as measured
-from benchmarks import rivals
+from benchmarks import laws, release, rivals, searches
 from benchmarks.direct import direct_tail
-from egm import gx2
+from egm import AdaptiveDataMechanism, experiments, gx2
 
 X, WEIGHTS = 15.0, 1 / np.arange(1, 11)
 
@@ -63,3 +65,114 @@ def test_lines_say_whether_the_goal_is_met():
     assert line.endswith("<= 1e-12 met")
     assert len(line) <= 110
     assert measured.verdict("speed", [25, 19], ".1f", least=20).endswith(">= 20 NOT met")
+
+
+def test_time_of_a_release_with_unknown_centre_is_printed():
+    lines = list(release.adaptive(quick=True))
+    assert "(1e+05, 10) at (1, 1e-06)" in lines[1]
+    seconds = {line.split()[0]: float(line.split()[1]) for line in lines[3:]}
+    assert seconds.keys() == {"simulated", "secure"}
+    assert min(seconds.values()) > 0
+
+
+@pytest.mark.parametrize("law", laws.LAWS)
+def test_laws_are_rows_of_columns_of_the_same_size(law):
+    """So that the scales that `draw` gives them are theirs."""
+    X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
+    assert X.shape == (2000, 4)
+    assert np.all(np.isfinite(X))
+    assert 0.005 < np.median(np.std(X, axis=0)) < 50
+
+
+def test_drawn_columns_have_their_scales_and_are_far_from_0():
+    X = laws.draw("normal", 20_000, 3, 1.0, np.random.default_rng(1))
+    assert np.std(X, axis=0) == pytest.approx(experiments.zipf_sigma(3, 1.0, total=3), rel=0.05)
+    centers = [laws.draw("normal", 2000, 3, 0.0, np.random.default_rng(seed)).mean(axis=0) for seed in range(40)]
+    assert 0.9 * laws.FAR < np.max(np.abs(centers)) < 1.1 * laws.FAR
+
+
+@pytest.mark.parametrize("name", laws.TABLES)
+def test_strange_tables_are_tables_of_numbers(name):
+    table = laws.TABLES[name]
+    X = searches.Setting("strange tables", name, table.n, table.d, table.reach).rows(0)
+    assert X.shape == (table.n, table.d)
+    assert X.dtype == float
+    assert np.all(np.isfinite(X))
+
+
+def test_every_law_is_tried_where_it_should():
+    """Ten laws at ten places and fifty at four, a hundred tables; only the places that are meant to be are refused."""
+    settings = searches.settings()
+    assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 100
+    for setting in settings:
+        mechanism = setting.mechanism
+        assert mechanism.n * np.sqrt(mechanism.rho) == pytest.approx(setting.reach)
+        refused = (setting.n, setting.d, setting.reach) in searches.REFUSED_PLACES
+        assert (mechanism.rho < mechanism.least_rho(setting.d)) == refused, setting
+    assert len(searches.TEN_PLACES) * len(laws.TEN) * searches.RUNS["ten laws"] == 10_000
+
+
+SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
+
+
+def test_a_run_belongs_to_its_key():
+    assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
+    assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
+    assert not np.any(SMALL.rows(1) == SMALL._replace(part="fifty laws").rows(1))
+
+
+@pytest.mark.parametrize(
+    ("off", "sigma", "ratio", "inside", "covered"),
+    [
+        ([2.4, 3.2], [1.0, 1.0], 4.0, True, 1.0),
+        ([0.0, 4.0], [1.0, 1.0], 4.0, True, 0.5),
+        ([6.0, 8.0], [1.0, 1.0], 10.0, True, 0.0),
+        ([0.0, 0.0], [1.0, 1e5], 0.0, False, 1.0),
+        ([0.0, 1e9], [1.0, 1.0], 1e9, False, 0.5),
+        ([0.0, np.nan], [1.0, 1.0], np.nan, False, 0.5),
+    ],
+)
+def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
+    """Against a release that is off by a known vector and forecasts 1, with an interval of 3.5 to either side."""
+    X, off = SMALL.rows(0), np.array(off)
+
+    def known(self, X, *, rng):
+        estimate = X.sum(axis=0) + off
+        return SimpleNamespace(
+            estimate=estimate,
+            sigma=np.array(sigma),
+            noise_std=np.ones(2),
+            bias=np.zeros(2),
+            center=np.zeros(2),
+            forecast=SimpleNamespace(total=1.0),
+            model_holds=True,
+            interval=lambda confidence: (estimate - 3.5, estimate + 3.5),
+        )
+
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", known)
+    run, (line, told) = searches.release(SMALL, 0), searches.line(SMALL, 4)
+    assert run[:1] + run[2:] == pytest.approx((ratio, inside, covered, True), nan_ok=True)
+    assert run.sampling == pytest.approx(ratio / np.linalg.norm(X.std(axis=0)) / np.sqrt(300), nan_ok=True)
+    assert (line.runs, line.refused, line.failures, told) == (4, 0, 0, [])
+    assert line.beyond == (0 if ratio <= 5 else 4)
+    assert line.outside == (0 if inside else 4)
+    assert line.coverage == covered
+
+
+def test_refusals_and_failures_are_counted_apart(monkeypatch):
+    refused, _ = searches.line(SMALL._replace(reach=100), 3)
+    assert (refused.runs, refused.refused, refused.failures, refused.beyond) == (3, 3, 0, 0)
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *args, **options: 1 / 0)
+    failed, told = searches.line(SMALL, 3)
+    assert (failed.runs, failed.refused, failed.failures, failed.beyond) == (3, 0, 3, 0)
+    assert told[2] == "run 2: ZeroDivisionError: division by zero"
+
+
+def test_table_is_what_was_measured():
+    """Every line of the file in the package, in the order of the settings, by the names that its reader knows."""
+    names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
+    assert tuple(names) == searches.Line._fields == experiments.searches().dtype.names
+    assert [row[:4] for row in rows] == [[str(value) for value in setting[:4]] for setting in searches.settings()]
+    assert all(int(row[5]) == searches.RUNS[row[0]] for row in rows)
+    lines = [searches.Line(*setting, *[1] * 11) for setting in searches.settings()]
+    assert [row[4] for row in csv.reader(searches.text(lines).splitlines()[1:])] == [row[4] for row in rows]

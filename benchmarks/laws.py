@@ -1,0 +1,374 @@
+"""Rows that a search is tried on: fifty laws, and a hundred tables that were made so that it should fail.
+
+A law is a function (rng, n, d) of independent rows in units of their columns, none of them far from 1; `draw` gives the
+columns scales and a centre. A table is what somebody may really hold: constants, flags, amounts of money, times, sums
+of several units, accidents.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from egm.experiments import zipf_sigma
+
+ALPHAS = 0.0, 0.5, 1.0, 2.0  # of the Zipf law of the columns' scales, in turn
+FAR = 30.0  # a column's centre is as many times its scale from 0, at most
+
+
+def _clusters(rng, n, d, share, apart):
+    """Normal rows, a share of which lies elsewhere."""
+    return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
+
+
+def _outliers(rng, n, d, share, factor):
+    """Normal rows, a share of which is so many times as long."""
+    return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
+
+
+def _factor(rng, n, d, r):
+    """Normal columns with correlation r."""
+    return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
+
+
+def one_hot(rng, n, d, alpha):
+    """One of d + 1 categories, which are frequent by Zipf's law, as d columns of flags."""
+    return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
+
+
+def _sphere(rng, n, d):
+    """Rows of one length."""
+    Z = rng.normal(size=(n, d))
+    return Z / np.linalg.norm(Z, axis=1, keepdims=True) * np.sqrt(d)
+
+
+def _trend(rng, n, d):
+    """Rows that grow from the first to the last."""
+    return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
+
+
+LAWS = {
+    "normal": lambda rng, n, d: rng.normal(size=(n, d)),
+    "uniform": lambda rng, n, d: rng.uniform(-1, 1, (n, d)),
+    "Laplace": lambda rng, n, d: rng.laplace(size=(n, d)),
+    "exponential": lambda rng, n, d: rng.exponential(size=(n, d)),
+    "lognormal": lambda rng, n, d: rng.lognormal(size=(n, d)),
+    "Pareto 1.5": lambda rng, n, d: rng.pareto(1.5, (n, d)),
+    "binary": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.3),
+    "one-hot": lambda rng, n, d: one_hot(rng, n, d, 1.0),
+    "Poisson": lambda rng, n, d: rng.poisson(2, (n, d)).astype(float),
+    "zero rows": lambda rng, n, d: rng.normal(5, 1, (n, d)) * (rng.random((n, 1)) < 0.2),
+    "logistic": lambda rng, n, d: rng.logistic(size=(n, d)),
+    "t, 10": lambda rng, n, d: rng.standard_t(10, (n, d)),
+    "t, 5": lambda rng, n, d: rng.standard_t(5, (n, d)),
+    "t, 3": lambda rng, n, d: rng.standard_t(3, (n, d)),
+    "t, 2": lambda rng, n, d: rng.standard_t(2, (n, d)),
+    "gamma 0.25": lambda rng, n, d: rng.gamma(0.25, size=(n, d)),
+    "gamma 4": lambda rng, n, d: rng.gamma(4, size=(n, d)),
+    "chi-square 1": lambda rng, n, d: rng.chisquare(1, (n, d)),
+    "Weibull 0.5": lambda rng, n, d: rng.weibull(0.5, (n, d)),
+    "Weibull 2": lambda rng, n, d: rng.weibull(2, (n, d)),
+    "Gumbel": lambda rng, n, d: rng.gumbel(size=(n, d)),
+    "lognormal 0.5": lambda rng, n, d: rng.lognormal(0, 0.5, (n, d)),
+    "lognormal 2": lambda rng, n, d: rng.lognormal(0, 2, (n, d)),
+    "Pareto 3": lambda rng, n, d: rng.pareto(3, (n, d)),
+    "beta 0.5, 0.5": lambda rng, n, d: rng.beta(0.5, 0.5, (n, d)),
+    "beta 5, 1": lambda rng, n, d: rng.beta(5, 1, (n, d)),
+    "triangular": lambda rng, n, d: rng.triangular(0, 0, 1, (n, d)),
+    "binary 0.01": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.01),
+    "binary 0.1": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.1),
+    "binary 0.5": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.5),
+    "one-hot, even": lambda rng, n, d: one_hot(rng, n, d, 0.0),
+    "one-hot, steep": lambda rng, n, d: one_hot(rng, n, d, 2.0),
+    "Poisson 0.1": lambda rng, n, d: rng.poisson(0.1, (n, d)).astype(float),
+    "Poisson 50": lambda rng, n, d: rng.poisson(50, (n, d)) / 7.0,
+    "geometric": lambda rng, n, d: rng.geometric(0.3, (n, d)).astype(float),
+    "negative binomial": lambda rng, n, d: rng.negative_binomial(0.5, 0.2, (n, d)).astype(float),
+    "zero entries": lambda rng, n, d: rng.normal(5, 1, (n, d)) * (rng.random((n, d)) < 0.2),
+    "two halves": lambda rng, n, d: _clusters(rng, n, d, 0.5, 10.0),
+    "a tenth apart": lambda rng, n, d: _clusters(rng, n, d, 0.1, 5.0),
+    "1 % apart": lambda rng, n, d: _clusters(rng, n, d, 0.01, 10.0),
+    "common gamma": lambda rng, n, d: (1 + 0.3 * rng.normal(size=(n, d))) * rng.gamma(2, size=(n, 1)),
+    "common t, 5": lambda rng, n, d: rng.normal(size=(n, d)) / np.sqrt(rng.chisquare(5, (n, 1)) / 5),
+    "correlated 0.5": lambda rng, n, d: _factor(rng, n, d, 0.5),
+    "correlated 0.95": lambda rng, n, d: _factor(rng, n, d, 0.95),
+    "correlated lognormal": lambda rng, n, d: np.exp(_factor(rng, n, d, 0.5)),
+    "1 % times 10": lambda rng, n, d: _outliers(rng, n, d, 0.01, 10.0),
+    "0.1 % times 30": lambda rng, n, d: _outliers(rng, n, d, 0.001, 30.0),
+    "rounded": lambda rng, n, d: np.rint(rng.normal(size=(n, d))),
+    "sphere": _sphere,
+    "trend": _trend,
+}
+TEN = tuple(LAWS)[:10]
+INFINITE = "Pareto 1.5", "t, 2"  # variance
+
+
+def draw(law, n, d, alpha, rng):
+    """n rows of a law in d columns, whose scales are Zipf's and whose centres are far from 0 next to them."""
+    scale = zipf_sigma(d, alpha, total=d)
+    return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
+
+
+class Table(NamedTuple):
+    """A table: make(rng, n, d), its shape, n sqrt(rho), and what is declared."""
+
+    make: object
+    n: int
+    d: int
+    reach: float
+    radius: float = 1e4
+    sigma_range: tuple = (1e-3, 1e4)
+    hidden: bool = False  # it is not as declared, or what is far away is in fewer rows than the budget shows
+
+
+def _units(rng, n, d):
+    """Columns in units from 2e-4 to 1e5."""
+    return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
+
+
+def _with(X, rows, values):
+    """The rows, of which the first ones are replaced."""
+    X = np.array(X, dtype=float)
+    X[:rows] = values
+    return X
+
+
+def _column(X, j, values):
+    """The rows, of which a column is replaced."""
+    X = np.array(X, dtype=float)
+    X[:, j] = values
+    return X
+
+
+def _normal(rng, n, d):
+    return rng.normal(5, 1, (n, d))
+
+
+def _mostly(rng, n, d, share, low, high):
+    """The value `low` but for a share of rows, which have `high`."""
+    return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
+
+
+def _tables():
+    """{name: Table}."""
+    T = Table
+    found = {
+        # one value, or nearly
+        "zeros": T(lambda rng, n, d: np.zeros((n, d)), 1000, 3, 200),
+        "constant": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 3, 200),
+        "constant, one column": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 1, 150),
+        "constant, at the radius": T(lambda rng, n, d: np.full((n, d), 1e4), 4000, 10, 1000),
+        "constant, beyond the radius": T(lambda rng, n, d: np.full((n, d), 3e4), 4000, 2, 500, hidden=True),
+        "constant, many columns": T(lambda rng, n, d: np.tile(np.arange(d) * 10.0, (n, 1)), 4000, 300, 500),
+        "all rows equal but one": T(lambda rng, n, d: _with(np.full((n, d), 7.0), 1, 1e4), 4000, 3, 1000, hidden=True),
+        "all rows equal but five": T(
+            lambda rng, n, d: _with(np.full((n, d), 7.0), 5, -9e3), 4000, 3, 1000, hidden=True
+        ),
+        "all rows equal but 1 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.01, 7.0, 1e3), 4000, 3, 1000, hidden=True),
+        "all rows equal but 1 %, barely": T(
+            lambda rng, n, d: _mostly(rng, n, d, 0.01, 7.0, 1e3), 4000, 3, 150, hidden=True
+        ),
+        "all rows equal but 10 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.1, 0.0, 1e4), 4000, 3, 150),
+        "all rows equal but 49 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.49, -1e4, 1e4), 4000, 3, 200),
+        "constant and normal columns": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) % 2), 4000, 20, 500),
+        "constant but one column": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) == 3) + 9, 4000, 20, 500),
+        "normal but one constant": T(lambda rng, n, d: _column(_normal(rng, n, d), 0, 9e3), 4000, 20, 500),
+        "constant, wide": T(lambda rng, n, d: np.full((n, d), 3.0), 4000, 1000, 1000),
+        # flags and categories
+        **{
+            f"binary, {p}": T(lambda rng, n, d, p=p: 1.0 * (rng.random((n, d)) < p), 4000, d, reach, hidden=hidden)
+            for p, d, reach, hidden in (
+                *((0.001, 10, 1000, True), (0.01, 1, 150, True), (0.02, 5, 500, False)),
+                *((0.05, 1, 150, True), (0.1, 30, 300, False)),
+            )
+        },
+        **{
+            f"binary, {p}, d = {d}": T(lambda rng, n, d, p=p: 1.0 * (rng.random((n, d)) < p), 4000, d, reach)
+            for p, d, reach in ((0.25, 1, 150), (0.5, 1, 150), (0.5, 100, 300), (0.9, 3, 200))
+        },
+        "binary, all rates": T(
+            lambda rng, n, d: 1.0 * (rng.random((n, d)) < np.geomspace(0.001, 0.5, d)), 4000, 50, 1000
+        ),
+        "binary, 0 and 1000": T(lambda rng, n, d: 1e3 * (rng.random((n, d)) < 0.03), 4000, 3, 300),
+        "one-hot, even": T(lambda rng, n, d: one_hot(rng, n, d, 0.0), 4000, 10, 300),
+        "one-hot, wide": T(lambda rng, n, d: one_hot(rng, n, d, 1.0), 4000, 300, 500),
+        "one-hot, dominant": T(lambda rng, n, d: one_hot(rng, n, d, 3.0), 4000, 20, 500),
+        "one-hot, nearly always one": T(
+            lambda rng, n, d: np.eye(d)[np.where(rng.random(n) < 0.98, 0, rng.integers(1, d, n))],
+            4000,
+            10,
+            300,
+            hidden=True,
+        ),
+        "one-hot times money": T(
+            lambda rng, n, d: one_hot(rng, n, d, 1.0) * rng.lognormal(4, 1, (n, 1)), 4000, 10, 1000
+        ),
+        # times, and whatever is far away next to its spread
+        "times": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 2, 500, 2e9, (1.0, 2e9)),
+        "times, barely": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 1, 150, 2e9, (1.0, 2e9)),
+        "times, within a second": T(lambda rng, n, d: 1.6e9 + rng.random((n, d)), 4000, 3, 500, 2e9, (1e-3, 2e9)),
+        "times, some missing as 0": T(
+            lambda rng, n, d: (1.6e9 + rng.uniform(0, 3e7, (n, d))) * (rng.random((n, d)) > 0.03),
+            4000,
+            2,
+            500,
+            2e9,
+            (1.0, 2e9),
+        ),
+        "times, half missing as 0": T(
+            lambda rng, n, d: (1.6e9 + rng.uniform(0, 3e7, (n, d))) * (rng.random((n, 1)) > 0.5),
+            4000,
+            2,
+            500,
+            2e9,
+            (1.0, 2e9),
+        ),
+        "times, 10 % missing as -1": T(
+            lambda rng, n, d: np.where(rng.random((n, 1)) < 0.1, -1, 1.6e9 + rng.uniform(0, 86400, (n, d))),
+            4000,
+            1,
+            300,
+            2e9,
+            (1.0, 2e9),
+        ),
+        "years": T(lambda rng, n, d: rng.integers(1900, 2025, (n, d)).astype(float), 2000, 2, 200),
+        "far away and narrow": T(lambda rng, n, d: 9e3 + 1e-2 * rng.normal(size=(n, d)), 4000, 10, 300),
+        "far away and narrow, barely": T(lambda rng, n, d: -9e3 + 2e-3 * rng.normal(size=(n, d)), 4000, 1, 150),
+        "a time beside flags": T(
+            lambda rng, n, d: _column(1.0 * (rng.random((n, d)) < 0.3), 0, 1.6e9 + rng.uniform(0, 3e7, n)),
+            4000,
+            5,
+            500,
+            2e9,
+            (1e-2, 2e9),
+        ),
+        # units
+        "units, 2e-4 to 1e5": T(_units, 4000, 10, 500, 1e5, (1e-4, 1e5)),
+        "units, barely": T(_units, 4000, 5, 160, 1e5, (1e-4, 1e5)),
+        "units, wide": T(_units, 4000, 100, 1000, 1e5, (1e-4, 1e5)),
+        "units, many rows": T(_units, 20000, 30, 3000, 1e5, (1e-4, 1e5)),
+        "units, lognormal": T(
+            lambda rng, n, d: rng.lognormal(size=(n, d)) * np.geomspace(2e-4, 1e4, d), 4000, 10, 500, 1e5, (1e-4, 1e5)
+        ),
+        "units, ten decades": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) * np.geomspace(1e-5, 1e5, d), 4000, 11, 1000, 1e6, (1e-6, 1e6)
+        ),
+        "ten decades in a column": T(
+            lambda rng, n, d: 10.0 ** rng.uniform(-5, 5, (n, d)), 4000, 3, 1000, 1e5, (1e-5, 1e5)
+        ),
+        "ten decades in a column, barely": T(
+            lambda rng, n, d: 10.0 ** rng.uniform(-5, 5, (n, d)), 4000, 1, 170, 1e5, (1e-5, 1e5)
+        ),
+        "smaller than declared": T(lambda rng, n, d: 1e-6 * rng.normal(size=(n, d)), 4000, 5, 300),
+        "larger than declared": T(lambda rng, n, d: 1e3 * rng.normal(size=(n, d)), 4000, 5, 300, 10.0, (1e-3, 10.0)),
+        "spread declared exactly": T(lambda rng, n, d: rng.normal(size=(n, d)), 4000, 5, 300, 10.0, (1.0, 1.0)),
+        "spread declared too large": T(lambda rng, n, d: rng.normal(size=(n, d)), 4000, 5, 300, 1e3, (1e2, 1e3)),
+        "one wide column of 300": T(
+            lambda rng, n, d: _column(rng.normal(size=(n, d)), 0, 1e3 * rng.normal(size=n)), 4000, 300, 1000
+        ),
+        "one wide column of 10": T(
+            lambda rng, n, d: _column(rng.normal(size=(n, d)), 4, 3e3 * rng.normal(size=n)), 4000, 10, 300
+        ),
+        # tails
+        "Pareto 1.5": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 3, 500),
+        "Pareto 1.5, barely": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 1, 150),
+        "Pareto 1.5, wide": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 100, 500),
+        "Pareto 1.1": T(lambda rng, n, d: np.minimum(rng.pareto(1.1, (n, d)), 1e4), 4000, 1, 1000),
+        "Pareto rows": T(lambda rng, n, d: rng.pareto(1.5, (n, 1)) * rng.random((n, d)), 4000, 20, 500),
+        "Cauchy": T(lambda rng, n, d: np.clip(rng.standard_cauchy((n, d)), -1e4, 1e4), 4000, 3, 500),
+        "Cauchy, not cut": T(lambda rng, n, d: rng.standard_cauchy((n, d)), 4000, 3, 500),
+        "lognormal 3": T(lambda rng, n, d: np.minimum(rng.lognormal(0, 3, (n, d)), 1e4), 4000, 2, 500),
+        # zeros among other numbers
+        **{
+            f"rows of zeros, {share}": T(
+                lambda rng, n, d, share=share: rng.normal(5, 1, (n, d)) * (rng.random((n, 1)) > share),
+                4000,
+                d,
+                reach,
+                hidden=share > 0.95,
+            )
+            for share, d, reach in ((0.3, 3, 200), (0.5, 3, 300), (0.8, 10, 300), (0.95, 10, 500), (0.99, 3, 1000))
+        },
+        **{
+            f"entries of zero, {share}": T(
+                lambda rng, n, d, share=share: rng.normal(5, 1, (n, d)) * (rng.random((n, d)) > share), 4000, d, reach
+            )
+            for share, d, reach in ((0.3, 3, 200), (0.6, 1, 150), (0.9, 30, 500), (0.97, 100, 1000))
+        },
+        "money, mostly none": T(
+            lambda rng, n, d: np.minimum(rng.lognormal(5, 1.5, (n, d)), 1e4) * (rng.random((n, d)) < 0.15), 4000, 4, 500
+        ),
+        # clusters
+        "two points": T(lambda rng, n, d: _mostly(rng, n, d, 0.5, -80.0, 80.0), 4000, 5, 200),
+        "two points at the radius": T(lambda rng, n, d: _mostly(rng, n, d, 0.5, -1e4, 1e4), 4000, 1, 150),
+        "bimodal, far apart": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.5, -5e3, 5e3), 4000, 5, 300
+        ),
+        "bimodal, 60 to 40": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.4, -5e3, 5e3), 4000, 5, 300
+        ),
+        "bimodal, 80 to 20": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.2, -5e3, 5e3), 4000, 5, 150
+        ),
+        "bimodal, 95 to 5": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.05, 0, 5e3), 4000, 5, 200, hidden=True
+        ),
+        "bimodal, 99 to 1": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.01, 0, 1e4), 4000, 5, 500, hidden=True
+        ),
+        "bimodal, one column": T(
+            lambda rng, n, d: _column(rng.normal(size=(n, d)), 0, rng.choice([-1e3, 1e3], n)), 4000, 20, 500
+        ),
+        "ten clusters": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) + 1e3 * rng.normal(size=(10, d))[rng.integers(0, 10, n)],
+            4000,
+            8,
+            300,
+        ),
+        "nested spreads": T(
+            lambda rng, n, d: rng.normal(size=(n, d)) * 10.0 ** rng.integers(-2, 4, (n, 1)), 4000, 5, 500
+        ),
+        # columns that hang together
+        "equal columns": T(lambda rng, n, d: rng.normal(5, 2, (n, 1)) * np.ones(d), 4000, 30, 300),
+        "equal columns, skewed": T(lambda rng, n, d: rng.exponential(3, (n, 1)) * np.ones(d), 4000, 100, 300),
+        "sums of others": T(lambda rng, n, d: np.cumsum(rng.exponential(size=(n, d)), axis=1), 4000, 30, 500),
+        "random walks": T(lambda rng, n, d: np.cumsum(rng.normal(size=(n, d)), axis=1), 4000, 100, 500),
+        # accidents
+        "one huge outlier": T(lambda rng, n, d: _with(_normal(rng, n, d), 1, 1e12), 4000, 5, 500, hidden=True),
+        "one outlier of the largest double": T(
+            lambda rng, n, d: _with(_normal(rng, n, d), 1, 1.7e308), 4000, 5, 500, hidden=True
+        ),
+        "ten outliers": T(lambda rng, n, d: _with(_normal(rng, n, d), 10, 1e4), 4000, 5, 500, hidden=True),
+        "2 % of outliers, one column": T(
+            lambda rng, n, d: _column(_normal(rng, n, d), 2, np.where(rng.random(n) < 0.02, 9999.0, 5.0)),
+            4000,
+            5,
+            500,
+            hidden=True,
+        ),
+        "missing as 9999": T(
+            lambda rng, n, d: np.where(rng.random((n, d)) < 0.05, 9999.0, _normal(rng, n, d)), 4000, 5, 300
+        ),
+        "sorted": T(lambda rng, n, d: np.sort(rng.lognormal(size=(n, d)), axis=0), 4000, 5, 300),
+        "twenty rows, many times": T(lambda rng, n, d: _normal(rng, 20, d)[rng.integers(0, 20, n)], 4000, 5, 200),
+        # what people hold
+        "ages": T(lambda rng, n, d: rng.integers(0, 100, (n, d)).astype(float), 1000, 1, 150, 120.0, (0.1, 120.0)),
+        "money, rounded to 100": T(
+            lambda rng, n, d: np.rint(np.minimum(rng.lognormal(7, 0.8, (n, d)), 1e5) / 100) * 100, 4000, 2, 300, 1e5
+        ),
+        "age, income, flag": T(
+            lambda rng, n, d: np.column_stack(
+                [rng.integers(18, 90, n), np.rint(rng.lognormal(10, 0.6, n)), rng.random(n) < 0.05]
+            ).astype(float),
+            4000,
+            3,
+            500,
+            1e6,
+            (1e-2, 1e6),
+        ),
+        "fifty rows": T(_normal, 50, 2, 200),
+        "two rows": T(_normal, 2, 1, 200),
+    }
+    return found
+
+
+TABLES = _tables()

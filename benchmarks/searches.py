@@ -1,0 +1,210 @@
+"""`python -m benchmarks.searches`: does `AdaptiveDataMechanism` find its way, and does it know how far it got?
+
+    ten laws        ten places that it runs at and four that it refuses, a hundred runs each; error and forecast
+    fifty laws      four places, thirty runs each; how often its interval for 95 % contains an entry of the sum
+    strange tables  a hundred tables that were made so that it should fail, twenty runs each
+
+A place is a number of rows n, of columns d, and n sqrt(rho). Rows and noise of a run are derived from part, law, place
+and run alone, so the table is the same in whatever order it came about. It goes to `egm/data/searches.csv`, one line
+for each law and place. A warning or an exception of a release is a failure and is counted, except where the mechanism
+says beforehand that the budget is too small: that run is refused.
+"""
+
+import argparse
+import csv
+import io
+import math
+import multiprocessing
+import os
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import grid, laws
+from egm import AdaptiveDataMechanism
+from egm.noise import SimulationWarning
+
+TABLE = grid.ROOT / "egm" / "data" / "searches.csv"
+RADIUS, SIGMA_RANGE = 1e4, (1e-3, 1e4)  # declared of the laws
+CONFIDENCE = 0.95
+FAR = 5.0  # forecasts: an error beyond them is a search that lost its way, or a forecast that is wrong
+ROUNDING = 1 + 1e-9
+TEN_PLACES = (
+    *((1000, 1, 150), (500, 3, 150), (4000, 10, 150), (1000, 30, 200), (4000, 3, 300)),
+    *((4000, 100, 300), (4000, 300, 500), (10_000, 2, 1000), (4000, 30, 1000), (4000, 300, 3000)),
+)
+REFUSED_PLACES = (4000, 10, 20), (1000, 1, 60), (4000, 30, 100), (4000, 300, 300)
+FIFTY_PLACES = (4000, 1, 200), (4000, 5, 500), (4000, 50, 1000), (10_000, 3, 3000)
+RUNS = {"ten laws": 100, "fifty laws": 30, "strange tables": 20}
+
+
+class Setting(NamedTuple):
+    """One line: a law or a table, at a place."""
+
+    part: str
+    law: str
+    n: int
+    d: int
+    reach: float  # n sqrt(rho)
+
+    @property
+    def mechanism(self):
+        """The mechanism that is tried."""
+        table = laws.TABLES[self.law] if self.part == "strange tables" else None
+        radius, sigma_range = (table.radius, table.sigma_range) if table else (RADIUS, SIGMA_RANGE)
+        return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
+
+    def rows(self, run):
+        """The rows of a run."""
+        rng = grid.generator("rows", *self, run)
+        if self.part == "strange tables":
+            return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)
+        return laws.draw(self.law, self.n, self.d, laws.ALPHAS[run % len(laws.ALPHAS)], rng)
+
+
+def settings():
+    """All lines of the table."""
+    ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
+    fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
+    tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
+    return ten + fifty + tables
+
+
+class Run(NamedTuple):
+    """What came out of one release."""
+
+    ratio: float  # error over forecast
+    sampling: float  # error over that of the sum of a random sample
+    inside: bool  # estimate and sigma are within what was declared
+    covered: float  # share of the entries that are in their interval
+    believed: bool  # that the rows are normal
+
+
+def release(setting, run):
+    """A Run. Raises what a release raises."""
+    mechanism, X = setting.mechanism, setting.rows(run)
+    found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
+    (low, high), (least, greatest) = found.interval(CONFIDENCE), mechanism.sigma_range
+    inside = np.all(np.abs(found.estimate) <= mechanism.n * mechanism.radius * ROUNDING)
+    inside &= np.all((found.sigma >= least / ROUNDING) & (found.sigma <= greatest * ROUNDING))
+    inside &= all(np.all(np.isfinite(v)) for v in (found.noise_std, found.bias, found.center, found.forecast.total))
+    total = X.sum(axis=0)
+    error, sampling = (math.hypot(*v) for v in (found.estimate - total, _deviations(X) * math.sqrt(len(X))))
+    covered = np.mean((low <= total) & (total <= high))
+    return Run(
+        error / math.sqrt(found.forecast.total),
+        error / sampling if sampling else math.nan,
+        bool(inside),
+        float(covered),
+        found.model_holds,
+    )
+
+
+def _deviations(X):
+    """Standard deviations of the columns, also of numbers whose squares are no doubles."""
+    most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
+    return np.std(X / most, axis=0) * most
+
+
+class Line(NamedTuple):
+    """A line of the table; median, most, sampling in the units of Run."""
+
+    part: str
+    law: str
+    n: int
+    d: int
+    reach: float
+    runs: int
+    refused: int
+    failures: int
+    median: float
+    most: float
+    beyond: int
+    outside: int
+    coverage: float
+    coverage_se: float
+    believed: float
+    sampling: float
+
+
+def line(setting, runs):
+    """The Line of this many runs, and the messages of those that failed."""
+    mechanism, found, told = setting.mechanism, [], []
+    if mechanism.rho < mechanism.least_rho(setting.d):
+        return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
+    for run in range(runs):
+        try:
+            found.append(release(setting, run))
+        except Exception as problem:
+            told.append(f"run {run}: {type(problem).__name__}: {problem}")
+    if not found:
+        return Line(*setting, runs, 0, runs, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
+    ratio, sampling, inside, covered, believed = np.array(found, dtype=float).T
+    se = np.std(covered, ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
+    counts = int(np.sum(~(ratio <= FAR))), int(np.sum(inside == 0))
+    errors, rest = (np.median(ratio), np.max(ratio)), (np.mean(covered), se, np.mean(believed), np.median(sampling))
+    return Line(*setting, runs, 0, len(told), *errors, *counts, *rest), told
+
+
+def text(lines):
+    """The table as CSV."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(Line._fields)
+    for row in lines:
+        writer.writerow([f"{value:.4g}" if isinstance(value, float) else value for value in row])
+    return sink.getvalue()
+
+
+def measure(todo, runs, *, processes=2, say=print):
+    """The lines of these settings, in their order; runs: {part: number}."""
+    os.environ.update(grid.THREADS)  # for the processes, which load NumPy after this: sums keep their order
+    context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
+    with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
+        for found, told in pool.map(line, todo, [runs[setting.part] for setting in todo]):
+            lines.append(found)
+            seconds = time.perf_counter() - start
+            say(
+                f"{seconds:5.0f} s  {found.part:15}{found.law:34}{found.n:6}{found.d:5}{found.reach:6g}"
+                f"  error/forecast {found.median:.2g}, most {found.most:.2g}, beyond {found.beyond}, "
+                f"outside {found.outside}; covers {found.coverage:.3f}" + " refused" * bool(found.refused)
+            )
+            for message in told:
+                say(f"         {message}")
+    return lines
+
+
+def _start():
+    """A warning is a failure."""
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", SimulationWarning)
+
+
+def summary(lines):
+    """What all parts come to."""
+    for part in RUNS:
+        own = [found for found in lines if found.part == part]
+        runs = sum(found.runs - found.refused for found in own)
+        yield (
+            f"{part}: {runs} runs, {sum(f.refused for f in own)} refused, {sum(f.failures for f in own)} failed, "
+            f"{sum(f.beyond for f in own)} beyond {FAR:g} forecasts, {sum(f.outside for f in own)} outside the ranges"
+        )
+
+
+def main():
+    """Measure, and write the table if it is whole."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    lines = measure(settings(), dict.fromkeys(RUNS, 4) if options.quick else RUNS, processes=options.processes)
+    print(*summary(lines), sep="\n")
+    if not options.quick:
+        grid.write(TABLE, text(lines))
+
+
+if __name__ == "__main__":
+    main()
