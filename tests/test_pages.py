@@ -115,16 +115,16 @@ def test_decisions_rest_on_what_the_package_does():
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
     assert r"$n \sqrt\rho \ge 150$, or more for many columns" in MECHANISMS
     budget = {"rho": zcdp_rho(1.0, 1e-6), "radius": 1e5, "sigma_range": (1.0, 1e5)}
-    for columns, rows in ((1, 962), (27, 962), (1000, 3859)):
+    for columns, rows in ((1, 962), (38, 962), (1000, 3523)):
         with pytest.raises(ValueError, match=f"or n = {rows}$"):
             egm.AdaptiveDataMechanism(rows - 1, **budget).release(np.ones((rows - 1, columns)))
         egm.AdaptiveDataMechanism(rows, **budget).check(np.ones((rows, columns)))
-    assert "is 962 rows for up to 27 columns, and 3859 for 1000" in MECHANISMS
-    assert "is 962 rows for up to 27 columns, 1431 rows for 100 columns and 3859 for 1000" in PRACTICE
-    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (27, 28, 100)]
+    assert "is 962 rows for up to 38 columns, and 3523 for 1000" in MECHANISMS
+    assert "is 962 rows for up to 38 columns, 1306 rows for 100 columns and 3523 for 1000" in PRACTICE
+    wider = [egm.AdaptiveDataMechanism(1000, **budget).least_rho(columns) for columns in (38, 39, 100)]
     assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
     assert wider[1] > wider[0]
-    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1431
+    assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1306
     assert "changes nine entries" in MECHANISMS
     noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
     assert noise[8][0] < noise[8][1]
@@ -146,11 +146,11 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 def test_interval_is_as_wide_as_the_page_says():
     """In the median of some releases: what few rows are worth."""
     assert (
-        "is about ±300 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
+        "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
         "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (300,) * 3, 2000: (11, 110, 10), 10_000: (1.6, 18, 1.4), 100_000: (0.19, 2.4, 0.08)}
+    said = {962: (380,) * 3, 2000: (11, 110, 10), 10_000: (1.6, 18, 1.4), 100_000: (0.19, 2.4, 0.08)}
     for n, widths in said.items():
         X = people[:n]
         runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
