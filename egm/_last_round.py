@@ -233,8 +233,10 @@ class _LastRound:
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer, rho, sure = _LONGER[few] / self.effective**0.25, max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
-        if tail is not None and not tail.steep:
-            longer, rho, sure = _HEAVY, _COUNT[0], _SURE[1]
+        if tail is not None:  # then rows of any dimension may be longer by a common factor
+            longer = max(longer, _LONGER[0])
+            if not tail.steep:
+                longer, rho, sure = _HEAVY, _COUNT[0], _SURE[1]
         cost, allowed = rho * self.search.rho, _ONE_SIDED * noise / longer
         if tail is not None:
             clip_norm = tail.length(_START[few] * allowed)
