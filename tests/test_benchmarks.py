@@ -179,7 +179,7 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """Of laws with a variance none of the first ten; of the tables those that hide few rows, or have a very heavy tail."""
+    """Of the ten laws that without a variance; of the tables those that hide few rows or have a very heavy tail."""
     table = experiments.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]
