@@ -176,3 +176,13 @@ def test_table_is_what_was_measured():
     assert all(int(row[5]) == searches.RUNS[row[0]] for row in rows)
     lines = [searches.Line(*setting, *[1] * 11) for setting in searches.settings()]
     assert [row[4] for row in csv.reader(searches.text(lines).splitlines()[1:])] == [row[4] for row in rows]
+
+
+def test_what_is_lost_was_not_to_be_seen():
+    """Of the ten laws that without a variance; of the tables those that hide few rows or have a very heavy tail."""
+    table = experiments.searches()
+    assert not np.any(table["failures"] + table["outside"])
+    lost = table[table["beyond"] > 0]
+    assert set(lost["law"][lost["part"] == "ten laws"]) <= set(laws.INFINITE)
+    strange = {name for name in lost["law"][lost["part"] == "strange tables"] if not laws.TABLES[name].hidden}
+    assert all(name.startswith(("Pareto", "Cauchy")) for name in strange)
