@@ -6,16 +6,16 @@
 
 each with rho = 1/16 ... 1 in zCDP, where a neighbour replaces one row. One cell is one (grid, d, alpha, rho). What a
 method did in a cell, for all seeds, is one file in `_build/grid`, which is whole or not there: it is written beside its
-place, forced to disk, and renamed. It carries a checksum and a digest of the code that it came from, so that a file
-that is damaged or older than the code of its method is computed again, and no other. Every random number is derived
-from grid, d, alpha, rho, seed and the method's name alone. So the table is the same, byte for byte, in whatever order
-and in however many runs it came about. It goes to `egm/data/rivals.csv` when nothing is missing.
+place, forced to disk, and renamed. It carries a checksum and the version of its method, so that a file that is damaged
+or of another version is computed again, and no other. Whoever changes what a method estimates raises its version in
+METHODS. Every random number is derived from grid, d, alpha, rho, seed and the method's name alone. So the table is the
+same, byte for byte, in whatever order and in however many runs it came about. It goes to `egm/study/data/rivals.csv`
+when nothing is missing.
 
 The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
 """
 
 import argparse
-import ast
 import fcntl
 import hashlib
 import json
@@ -31,19 +31,20 @@ import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from egm import adaptive, baselines, error, mechanisms
+from egm import adaptive, error, mechanisms
 from egm.calibration import gaussian_epsilon, zcdp_noise_multiplier
 from egm.noise import SimulationWarning
+from egm.study import rivals
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "_build" / "grid"
-TABLE = ROOT / "egm" / "data" / "rivals.csv"
+TABLE = ROOT / "egm" / "study" / "data" / "rivals.csv"
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
 COLUMNS = "grid,d,alpha,n,rho,method,knows,sample,sample_se,population,population_se,failures,seeds"
 RHO = (1 / 16, 1 / 4, 1.0, 1 / 8, 1 / 2)  # the order in which they are run
@@ -117,22 +118,22 @@ def ours_oracle(X, cell, rng):
 
 def plan(X, cell, rng):
     """PLAN, at its own shares of the budget."""
-    return baselines.plan(X, cell.rho, radius=cell.radius, rng=rng)
+    return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
     """PLAN with what its public code spends: 3.75 rho, not rho."""
-    return baselines.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
+    return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
     """PLAN with known spread."""
-    return baselines.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
+    return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
     """The shifted clipped mean, with the constants of its own code and the norm of the box for its range."""
-    return baselines.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
+    return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
@@ -140,50 +141,50 @@ def huang_liang_yi_narrow(X, cell, rng):
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
     options = {"norm_bound": bound, "clip_share": 0.01, "slack": 2.0, "beta": beta}
-    return baselines.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng, **options)
+    return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coordinate_median(X, cell, rng):
     """A private median in each coordinate."""
-    return baselines.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
+    return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def coinpress(X, cell, rng):
     """CoinPress, told the largest standard deviation."""
-    return baselines.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
+    return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
     """The same with the clip probability 0.01 of its public code."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
-    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
     """The same, with half of rho for the covariance."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
-    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
     """CoinPress with known spread."""
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
-    return baselines.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
+    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
     """The mean of the rows that a private filter keeps, with known spread."""
-    return baselines.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
+    return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
     """The same with known centre, which needs no filter."""
-    return baselines.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
+    return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
 
 def gaussian(X, cell, rng):
     """The mean of rows clipped to the ball around the box."""
-    return baselines.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
+    return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
@@ -195,7 +196,7 @@ def _ball(cell):
 
 def gaussian_oracle(X, cell, rng):
     """The mean of rows clipped to the best ball around mu."""
-    return baselines.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
+    return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
 class Method(NamedTuple):
@@ -205,6 +206,7 @@ class Method(NamedTuple):
     knows: str = ""
     slow: bool = False  # run when everything else is there
     largest_d: float = math.inf
+    version: int = 1  # raised by whoever changes what it estimates: its results are then computed again
 
 
 METHODS = {
@@ -276,18 +278,18 @@ def path(store, cell, name):
 
 def save(store, cell, name, runs):
     """Write what a method did in a cell."""
-    body = {"cell": list(cell), "method": name, "code": digest(name), "runs": runs}
+    body = {"cell": list(cell), "method": name, "version": METHODS[name].version, "runs": runs}
     write(path(store, cell, name), json.dumps({"sum": checksum(body), **body}) + "\n")
 
 
 def load(store, cell, name, seeds):
-    """The runs of a method in a cell for these seeds, or None if there is no whole file from the present code."""
+    """The runs of a method in a cell for these seeds, or None if there is no whole file of this version."""
     try:
         body = json.loads(path(store, cell, name).read_bytes())
         found = body.pop("sum")
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return None
-    expected = {"cell": list(cell), "method": name, "code": digest(name)}
+    expected = {"cell": list(cell), "method": name, "version": METHODS[name].version}
     whole = found == checksum(body) and expected.items() <= body.items() and len(body["runs"]) >= seeds
     return body["runs"][:seeds] if whole else None
 
@@ -311,94 +313,6 @@ def write(file, text):
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-# --- The digest of a method's code ------------------------------------------------------------------------------------
-
-_OURS = ("adaptive", "_private_rows", "_search", "_last_round", "_tail", "_radial")
-TRACKED = {
-    "benchmarks.grid": Path(__file__),
-    **{f"egm.{name}": ROOT / "egm" / f"{name}.py" for name in (*_OURS, "baselines", "quantiles")},
-}
-
-
-def digest(name):
-    """Digest of the code that a method's estimates come from, as far as it is in the modules above.
-
-    Followed from name to name, so that another method's code, a comment, a docstring or the type of an argument or of a
-    variable changes nothing. What the oracles of egm.mechanisms and egm.error do is exact, and is not followed.
-    """
-    return _digest(METHODS[name].estimate.__name__)
-
-
-@cache
-def _digest(function):
-    roots = (("benchmarks.grid", root) for root in ("Cell", "draw", "generator", function))
-    text = "".join(reachable(_trees(), *roots))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@cache
-def _trees():
-    return {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in TRACKED.items()}
-
-
-def reachable(trees, *roots):
-    """The definitions, without docstrings, of these (module, name) and of all that they mention, sorted."""
-    own = {module: definitions(tree) for module, tree in trees.items()}
-    imported = {module: imports(tree) for module, tree in trees.items()}
-    seen, todo = {}, list(roots)
-    while todo:
-        module, name = todo.pop()
-        if (module, name) in seen or name not in own[module]:
-            continue
-        node = own[module][name]
-        seen[module, name] = f"{module}.{name}: {ast.dump(node)}\n"
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
-                todo.append((imported[module].get(inner.value.id, ""), inner.attr))
-            elif isinstance(inner, ast.Name):
-                source, _, symbol = imported[module].get(inner.id, "").rpartition(".")
-                todo += [(module, inner.id), (source, symbol)]
-        todo = [(module, name) for module, name in todo if module in trees]
-    return [seen[key] for key in sorted(seen)]
-
-
-class _Untyped(ast.NodeTransformer):
-    """Takes the types out of a function."""
-
-    def visit_FunctionDef(self, node):
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node):
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node):
-        return ast.Assign([node.target], node.value)
-
-
-def definitions(tree):
-    """{name: node} of what a module defines at its top, docstrings and types in functions left out."""
-    found = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            found |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found[node.name] = node
-            for inner in ast.walk(node):
-                if isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(inner) is not None:
-                    inner.body = inner.body[1:] or [ast.Pass()]
-                if isinstance(inner, ast.FunctionDef):
-                    _Untyped().visit(inner)
-    return found
-
-
-def imports(tree):
-    """{name in this module: full name} of what it imports from others."""
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level)
-    return {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
 
 
 # --- The whole --------------------------------------------------------------------------------------------------------
@@ -452,8 +366,7 @@ def run(cells, *, seeds=20, processes=2, store=STORE, methods=None, say=print):
 
 
 def _start():
-    """Leave Ctrl-C to the parent, and end when it does, however that happens. Look at the code as it is now."""
-    _trees()
+    """Leave Ctrl-C to the parent, and end when it does, however that happens."""
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -17,7 +17,8 @@ from scipy.optimize import brentq
 from benchmarks import rivals
 from benchmarks.direct import direct_tail
 from egm import bounds, gx2
-from egm.experiments import race, zipf_sigma
+from egm.study.tables import zipf_sigma
+from egm.study.timing import race
 
 REFERENCE = Path(__file__).parent.parent / "tests" / "reference"
 P = (1e-2, 1e-6, 1e-12, 1e-30)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from egm.experiments import zipf_sigma
+from egm.study.tables import zipf_sigma
 
 ALPHAS = 0.0, 0.5, 1.0, 2.0  # of the Zipf law of the columns' scales, in turn
 FAR = 30.0  # a column's centre is as many times its scale from 0, at most

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.gx2 import heading, row, verdict
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, calibration
-from egm.experiments import race
+from egm.study.timing import race
 
 KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from egm.experiments import lugannani_rice
+from egm.study.tables import lugannani_rice
 
 GX2 = {
     "default": {},

@@ -5,9 +5,9 @@
     strange tables  a hundred tables that were made so that it should fail, twenty runs each
 
 A place is a number of rows n, of columns d, and n sqrt(rho). Rows and noise of a run are derived from part, law, place
-and run alone, so the table is the same in whatever order it came about. It goes to `egm/data/searches.csv`, one line
-for each law and place. A warning or an exception of a release is a failure and is counted, except where the mechanism
-says beforehand that the budget is too small: that run is refused.
+and run alone, so the table is the same in whatever order it came about. It goes to `egm/study/data/searches.csv`, one
+line for each law and place. A warning or an exception of a release is a failure and is counted, except where the
+mechanism says beforehand that the budget is too small: that run is refused.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks import grid, laws
 from egm import AdaptiveDataMechanism
 from egm.noise import SimulationWarning
 
-TABLE = grid.ROOT / "egm" / "data" / "searches.csv"
+TABLE = grid.ROOT / "egm" / "study" / "data" / "searches.csv"
 RADIUS, SIGMA_RANGE = 1e4, (1e-3, 1e4)  # declared of the laws
 CONFIDENCE = 0.95
 FAR = 5.0  # forecasts: an error beyond them is a search that lost its way, or a forecast that is wrong

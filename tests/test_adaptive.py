@@ -18,7 +18,7 @@ from egm._private_rows import Account, PrivateRows, log_intervals
 from egm._radial import Radial
 from egm._tail import Tail
 from egm.calibration import zcdp_epsilon
-from egm.experiments import zipf_sigma
+from egm.study.tables import zipf_sigma
 
 
 def rows(n, sigma, mu, seed):

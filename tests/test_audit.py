@@ -1,103 +1,15 @@
-"""The audit of every mechanism: below epsilon as it is, above it with a bug; and that the audit itself can be trusted.
+"""The audit itself can be trusted: its bound, and many releases at once."""
 
-False alarms of the audit have a probability of 1e-6 by construction, and so has a bug that is missed, by simulation.
-"""
-
-import functools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from egm import GaussianDataMechanism, GaussianMechanism, _private_rows, audit, lattice, noise, quantiles
+from egm import GaussianDataMechanism, GaussianMechanism, audit
 from egm.calibration import analytic_noise_multiplier
 
 PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
-BUGS = [(case.name, bug) for case in audit.cases() for bug in case.bugs]
-
-
-@functools.cache
-def bound(name, bug, path):
-    """The lower bound of epsilon for a case with a bug, and the epsilon that the case promises."""
-    (case,) = [case for case in audit.cases() if case.name == name]
-    with audit.planted(bug):
-        return case.bound(None if path == "secure" else np.random.default_rng(12)), case.epsilon
-
-
-# --- Mechanisms -------------------------------------------------------------------------------------------------------
-
-
-@PATHS
-@pytest.mark.parametrize("name", [case.name for case in audit.cases()])
-def test_no_mechanism_exceeds_its_epsilon(name, path):
-    found, epsilon = bound(name, "none", path)
-    assert found <= epsilon
-
-
-@PATHS
-@pytest.mark.parametrize(("name", "bug"), BUGS)
-def test_every_bug_is_caught(name, bug, path):
-    found, epsilon = bound(name, bug, path)
-    assert found > epsilon
-
-
-@PATHS
-@pytest.mark.parametrize("name", [case.name for case in audit.cases()])
-def test_the_audit_is_not_blind(name, path):
-    """Neighbours are as far apart as can be, so that the bound comes near epsilon; a coarse lattice loses much."""
-    found, epsilon = bound(name, "none", path)
-    assert found > (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
-
-
-def test_the_five_bugs_are_planted():
-    assert {bug for _, bug in BUGS} == {
-        "noise × 0.9",
-        "sensitivity halved",
-        "clip skipped",
-        "centre from the data",
-        "rounding away from zero",
-    }
-    assert all(case.epsilon >= 1 for case in audit.cases())
-
-
-def test_table_has_a_row_for_each_case_and_bug():
-    some = [case for case in audit.cases() if case.name in ("Laplace", "Gaussian")]
-    rows = audit.table(some, np.random.default_rng(3))
-    assert [(row.mechanism, row.bug) for row in rows] == [
-        (name, bug) for name in ("Laplace", "Gaussian") for bug in ("none", "noise × 0.9", "sensitivity halved")
-    ]
-    assert [row.caught for row in rows] == [False, True, True] * 2
-    assert not any(row.secure for row in rows)
-
-
-# --- Rounding ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
-def test_rounding_away_shows_in_exact_norms(bug, passes):
-    """On the real lattice, of 2**40 units, no number of releases would show it; one integer vector does."""
-    grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
-    with audit.planted(bug):
-        lengths = [sum(int(entry) ** 2 for entry in grid.sum(row[None])) for row in rows]
-    assert (max(lengths) <= grid.radius**2) is passes
-
-
-# --- Planting ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bug", ["none", *sorted({bug for _, bug in BUGS})])
-def test_a_bug_goes_when_the_context_ends(bug):
-    owners = (noise, quantiles, lattice.Lattice, GaussianDataMechanism, _private_rows.PrivateRows)
-    before = [dict(vars(owner)) for owner in owners]
-    with audit.planted(bug):
-        assert (bug == "none") is (before == [dict(vars(owner)) for owner in owners])
-    assert before == [dict(vars(owner)) for owner in owners]
-
-
-def test_unknown_bug():
-    with pytest.raises(KeyError, match="typo"), audit.planted("typo"):
-        pass
 
 
 # --- The bound --------------------------------------------------------------------------------------------------------

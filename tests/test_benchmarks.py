@@ -10,7 +10,8 @@ import pytest
 from benchmarks import gx2 as measured
 from benchmarks import laws, release, rivals, searches
 from benchmarks.direct import direct_tail
-from egm import AdaptiveDataMechanism, experiments, gx2
+from egm import AdaptiveDataMechanism, gx2
+from egm.study import tables
 
 X, WEIGHTS = 15.0, 1 / np.arange(1, 11)
 
@@ -86,7 +87,7 @@ def test_laws_are_rows_of_columns_of_the_same_size(law):
 
 def test_drawn_columns_have_their_scales_and_are_far_from_0():
     X = laws.draw("normal", 20_000, 3, 1.0, np.random.default_rng(1))
-    assert np.std(X, axis=0) == pytest.approx(experiments.zipf_sigma(3, 1.0, total=3), rel=0.05)
+    assert np.std(X, axis=0) == pytest.approx(tables.zipf_sigma(3, 1.0, total=3), rel=0.05)
     centers = [laws.draw("normal", 2000, 3, 0.0, np.random.default_rng(seed)).mean(axis=0) for seed in range(40)]
     assert 0.9 * laws.FAR < np.max(np.abs(centers)) < 1.1 * laws.FAR
 
@@ -171,7 +172,7 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 def test_table_is_what_was_measured():
     """Every line of the file in the package, in the order of the settings, by the names that its reader knows."""
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
-    assert tuple(names) == searches.Line._fields == experiments.searches().dtype.names
+    assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
     assert [row[:4] for row in rows] == [[str(value) for value in setting[:4]] for setting in searches.settings()]
     assert all(int(row[5]) == searches.RUNS[row[0]] for row in rows)
     lines = [searches.Line(*setting, *[1] * 11) for setting in searches.settings()]
@@ -180,7 +181,7 @@ def test_table_is_what_was_measured():
 
 def test_what_is_lost_was_not_to_be_seen():
     """Of the ten laws that without a variance; of the tables those that hide few rows or have a very heavy tail."""
-    table = experiments.searches()
+    table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]
     assert set(lost["law"][lost["part"] == "ten laws"]) <= set(laws.INFINITE)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from egm import bounds, experiments, gx2, scaling
+from egm import bounds, gx2, scaling
+from egm.study import tables
 
 weight_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40).map(np.array)
 levels = st.floats(1e-200, 0.9)
@@ -42,14 +43,14 @@ def test_bernstein_says_nothing_below_its_limit():
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2])
 @pytest.mark.parametrize("n", [2, 10, 100])
 def test_theorem4_bounds_the_noise_where_it_applies(alpha, n):
-    sigma = experiments.zipf_sigma(1000, alpha)
+    sigma = tables.zipf_sigma(1000, alpha)
     assert n <= bounds.theorem4_limit(sigma)
     exact = 4 * scaling.noise_factor(scaling.expected_norm(sigma), sigma, 1 / n)
     assert exact < bounds.theorem4(sigma, n) < 2 * exact
 
 
 def test_theorem4_is_bernstein_after_lemma_41():
-    sigma = experiments.zipf_sigma(500, 0.2)
+    sigma = tables.zipf_sigma(500, 0.2)
     b = scaling.expected_norm(sigma)
     by_steps = 4 * bounds.bernstein(1 / 50, (b * sigma) ** 2) * np.sum(b**-2.0)
     assert bounds.theorem4(sigma, 50) == pytest.approx(by_steps, rel=1e-13)

@@ -9,7 +9,6 @@ import time
 import nbformat
 import pytest
 
-from egm import experiments
 from tools import build, execute
 from tools.execute import ROOT, ChapterError, chapters
 
@@ -71,7 +70,7 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
     (check,) = [cell for cell in code_cells(chapter) if "check_parameters(" in cell.source]
-    monkeypatch.setattr(experiments, "check_parameters", lambda namespace, **given: ranges.update(given))
+    monkeypatch.setattr("egm.study.parameters.check_parameters", lambda namespace, **given: ranges.update(given))
     exec(check.source, {})
     assert ranges.keys() == {node.targets[0].id for node in assignments}
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from egm import calibration, claims, gx2, mechanisms, noise, scaling
+from egm import calibration, gx2, mechanisms, noise, scaling
+from egm.study import claims
 from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
@@ -106,7 +107,7 @@ def sound_project(tmp_path_factory):
     )
     parameters = nbformat.v4.new_code_cell("two = 2", id="parameters", metadata={"tags": ["parameters"]})
     lines = [
-        "from egm import claims",
+        "from egm.study import claims",
         "claims.record('lemma-9-9', printed=2 * two == 4, product=2.0 * two)",
         "claims.record('slip-five', printed=2 * two == 5, corrected=2 * two == sum(parts))",
     ]
@@ -185,7 +186,11 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     [
         ('"parts = [2]"', '"parts = [1 + 1]"', ["lemma-9-9 changed", "slip-five changed"]),
         ('"parts.append(2)"', '"parts.append(1 + 1)"', ["lemma-9-9 changed", "slip-five changed"]),
-        ("from egm import claims", "import egm.claims as claims", ["lemma-9-9 changed", "slip-five changed"]),
+        (
+            "from egm.study import claims",
+            "import egm.study.claims as claims",
+            ["lemma-9-9 changed", "slip-five changed"],
+        ),
         ('"others = [2]"', '"others = [3]"', []),
     ],
 )
@@ -239,8 +244,8 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 def test_dependencies_have_only_the_imports_in_use():
     """A new import elsewhere asks nobody to read the entries again."""
-    code = {"0": "import numpy as np\nfrom egm import claims, gx2", "1": "a = np.pi", "2": "claims.record(a)"}
-    assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm import claims", "import numpy as np"])
+    code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
+    assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm import GaussianDataMechanism, error, gx2, scaling
-from egm.experiments import zipf_sigma
 from egm.scaling import expected_norm
+from egm.study.tables import zipf_sigma
 
 FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over its mean
 

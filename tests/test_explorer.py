@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from egm import GaussianDataMechanism
-from egm.experiments import improvement, zipf_sigma
 from egm.gx2 import isf
+from egm.study.tables import improvement, zipf_sigma
 
 pytestmark = pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # any delta can be explored
 

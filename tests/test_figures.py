@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
-from egm import plots
+from egm.study import plots
 from tools.execute import ROOT, chapters
 
 CSS = ROOT / "book" / "_static" / "book.css"
@@ -170,7 +170,7 @@ def test_colours_can_be_read(book, theme):
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 def test_cells_have_no_style_of_their_own(chapter):
-    """How a figure looks is said in egm.plots, once."""
+    """How a figure looks is said in egm.study.plots, once."""
     for cell in nbformat.read(chapter, as_version=4).cells:
         if cell.cell_type == "code" and "plots." in cell.source:
             tree = list(ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))))

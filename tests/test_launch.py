@@ -208,7 +208,7 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
     assert notebook.cells[1:] == original.cells
     ast.parse(TransformerManager().transform_cell(notebook.cells[0].source))
     package, *others = re.findall(r'"([^"]+)"', notebook.cells[0].source)
-    assert package == f"{_distribution.NAME}[plots] @ git+{ADDRESS}@{MADE.hash}"
+    assert package == f"{_distribution.NAME}[study] @ git+{ADDRESS}@{MADE.hash}"
     names = {Requirement(line).name.replace("-", "_") for line in others}
     renamed = {"scikit_learn": "sklearn"}
     known = {renamed.get(name, name) for name in names} | launch.PRESENT | launch.LEFT_OUT

@@ -32,13 +32,16 @@ LAYERS = {
     "cli": ({"adaptive", "calibration", "error", "files", "mechanisms", "noise"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
     "files": ({"_dask", "_distribution"}, {"numpy", "pyarrow"}),
-    "audit": (
-        {"_private_rows", "_rows", "calibration", "lattice", "mechanisms", "noise", "quantiles"},
-        {"numpy", "scipy"},
+    "audit": ({"noise"}, {"numpy", "scipy"}),
+    "planted": (
+        {"_private_rows", "_rows", "audit", "calibration", "lattice", "mechanisms", "noise", "quantiles"},
+        {"numpy"},
     ),
+    "parameters": (set(), set()),
+    "timing": ({"_validate"}, {"numpy"}),
     "sums": ({"_dask", "_validate", "lattice"}, {"numpy"}),
     "quantiles": ({"_validate", "noise"}, {"numpy"}),
-    "baselines": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
+    "rivals": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
     "error": ({"gx2"}, {"numpy", "scipy"}),
     "mechanisms": (
         {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums", "_tables"},
@@ -54,10 +57,10 @@ LAYERS = {
         {"_expected_rows", "_last_round", "_private_rows", "_search", "_tables", "_validate", "calibration", "error"},
         {"numpy", "scipy"},
     ),
-    "experiments": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
+    "tables": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy", "scipy"}),
     "claims": (set(), {"IPython"}),
-    "__init__": (COMPUTE | {"adaptive", "error", "mechanisms", "experiments"}, set()),
+    "__init__": (COMPUTE | {"adaptive", "error", "mechanisms"}, set()),
 }
 SLOW = {"opendp", "numba", "matplotlib", "sympy", "mpmath", "dask", "pandas"}
 
@@ -109,5 +112,6 @@ def test_only_the_journal_needs_unix():
     code = (
         "import importlib, sys; sys.modules['fcntl'] = None; [importlib.import_module(name) for name in sys.argv[1:]]"
     )
-    modules = [f"egm.{name}" for name in LAYERS.keys() - {"__init__", "__main__", "budget"}]
+    files = [file.relative_to(PACKAGE.parent).with_suffix("") for file in PACKAGE.rglob("*.py")]
+    modules = [".".join(file.parts) for file in files if file.stem not in ("__init__", "__main__", "budget")]
     assert subprocess.run([sys.executable, "-c", code, *modules], capture_output=True).returncode == 0

@@ -19,7 +19,7 @@ from scipy.special import gammaincc, log_ndtr, ndtr
 from scipy.stats import binom, chi2, nbinom
 
 from egm import calibration, scaling
-from egm.experiments import improvement
+from egm.study.tables import improvement
 
 NUMBER = r"([\d.]+(?:e-?\d+)?)"
 

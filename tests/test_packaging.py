@@ -59,7 +59,7 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
     assert "egm/py.typed" in wheel
-    assert wheel["egm/data/rivals.csv"] == (ROOT / "egm/data/rivals.csv").read_bytes()
+    assert wheel["egm/study/data/rivals.csv"] == (ROOT / "egm/study/data/rivals.csv").read_bytes()
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
@@ -166,19 +166,20 @@ def installed(do_without, distributions, tmp_path_factory):
 
 def test_package_is_found_in_the_environment(installed):
     """Not in the sources; with its marker of types and its data."""
-    code = "import egm, egm.experiments as e; from pathlib import Path; p = Path(egm.__file__).parent\n"
+    code = "import egm, egm.study.tables as e; from pathlib import Path; p = Path(egm.__file__).parent\n"
     code += "print(p, (p / 'py.typed').is_file(), len(e.rivals()), egm.__version__, sep='\\n')"
     done = installed.run("python", "-c", code)
     folder, typed, rows, found = done.stdout.split()
     assert Path(folder).is_relative_to(installed.folder)
     assert (typed, found) == ("True", PROJECT["version"])
-    assert int(rows) == len((ROOT / "egm/data/rivals.csv").read_text().splitlines()) - 1
+    assert int(rows) == len((ROOT / "egm/study/data/rivals.csv").read_text().splitlines()) - 1
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """Only figures and claims need more than the dependencies, and no extra is there."""
-    public = {path.stem for path in (ROOT / "egm").glob("[!_]*.py")} - {"plots", "claims"}
-    code = f"import importlib, importlib.util\nfor name in {sorted(public)}: importlib.import_module(f'egm.{{name}}')\n"
+    """Only figures and claims of the study need more than the dependencies, and no extra is there."""
+    public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
+    public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
+    code = f"import importlib, importlib.util\nfor name in {sorted(public)}: importlib.import_module(name)\n"
     code += f"print([name for name in {EXTRA} if importlib.util.find_spec(name)])"
     done = installed.run("python", "-W", "error", "-c", code)
     assert done.stdout.strip() == "[]", done.stderr

@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from egm import experiments, plots
+from egm.study import plots, tables
 
 mpl.use("Agg")
 
@@ -20,7 +20,7 @@ def ax():
 
 @pytest.fixture
 def table():
-    return experiments.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
+    return tables.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
 def names(ax):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from egm.experiments import improvement
+from egm.study.tables import improvement
 from tools.execute import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -43,10 +43,12 @@ def test_figure_shows_the_improvement():
 
 def test_every_module_is_named():
     """The table has each public module of the package, and no other."""
-    named = re.findall(r"^\| `egm\.(\w+)` \|", README, re.MULTILINE)
-    assert sorted(named) == sorted(path.stem for path in (ROOT / "egm").glob("[!_]*.py"))
+    named = re.findall(r"^\| `(egm[.\w]+)` \|", README, re.MULTILINE)
+    files = [file.relative_to(ROOT).with_suffix("") for file in (ROOT / "egm").rglob("[!_]*.py")]
+    public = [file.parts for file in files if not any(part.startswith("_") for part in file.parts)]
+    assert sorted(named) == sorted(map(".".join, public))
     for name in named:
-        importlib.import_module(f"egm.{name}")
+        importlib.import_module(name)
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\((?!http)([^)#]+)\)|(notebooks/\S+\.ipynb)", README))))

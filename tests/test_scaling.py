@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from egm import experiments, gx2, scaling
+from egm import gx2, scaling
+from egm.study import tables
 
 sigmas = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12).map(np.array)
 
@@ -81,7 +82,7 @@ def test_noise_factor_ignores_the_norm_of_b(sigma, factor):
     [(100, 1, 100, 1.121), (100, 1, 10**6, 1.487), (10, 1, 10**6, 1.322), (100, 10, 10**6, 1.0006)],
 )
 def test_optimal_beats_lemma_41_by_as_much_as_it_should(d, alpha, n, published):
-    sigma = experiments.zipf_sigma(d, alpha)
+    sigma = tables.zipf_sigma(d, alpha)
     ratio = scaling.noise_factor(scaling.expected_norm(sigma), sigma, 1 / n) / scaling.noise_factor(
         scaling.optimal(sigma, 1 / n), sigma, 1 / n
     )

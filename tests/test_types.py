@@ -27,14 +27,15 @@ from numpy.typing import NDArray
 
 import egm
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism
-from egm import LaplaceMechanism, bounds, calibration, experiments, files, gx2, noise, scaling
+from egm import LaplaceMechanism, bounds, calibration, files, gx2, noise, scaling
 from egm.adaptive import AdaptiveForecast
 from egm.budget import Budget, Charge
 from egm.error import ErrorForecast
+from egm.study import tables
 
 Array = NDArray[np.float64]
 rng = np.random.default_rng(0)
-sigma = experiments.zipf_sigma(3, 1.0)
+sigma = tables.zipf_sigma(3, 1.0)
 X = rng.normal(0, sigma, size=(50, 3))
 assert_type(sigma, Array)
 
@@ -55,8 +56,8 @@ assert_type(gx2.rvs(sigma, size=3, rng=rng), Array)
 assert_type(scaling.optimal((1.0, 0.5), 0.01), Array)
 assert_type(scaling.clip_norm([1, 1], [1, 0.5], 0.01), float)
 assert_type(noise.secure_gaussian(10.0, 3), list[int])
-assert_type(experiments.improvement(10, 100, 1.0, scaling="optimal"), float)
-table = experiments.sweep(lambda d: d**2, d=range(1, 4))
+assert_type(tables.improvement(10, 100, 1.0, scaling="optimal"), float)
+table = tables.sweep(lambda d: d**2, d=range(1, 4))
 table["value"]
 
 laplace = LaplaceMechanism(1, 1)
@@ -134,7 +135,7 @@ WRONG = {
     "gx2.isf(0.1, sigma)[0]": "index",
     "gx2.rvs(sigma)": "call-overload",
     "calibration.gaussian_delta(1.0, None)": "call-overload",
-    'experiments.improvement(3, 50, 1.0, scaling="none")': "arg-type",
+    'tables.improvement(3, 50, 1.0, scaling="none")': "arg-type",
     'noise.secure_gaussian("1", 3)': "arg-type",
     'Budget(rho=1, rule="least")': "arg-type",
     "Budget(rho=1).release(GaussianMechanism(1.0, 1.0, 1e-6), iter([1.0]))": "call-overload",
@@ -218,7 +219,7 @@ def test_package_is_checked_for_every_version(version):
 
 def test_ignored_errors_have_a_reason():
     """One error at a time, by its name, and why."""
-    for file in (ROOT / "egm").glob("*.py"):
+    for file in (ROOT / "egm").rglob("*.py"):
         for line in file.read_text().splitlines():
             if "type: ignore" in line:
                 assert re.search(r"# type: ignore\[[a-z-]+(, [a-z-]+)*\]  # \w", line), (file.name, line)

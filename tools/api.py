@@ -41,7 +41,8 @@ class Text:
 
 def modules() -> list[ModuleType]:
     """Every public module of the package."""
-    return [importlib.import_module(f"egm.{path.stem}") for path in sorted(PACKAGE.glob("[!_]*.py"))]
+    files = [*sorted(PACKAGE.glob("[!_]*.py")), *sorted(PACKAGE.glob("study/[!_]*.py"))]
+    return [importlib.import_module(".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)) for file in files]
 
 
 def own(module: ModuleType) -> list[str]:
@@ -94,7 +95,7 @@ def linker(known: dict[str, object], scope: str) -> Callable[[str], str | None]:
 
     def link(name: str) -> str | None:
         name = re.sub(r"\(.*?\)", "", name, flags=re.DOTALL)
-        module = importlib.import_module(".".join(scope.split(".")[:2]))
+        module = importlib.import_module(".".join(scope.split(".")[: 3 if scope.startswith("egm.study.") else 2]))
         borrowed = getattr(getattr(module, name, None), "__module__", "") if name.isidentifier() else ""
         candidates = [*(f"{place}.{name}" for place in places), unique.get(name), f"{borrowed}.{name}", name]
         return next((found for found in candidates if found in known and found != scope), None)
@@ -238,7 +239,7 @@ def overview(known: dict[str, object], pages: Path) -> str:
     parts = []
     for page in (pages / f"{name}.md" for name in order):
         parts.append(f":doc:`{pages.name}/{page.stem}`")
-        parts += [summary(known[name], known) for name in re.findall(r"generated/(egm\.\w+)\.rst", page.read_text())]
+        parts += [summary(known[name], known) for name in re.findall(r"generated/(egm[.\w]+)\.rst", page.read_text())]
     return "\n".join(parts)
 
 
@@ -309,7 +310,7 @@ def know_types(app, env, node, contnode):
     target = f"{thing.__module__}.{name}" if inspect.isclass(thing) else ""
     if target in catalogue():
         return env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, contnode)
-    sources = (path.read_text() for path in PACKAGE.glob("*.py"))
+    sources = (path.read_text() for path in PACKAGE.rglob("*.py"))
     return contnode if any(re.search(rf"\b{re.escape(name)}\b", text) for text in sources) else None
 
 

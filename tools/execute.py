@@ -18,7 +18,7 @@ from threading import Event
 
 import nbformat
 
-from egm.claims import MIME
+from egm.study.claims import MIME
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT = 600  # seconds for one cell
@@ -121,7 +121,7 @@ def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """What the cells of an executed chapter recorded (`egm.claims.record`), each with the id of its cell."""
+    """What the cells of an executed chapter recorded (`egm.study.claims.record`), each with the id of its cell."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [(cell.id, out.get("data", {})) for cell in code for out in cell.outputs]
     return [data[MIME] | {"cell": cell} for cell, data in outputs if MIME in data]

@@ -93,7 +93,7 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
     notebook = nbformat.read(chapter, as_version=4)
     root = chapter.parent.parent
     name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
-    wanted = [f"{name}[plots] @ git+{address}@{made.hash}", *requirements(notebook, root)]
+    wanted = [f"{name}[study] @ git+{address}@{made.hash}", *requirements(notebook, root)]
     install = "import importlib.util\n\nif not importlib.util.find_spec('egm'):\n    %pip install --quiet "
     install += " ".join(f'"{line}"' for line in wanted)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(install, id="install-egm"))

@@ -1,8 +1,8 @@
 """The ledger: every statement of the sources and every slip in them, compared with what the chapters found.
 
 `claims.yml` and `errata.yml` say what was found when somebody last looked; each entry names the cell of a chapter that
-checks it. The cell says what it finds when it runs (`egm.claims.record`). Here the two are compared; `tools.pages`
-makes the book's pages of them.
+checks it. The cell says what it finds when it runs (`egm.study.claims.record`). Here the two are compared;
+`tools.pages` makes the book's pages of them.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
     python -m tools.ledger lock   after reading them: accept the statements and the checks as they stand now
@@ -21,7 +21,7 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from egm.claims import CORRECTED, FAILS, HOLDS
+from egm.study.claims import CORRECTED, FAILS, HOLDS
 from tools.dataflow import dependencies
 from tools.execute import ROOT, chapters, execute_all
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from egm.claims import CORRECTED, FAILS, HOLDS, MIME
+from egm.study.claims import CORRECTED, FAILS, HOLDS, MIME
 from tools.anchors import anchor
 from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip
 

@@ -299,7 +299,7 @@
     const [alpha, d, n, epsilon, delta] = PARAMETERS.map(({ name }) => plain(setting[name]));
     const lines = [
       "from egm import GaussianDataMechanism",
-      "from egm.experiments import zipf_sigma",
+      "from egm.study.tables import zipf_sigma",
       "",
       "mechanism = GaussianDataMechanism(",
       `    sigma=zipf_sigma(d=${d}, alpha=${alpha}),`,

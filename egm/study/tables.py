@@ -5,12 +5,10 @@ A table is a numpy structured array, one row a combination of parameters: `table
 
 from __future__ import annotations
 
-import ast
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import product
-from time import perf_counter
 from typing import Any, Literal, SupportsFloat
 
 import numpy as np
@@ -22,18 +20,7 @@ from egm._types import Array, ArrayLike, Table, Target
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
 from egm.mechanisms import GaussianDataMechanism
 
-__all__ = [
-    "check_parameters",
-    "duels",
-    "improvement",
-    "lugannani_rice",
-    "profiles",
-    "race",
-    "rivals",
-    "searches",
-    "sweep",
-    "zipf_sigma",
-]
+__all__ = ["duels", "improvement", "lugannani_rice", "profiles", "rivals", "searches", "sweep", "zipf_sigma"]
 
 
 def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
@@ -112,26 +99,6 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
 
 
-def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0) -> Table:
-    """Run functions in turns: a table with columns `name`, `value` (of the last run), `best` and `median` (seconds).
-
-    functions: {name: function of no arguments that returns a number}. By turns, whatever else the machine does slows
-    them alike, so that ratios of times mean something where times do not. A function that has taken `patience` seconds
-    in all is not run again.
-    """
-    values: dict[str, Any] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(count(repetitions=repetitions)):
-        for name, function in functions.items():
-            if sum(seconds[name]) < patience:
-                start = perf_counter()
-                values[name] = function()
-                seconds[name].append(perf_counter() - start)
-    rows: list[Any] = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
-    table: Table = np.rec.fromrecords(rows, names="name,value,best,median")  # type: ignore[call-overload]  # as documented
-    return table
-
-
 def rivals() -> Table:
     """Errors of our mechanism and of the published ones on the grids of PLAN's experiments: a table.
 
@@ -162,7 +129,7 @@ def searches() -> Table:
 
 def _measured(file: str, kinds: Mapping[str, type]) -> Table:
     """The table in a file of the package; columns without a kind are numbers."""
-    lines = resources.files("egm").joinpath("data", file).read_text(encoding="utf-8").splitlines()
+    lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
     types = [kinds.get(name, float) for name in names]
     values = [tuple(kind(value) for kind, value in zip(types, row, strict=True)) for row in rows]
@@ -197,24 +164,3 @@ def duels(
     columns = ["ours", "ours_se", "rival", "theirs", "theirs_se", "ratio", "ratio_se"]
     kinds = [(name, table.dtype[name]) for name in cell] + [(n, "U30" if n == "rival" else float) for n in columns]
     return np.array(rows, dtype=kinds)
-
-
-def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
-    """Refuse a parameter that a notebook does not have, and a value outside its range, with a ValueError.
-
-    namespace: the notebook's globals(). ranges: (least, greatest) of each parameter, a whole number where both are; a
-    list is checked element by element. Papermill itself only warns of an unknown name, and then runs the notebook with
-    its defaults as if the wish had been heard. It writes the wishes into a cell that begins with "# Parameters".
-    """
-    wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
-    body: list[Any] = ast.parse(wishes).body  # assignments all
-    for name in (target.id for wish in body for target in wish.targets):
-        if name not in ranges:
-            raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
-    for name, (least, greatest) in ranges.items():
-        whole = isinstance(least, int) and isinstance(greatest, int)
-        kind, types = ("an integer", int) if whole else ("a number", (int, float))
-        value = namespace[name]
-        for item in value if isinstance(value, list) and value else [value]:
-            if not isinstance(item, types) or isinstance(item, bool) or not least <= item <= greatest:
-                raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {item!r}")

@@ -1,20 +1,20 @@
 """The report's experiments against values computed with 50 digits."""
 
 import json
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, experiments, gx2
+from egm import GaussianDataMechanism, gx2
+from egm.study import tables
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "improvement.json").read_text())
 
 
 @pytest.mark.parametrize("case", REFERENCE["improvement"], ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}")
 def test_improvement_is_exact(case):
-    ratio = experiments.improvement(case["d"], case["n"], float(case["alpha"]))
+    ratio = tables.improvement(case["d"], case["n"], float(case["alpha"]))
     assert ratio == pytest.approx(float(case["ratio"]), rel=1e-11)
 
 
@@ -22,13 +22,13 @@ def test_improvement_is_exact(case):
     ("d", "n", "alpha", "published"), [(100, 10**6, 1, 16.6144), (100, 100, 1, 12.4376), (1000, 10**6, 2, 593.2257)]
 )
 def test_improvement_has_the_known_values(d, n, alpha, published):
-    assert experiments.improvement(d, n, alpha) == pytest.approx(published, abs=5e-5)
+    assert tables.improvement(d, n, alpha) == pytest.approx(published, abs=5e-5)
 
 
 @pytest.mark.parametrize("d", [2, 10, 300])
 @pytest.mark.parametrize("n", [10, 10**6, 10**12])
 def test_improvement_lies_between_1_and_d(d, n):
-    ratios = [experiments.improvement(d, n, alpha) for alpha in (0.01, 0.3, 1, 3, 30)]
+    ratios = [tables.improvement(d, n, alpha) for alpha in (0.01, 0.3, 1, 3, 30)]
     assert min(ratios) > 1
     assert max(ratios) < d * (1 + 1e-12)
     assert np.all(np.diff(ratios) > 0)
@@ -36,24 +36,24 @@ def test_improvement_lies_between_1_and_d(d, n):
 
 def test_equal_spread_leaves_nothing_to_improve():
     for scaling in ("expected_norm", "optimal"):
-        assert experiments.improvement(50, 1000, 0, scaling=scaling) == pytest.approx(1, rel=1e-12)
+        assert tables.improvement(50, 1000, 0, scaling=scaling) == pytest.approx(1, rel=1e-12)
 
 
 def test_optimal_scaling_improves_more():
-    assert experiments.improvement(100, 10**6, 1, "optimal") / experiments.improvement(100, 10**6, 1) == pytest.approx(
+    assert tables.improvement(100, 10**6, 1, "optimal") / tables.improvement(100, 10**6, 1) == pytest.approx(
         1.487, abs=5e-4
     )
 
 
 def test_zipf_sigma():
-    sigma = experiments.zipf_sigma(4, 2, total=5.0)
+    sigma = tables.zipf_sigma(4, 2, total=5.0)
     np.testing.assert_allclose(sigma / sigma[0], [1, 1 / 4, 1 / 9, 1 / 16], rtol=1e-15)
     assert np.sum(sigma) == pytest.approx(5, rel=1e-15)
-    np.testing.assert_array_equal(experiments.zipf_sigma(3, 0), np.full(3, 1 / 3))
+    np.testing.assert_array_equal(tables.zipf_sigma(3, 0), np.full(3, 1 / 3))
 
 
 def test_sweep_is_tidy():
-    table = experiments.sweep(lambda d, alpha: d * alpha, d=[1, 2], alpha=[0.5, 1.5, 2.5])
+    table = tables.sweep(lambda d, alpha: d * alpha, d=[1, 2], alpha=[0.5, 1.5, 2.5])
     assert table.dtype.names == ("d", "alpha", "value")
     np.testing.assert_array_equal(table["d"], [1, 1, 1, 2, 2, 2])
     np.testing.assert_array_equal(table["value"], table["d"] * table["alpha"])
@@ -74,7 +74,7 @@ def test_sweep_is_tidy():
 )
 def test_bad_values_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        experiments.improvement(*arguments)
+        tables.improvement(*arguments)
 
 
 @pytest.mark.parametrize("d", [1, 10, 100])
@@ -83,70 +83,22 @@ def test_bad_values_are_named(arguments, message):
 def test_saddlepoint_formula_is_near(d, p, unit):
     """The worst case is one term: its error tends to sqrt(e / 2) - 1, that of Stirling's formula for Gamma(1/2)."""
     weights = unit / np.arange(1, d + 1)
-    assert experiments.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
+    assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
 
 
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
     """The relative error is of the order 1/d."""
     weights = np.ones(10_000)
-    assert experiments.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
+    assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
 
 
 def test_saddlepoint_formula_needs_the_upper_tail():
     with pytest.raises(ValueError, match=r"x must be above the mean 3.0, got 2.0"):
-        experiments.lugannani_rice(2, [1, 2])
-
-
-def test_race_takes_turns():
-    turn = count()
-    table = experiments.race({"a": lambda: next(turn), "b": lambda: next(turn)}, repetitions=3)
-    assert table["name"].tolist() == ["a", "b"]
-    assert table["value"].tolist() == [4, 5]
-    assert np.all(table["best"] <= table["median"])
-
-
-def test_race_measures_and_loses_patience(monkeypatch):
-    """With a clock of its own: the fourth nap, when patience is at an end, is not taken."""
-    naps, now = iter((0.02, 0.01, 0.03)), [0.0]
-    monkeypatch.setattr(experiments, "perf_counter", lambda: now[0])
-
-    def nap():
-        now[0] += next(naps)
-        return 1.0
-
-    table = experiments.race({"slow": nap}, repetitions=4, patience=0.05)
-    assert (table["value"][0], table["best"][0], table["median"][0]) == pytest.approx((1.0, 0.01, 0.02))
-    assert next(naps, None) is None
-
-
-def notebook(wish="", **values):
-    """The globals of a notebook into which papermill has injected a wish."""
-    return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
-
-
-def test_parameters_within_their_ranges_pass():
-    experiments.check_parameters(notebook("d = 5", d=5, alphas=[0.1, 2]), d=(1, 10), alphas=(0.0, 100.0))
-
-
-@pytest.mark.parametrize(
-    ("globals_", "message"),
-    [
-        (notebook("dd = 5", d=3, alphas=[1.0], dd=5), "unknown parameter dd = 5; this notebook has d, alphas"),
-        (notebook(d=11, alphas=[1.0]), "d must be an integer from 1 to 10, got 11"),
-        (notebook(d=3.0, alphas=[1.0]), "d must be an integer from 1 to 10, got 3.0"),
-        (notebook(d=True, alphas=[1.0]), "d must be an integer from 1 to 10, got True"),
-        (notebook(d="many", alphas=[1.0]), "d must be an integer from 1 to 10, got 'many'"),
-        (notebook(d=3, alphas=[1.0, float("nan")]), "alphas must be a number from 0.0 to 100.0, got nan"),
-        (notebook(d=3, alphas=[]), "alphas must be a number from 0.0 to 100.0, got \\[\\]"),
-    ],
-)
-def test_bad_parameters_are_named(globals_, message):
-    with pytest.raises(ValueError, match=message):
-        experiments.check_parameters(globals_, d=(1, 10), alphas=(0.0, 100.0))
+        tables.lugannani_rice(2, [1, 2])
 
 
 def test_rivals_has_a_row_for_each_cell_and_method():
-    table = experiments.rivals()
+    table = tables.rivals()
     assert table.dtype.names[:7] == ("grid", "d", "alpha", "n", "rho", "method", "knows")
     assert set(table["grid"]) <= {"A", "B", "C"}
     keys = table[["grid", "d", "alpha", "rho", "method"]]
@@ -161,7 +113,7 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 
 def made_up(rows):
     """A table like rivals(), of (d, method, knows, error, standard error, failures)."""
-    kinds = experiments.rivals().dtype
+    kinds = tables.rivals().dtype
     return np.array(
         [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows], kinds
     )
@@ -171,15 +123,15 @@ def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
     rows = [(2, "ours", "", 3.0, 0.3, 0), (2, "a", "", 5.0, 0.1, 0), (2, "b", "largest sigma", 4.0, 0.4, 0)]
     rows += [(2, "c", "sigma", 1.0, 0.1, 0), (2, "d", "", 1.0, 0.1, 1), (3, "ours", "", 1.0, 0.1, 0)]
     rows += [(4, "ours", "", 2.0, 0.0, 0), (4, "a", "", 1.0, 0.0, 0), (5, "a", "", 1.0, 0.1, 0)]
-    duels = experiments.duels(made_up(rows))
+    duels = tables.duels(made_up(rows))
     assert duels["d"].tolist() == [2, 4]
     assert duels["rival"].tolist() == ["b", "a"]
     assert duels["ratio"] == pytest.approx([0.75, 2.0])
     assert duels["ratio_se"] == pytest.approx([0.75 * np.hypot(0.1, 0.1), 0.0])
     assert duels[["ours", "ours_se", "theirs", "theirs_se"]][0].tolist() == (3.0, 0.3, 4.0, 0.4)
-    assert experiments.duels(made_up(rows), told=("",))["rival"].tolist() == ["a", "a"]
-    assert experiments.duels(made_up(rows), error="population")["theirs"].tolist() == [8.0, 2.0]
-    assert experiments.duels(made_up(rows), method="b")["rival"].tolist() == ["ours"]
+    assert tables.duels(made_up(rows), told=("",))["rival"].tolist() == ["a", "a"]
+    assert tables.duels(made_up(rows), error="population")["theirs"].tolist() == [8.0, 2.0]
+    assert tables.duels(made_up(rows), method="b")["rival"].tolist() == ["ours"]
 
 
 def test_ratio_has_its_standard_error():
@@ -191,20 +143,20 @@ def test_ratio_has_its_standard_error():
     ]
     table = made_up(rows)
     table["sample_se"] = 0.1
-    duels = experiments.duels(table)
+    duels = tables.duels(table)
     assert np.std(duels["ratio"]) == pytest.approx(np.mean(duels["ratio_se"]), rel=0.1)
 
 
 def test_profiles_hold_the_error_of_each_scaling():
     """The squares of the noise add up to the forecast, and their ratio is the improvement."""
-    table, sums = experiments.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
+    table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):
         rows = table[table["scaling"] == scaling]
-        mechanism = GaussianDataMechanism(experiments.zipf_sigma(30, 1.5), 1000, 0.5, 1e-7, scaling=scaling)
+        mechanism = GaussianDataMechanism(tables.zipf_sigma(30, 1.5), 1000, 0.5, 1e-7, scaling=scaling)
         sums[scaling] = np.sum(rows["noise_std"] ** 2)
         assert rows["j"].tolist() == list(range(1, 31))
         assert sums[scaling] == pytest.approx(mechanism.error().noise, rel=1e-12)
         np.testing.assert_array_equal(rows["b"], mechanism.b)
     for scaling in ("expected_norm", "optimal"):
-        gain = experiments.improvement(30, 1000, 1.5, scaling)
+        gain = tables.improvement(30, 1000, 1.5, scaling)
         assert sums["none"] / sums[scaling] == pytest.approx(gain, rel=1e-11)

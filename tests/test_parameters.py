@@ -1,0 +1,31 @@
+"""The parameters of chapters: those within their ranges pass, all others are named."""
+
+import pytest
+
+from egm.study.parameters import check_parameters
+
+
+def notebook(wish="", **values):
+    """The globals of a notebook into which papermill has injected a wish."""
+    return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
+
+
+def test_parameters_within_their_ranges_pass():
+    check_parameters(notebook("d = 5", d=5, alphas=[0.1, 2]), d=(1, 10), alphas=(0.0, 100.0))
+
+
+@pytest.mark.parametrize(
+    ("globals_", "message"),
+    [
+        (notebook("dd = 5", d=3, alphas=[1.0], dd=5), "unknown parameter dd = 5; this notebook has d, alphas"),
+        (notebook(d=11, alphas=[1.0]), "d must be an integer from 1 to 10, got 11"),
+        (notebook(d=3.0, alphas=[1.0]), "d must be an integer from 1 to 10, got 3.0"),
+        (notebook(d=True, alphas=[1.0]), "d must be an integer from 1 to 10, got True"),
+        (notebook(d="many", alphas=[1.0]), "d must be an integer from 1 to 10, got 'many'"),
+        (notebook(d=3, alphas=[1.0, float("nan")]), "alphas must be a number from 0.0 to 100.0, got nan"),
+        (notebook(d=3, alphas=[]), "alphas must be a number from 0.0 to 100.0, got \\[\\]"),
+    ],
+)
+def test_bad_parameters_are_named(globals_, message):
+    with pytest.raises(ValueError, match=message):
+        check_parameters(globals_, d=(1, 10), alphas=(0.0, 100.0))
