@@ -37,9 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from egm import adaptive, error, mechanisms
+from egm import adaptive, forecast, mechanisms
 from egm.calibration import gaussian_epsilon, zcdp_noise_multiplier
-from egm.noise import SimulationWarning
+from egm.samplers import SimulationWarning
 from egm.study import rivals
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,7 +191,7 @@ def gaussian(X, cell, rng):
 def _ball(cell):
     """The radius of the ball of least forecast error around mu, for rows that are not scaled."""
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
-    return error.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
+    return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks import grid, laws
 from egm import AdaptiveDataMechanism
-from egm.noise import SimulationWarning
+from egm.samplers import SimulationWarning
 
 TABLE = grid.ROOT / "egm" / "study" / "data" / "searches.csv"
 RADIUS, SIGMA_RANGE = 1e4, (1e-3, 1e4)  # declared of the laws

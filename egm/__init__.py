@@ -4,7 +4,7 @@ The mechanisms are in `egm.mechanisms`, the noise they need in `egm.calibration`
 distribution behind their clipping radius in `egm.gx2`.
 """
 
-from egm import bounds, calibration, gx2, mechanisms, noise, scaling
+from egm import bounds, calibration, gx2, mechanisms, samplers, scaling
 from egm.adaptive import AdaptiveDataMechanism
 from egm.mechanisms import (
     EllipticalGaussianMechanism,
@@ -25,6 +25,6 @@ __all__ = [
     "calibration",
     "gx2",
     "mechanisms",
-    "noise",
+    "samplers",
     "scaling",
 ]

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from egm import error, gx2
+from egm import forecast, gx2
 from egm._radial import Radial
 from egm._search import KEPT, Search
 from egm._tail import Tail
 from egm._types import Array
+from egm.forecast import ErrorForecast
 
 __all__ = ["LastRound", "last_round"]
 
@@ -62,7 +63,7 @@ class LastRound:
     mean: Array
     noise_std: Array
     bias: Array
-    forecast: error.ErrorForecast
+    forecast: ErrorForecast
     model_holds: bool
 
 
@@ -129,7 +130,7 @@ class _LastRound:
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
         if clip.model:
-            clipping, off_center = error.clipping(self.sigma, n, b, clip.norm, search.center_std)
+            clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
             off_center += _square(self.unit * clip.surely)
             bias = (clip.one_sided + clip.at_most) / b
             unexplained, doubtful = self.moved(mean / b, noise_std)
@@ -146,8 +147,8 @@ class _LastRound:
         bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
         farthest = 2 * n * search.bound  # from one end of what was declared to the other
         most = self.search.d * _square(farthest)
-        forecast = error.ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
-        return LastRound(search.center, noise_std, np.minimum(bias, farthest), forecast, clip.model)
+        expected = ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
+        return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
         """The share of normal rows that are longer, or nearly so."""
@@ -214,7 +215,7 @@ class _LastRound:
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
-        clip_norm, _ = error.best_clip_norm(
+        clip_norm, _ = forecast.best_clip_norm(
             lambda c: (noise * c) ** 2, self.sigma, n, self.b, search.center_std, tolerance=1e-4
         )
         radial = Radial(self.sigma, search.center_std, self.b)

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from egm import _rows, lattice, noise, quantiles
+from egm import _rows, lattice, quantiles, samplers
 from egm._types import Array, Floats, Whole
 
 __all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
@@ -153,8 +153,8 @@ class PrivateRows:
     def _gaussian(self, std: float, size: int) -> Whole:
         """Integers of this standard deviation."""
         if self.rng is None:
-            return np.array(noise.secure_gaussian(std, size), dtype=object)
-        return np.rint(noise.simulated_gaussian(np.full(size, std), self.rng))
+            return np.array(samplers.secure_gaussian(std, size), dtype=object)
+        return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
         """The rows, a part at a time."""

@@ -101,7 +101,7 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Whether X is the table in a file, an `egm.files.Rows`: names, and blocks to be read."""
+    """Whether X is the table in a file, an `egm.files.Table`: names, and blocks to be read."""
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 

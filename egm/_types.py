@@ -21,8 +21,8 @@ __all__ = [
     "Neighbors",
     "Number",
     "PathLike",
-    "Rows",
-    "Table",
+    "RowSource",
+    "StructuredArray",
     "Target",
     "Whole",
 ]
@@ -32,7 +32,7 @@ Floats: TypeAlias = float | Array
 FloatOrArray: TypeAlias = Any  # one of the two; which, depends on the shape of an argument
 Number: TypeAlias = float | np.floating[Any]  # not every floating-point number of NumPy is a float
 Whole: TypeAlias = NDArray[Any]  # of Python integers, or of 64 bits
-Table: TypeAlias = NDArray[Any]  # structured: table["column"]
+StructuredArray: TypeAlias = NDArray[Any]  # structured: table["column"]
 Columns: TypeAlias = tuple[Hashable, ...] | None  # names
 Named: TypeAlias = ArrayLike | Mapping[Any, float]  # a vector, which may have names: of a Series, or of a mapping
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -60,4 +60,4 @@ class Blocks(Protocol):
         ...
 
 
-Rows: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d), also of dask or egm.files.rows, or its blocks
+RowSource: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d), also of dask or egm.files.rows, or its blocks

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtri
 
-from egm import _tables, error
+from egm import _tables
 from egm._expected_rows import ExpectedRows
 from egm._last_round import last_round
 from egm._private_rows import PrivateRows
@@ -27,6 +27,7 @@ from egm._search import Search, least_rho
 from egm._types import Array, ArrayLike
 from egm._validate import between, count, finite, matrix, positive, probability, scalar, unread, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
+from egm.forecast import ErrorForecast
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
@@ -51,7 +52,7 @@ class AdaptiveRelease:
     bias: np.ndarray
     center: np.ndarray
     sigma: np.ndarray
-    forecast: error.ErrorForecast
+    forecast: ErrorForecast
     model_holds: bool
     spent: dict[str, float]
     simulated: bool
@@ -77,7 +78,7 @@ class AdaptiveForecast:
     the zCDP budget of each step.
     """
 
-    error: error.ErrorForecast
+    error: ErrorForecast
     success: float
     spent: dict[str, float]
 

@@ -22,7 +22,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from egm import noise
+from egm import samplers
 from egm._types import Array, ArrayLike
 
 __all__ = ["lower_bound", "project", "replay"]
@@ -123,16 +123,16 @@ class _Tape(np.random.Generator):
         self.noises = noises
         self.asked: list[tuple[Any, float]] = []
 
-    def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.noise calls it
+    def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Noise in place of normal noise."""
         return self._next("normal", scale)
 
-    def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.noise calls it
+    def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Noise in place of Laplace noise."""
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Noise in place of OpenDP's; takes the place of noise._vector_noise."""
+        """Noise in place of OpenDP's; takes the place of samplers._vector_noise."""
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
     def _next(self, law: Any, scale: ArrayLike) -> Array:
@@ -145,7 +145,7 @@ class _Tape(np.random.Generator):
 def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
     """The release with these noises, or none, (k,); and the law and the scale of each that it asked for."""
     tape = _Tape(noises)
-    with mock.patch.object(noise, "_vector_noise", tape.discrete):
+    with mock.patch.object(samplers, "_vector_noise", tape.discrete):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked)
 
 
@@ -157,4 +157,6 @@ def _simulated(asked: Asked, size: int, rng: Rng) -> Array:
 @functools.lru_cache(maxsize=16)
 def _secure(asked: Asked, size: int) -> Array:
     """Draws of OpenDP's samplers: (size, len(asked))."""
-    return np.transpose([np.array(noise._vector_noise(*law, scale)([0] * size), dtype=float) for law, scale in asked])
+    return np.transpose(
+        [np.array(samplers._vector_noise(*law, scale)([0] * size), dtype=float) for law, scale in asked]
+    )

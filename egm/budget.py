@@ -80,7 +80,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from scipy.special import erfinv, log_expit, ndtri_exp
 
-from egm._types import ArrayLike, Floats, Neighbors, PathLike, Rows
+from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
 from egm._validate import between, count, finite, positive, probability, scalar, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
@@ -92,8 +92,8 @@ from egm.mechanisms import (
     LaplaceMechanism,
     Release,
 )
-from egm.noise import opendp
 from egm.quantiles import quantile, secure_quantile
+from egm.samplers import opendp
 
 __all__ = ["Budget", "BudgetExceeded", "Charge", "JournalError", "Loss"]
 
@@ -268,7 +268,7 @@ class Budget:
     @overload
     def release(self, mechanism: AdaptiveDataMechanism, X: ArrayLike, *, rng: Rng | None = None) -> AdaptiveRelease: ...
     @overload
-    def release(self, mechanism: GaussianDataMechanism, X: Rows, *, rng: Rng | None = None) -> Release: ...
+    def release(self, mechanism: GaussianDataMechanism, X: RowSource, *, rng: Rng | None = None) -> Release: ...
     @overload
     def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None) -> Release: ...
     def release(
@@ -306,7 +306,7 @@ class Budget:
     ) -> Floats:
         """Charge a private quantile, then compute it: `egm.quantiles.secure_quantile` of the same arguments.
 
-        It costs epsilon for each column, or epsilon**2 / 8 of rho (see `egm.quantiles.zcdp_epsilon`). values: (n,) or
+        It costs epsilon for each column, or epsilon**2 / 8 of rho (see `egm.quantiles.epsilon_of_rho`). values: (n,) or
         (n, k), with n public, so that a neighbour has one row replaced; a list is one column. rng: as for release; the
         simulation is `egm.quantiles.quantile`. Raises BudgetExceeded, ValueError or TypeError; nothing is charged for a
         mistake in any argument but the numbers in values.

@@ -33,12 +33,13 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 import egm
-from egm import error, files
-from egm._types import Array, Table
+from egm import files
+from egm._types import Array, StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import zcdp_epsilon, zcdp_rho
+from egm.forecast import ErrorForecast
 from egm.mechanisms import GaussianDataMechanism, Release
-from egm.noise import SimulationWarning
+from egm.samplers import SimulationWarning
 
 __all__ = ["main"]
 
@@ -295,7 +296,7 @@ def _planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
-def _table(args: Namespace) -> files.Rows:
+def _table(args: Namespace) -> files.Table:
     """The rows of the data file."""
     vectors = _vectors(args).values()
     known = {name for names, _ in vectors for name in names or ()}
@@ -313,7 +314,7 @@ def _vectors(args: Namespace) -> dict[str, files.Vector]:
     return found
 
 
-def _rows_declared(args: Namespace, table: files.Rows) -> int:
+def _rows_declared(args: Namespace, table: files.Table) -> int:
     """The public number of rows: declared, or that of the file."""
     n = args.rows or sum(_progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
@@ -434,7 +435,7 @@ def _explained(names: Sequence[str]) -> Iterator[None]:
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _exactly(n: int, table: files.Rows, args: Namespace) -> Iterator[Array]:
+def _exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
     """The blocks of the table, or an error if they are not n rows."""
     rows = 0
     for block in _progress(table, n, args):
@@ -449,7 +450,7 @@ def _require(rows: int, n: int, args: Namespace) -> None:
         raise _Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
-def _in_memory(n: int, table: files.Rows, args: Namespace) -> Array:
+def _in_memory(n: int, table: files.Table, args: Namespace) -> Array:
     """All n rows as one array."""
     X, start = np.empty((n, len(table.names))), 0
     for block in _exactly(n, table, args):
@@ -518,7 +519,7 @@ def _adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
 
 
-def _forecast(forecast: error.ErrorForecast) -> dict[str, float]:
+def _forecast(forecast: ErrorForecast) -> dict[str, float]:
     """An ErrorForecast as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
 
@@ -597,7 +598,7 @@ def _as_npy(document: Document) -> bytes:
     return file.getvalue()
 
 
-def _record(values: Document) -> Table:
+def _record(values: Document) -> StructuredArray:
     """A dictionary as a structured array without axes."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])

@@ -31,7 +31,7 @@ from egm import _distribution
 from egm._dask import from_parquet
 from egm._types import Array, PathLike
 
-__all__ = ["FileError", "Rows", "from_parquet", "rows", "vector", "whole"]
+__all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
 _PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
@@ -61,7 +61,7 @@ class _Header:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Table:
     """The table in a file: the names of its columns, its number of rows if the file says it, and its blocks.
 
     Iterating reads the file from the start: float64 blocks, (rows, columns), all finite, or a FileError. Columns
@@ -84,8 +84,8 @@ def rows(
     header: Literal["auto", "yes", "no"] = "auto",
     known: Collection[str] | None = None,
     width: int | None = None,
-) -> Rows:
-    """The Rows of a .csv, .npy, .parquet or .pq file.
+) -> Table:
+    """The Table of a .csv, .npy, .parquet or .pq file.
 
     columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
     of a CSV file has names. "auto" takes it for values if all are numbers, of which two are alike, or which are neither
@@ -105,7 +105,7 @@ def rows(
         with _reading(path):
             yield from _finite(path, [names[i] for i in chosen], read(chosen))
 
-    return Rows(tuple(names[i] for i in chosen), count, blocks, counts)
+    return Table(tuple(names[i] for i in chosen), count, blocks, counts)
 
 
 def vector(path: PathLike) -> tuple[list[str] | None, Array]:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, _tables, error, gx2, lattice, noise, scaling, sums
-from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Rows, Target, Whole
+from egm import _rows, _tables, forecast, gx2, lattice, samplers, scaling, sums
+from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, RowSource, Target, Whole
 from egm._validate import (
     DeltaWarning,
     between,
@@ -38,7 +38,7 @@ from egm._validate import (
     warn_of_delta,
 )
 from egm.calibration import analytic_noise_multiplier
-from egm.error import ErrorForecast
+from egm.forecast import ErrorForecast
 
 __all__ = [
     "DeltaWarning",
@@ -144,12 +144,12 @@ class LaplaceMechanism(_Mechanism):
         value = exact(value=value)
         scale = np.full(value.shape, self.noise_scale)
         if rng is not None:
-            noisy = value.astype(float) + noise.simulated_laplace(scale, rng)
+            noisy = value.astype(float) + samplers.simulated_laplace(scale, rng)
             return Release(noisy, np.sqrt(2) * scale, simulated=True)
         unit = _unit(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
-        estimate = _from_lattice(value, unit, noise.secure_laplace(spread, value.size))
+        estimate = _from_lattice(value, unit, samplers.secure_laplace(spread, value.size))
         return Release(estimate, np.full(value.shape, np.sqrt(2) * spread * unit), simulated=False)
 
 
@@ -391,7 +391,7 @@ class GaussianDataMechanism(_Mechanism):
         for _ in range(2 if isinstance(self.scaling, str) and self.scaling == "optimal" else 1):
             b = _scaling(self.scaling, self.sigma, min(max(p, 1e-300), 0.1))
             between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})
-            clip_norm, total = error.best_clip_norm(
+            clip_norm, total = forecast.best_clip_norm(
                 lambda norm, b=b: np.sum(self._noise_variances(b, norm)),  # type: ignore[misc]  # has a default
                 self.sigma,
                 self.n,
@@ -454,7 +454,7 @@ class GaussianDataMechanism(_Mechanism):
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
-        parts = error.clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
+        parts = forecast.clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def error_by_column(self) -> Array:
@@ -463,7 +463,7 @@ class GaussianDataMechanism(_Mechanism):
         For a centre and a sigma that are doubtful as declared: the parts of `error().total`.
         """
         offset, factors = self._doubts
-        lost = error.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
+        lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
         return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
 
     def confidence_radius(self, level: float) -> float:
@@ -483,11 +483,11 @@ class GaussianDataMechanism(_Mechanism):
         of_noise, radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))), []
         for factor in factors:
             spread = factor * self.b * self.sigma
-            variance, squared_bias = error.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
+            variance, squared_bias = forecast.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
             radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
         return float(max(radii))
 
-    def check(self, X: Rows) -> None:
+    def check(self, X: RowSource) -> None:
         """Raises what release would, as far as type and shape of X tell it; no row of X is read.
 
         So a mistake that anybody may see is found before a budget is charged. What X is if it is an iterator, only
@@ -513,7 +513,7 @@ class GaussianDataMechanism(_Mechanism):
         if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
-    def release(self, X: Rows, *, rng: np.random.Generator | None = None) -> Release:
+    def release(self, X: RowSource, *, rng: np.random.Generator | None = None) -> Release:
         """A private estimate of X.sum(axis=0).
 
         X: real numbers, (n, d): an array, a table of pandas, polars, pyarrow, dask or `egm.files.rows`, or an iterator
@@ -541,7 +541,7 @@ class GaussianDataMechanism(_Mechanism):
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
         """The release by integers: sum of the rows on the lattice, weighted counts, discrete Gaussian noise."""
         weight, clipped_weight, size, std = self._on_lattice(grid)
-        drawn = noise.secure_gaussian(std, size)
+        drawn = samplers.secure_gaussian(std, size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
         return Release(estimate, self.noise_std, simulated=False, **counts)
 
@@ -576,7 +576,7 @@ class GaussianDataMechanism(_Mechanism):
         clipped_weight = _CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
         size = self.sigma.size + (self.count_weight > 0) + (clipped_weight > 0)
         std = math.hypot(sensitivity, clipped_weight) * self.noise_multiplier
-        drawn = noise.simulated_gaussian(np.full(size, std), rng)
+        drawn = samplers.simulated_gaussian(np.full(size, std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
         return Release(estimate, self.noise_std, simulated=True, **counts)
@@ -660,7 +660,7 @@ def _calibrate(mechanism: Any) -> float:
 
 def _noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
     """The release of a value with normal noise."""
-    return Release(value + noise.simulated_gaussian(std, rng), std, simulated=True)
+    return Release(value + samplers.simulated_gaussian(std, rng), std, simulated=True)
 
 
 def _unit(sensitivity: float, noise: float) -> float:
@@ -683,7 +683,7 @@ def _std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float)
 
 def _secure(value: Whole, unit: Array, std: float) -> Release:
     """The release of a value with discrete Gaussian noise of this standard deviation, in units."""
-    estimate = _from_lattice(value, unit, noise.secure_gaussian(std, value.size))
+    estimate = _from_lattice(value, unit, samplers.secure_gaussian(std, value.size))
     return Release(estimate, std * unit, simulated=False)
 
 

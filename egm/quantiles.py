@@ -14,11 +14,11 @@ from typing import overload
 
 import numpy as np
 
-from egm import noise
+from egm import samplers
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
 from egm._validate import finite, nonnegative, positive, probability, scalar
 
-__all__ = ["interval", "quantile", "secure_quantile", "zcdp_epsilon"]
+__all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
@@ -34,7 +34,7 @@ def quantile(
     this a simulation. Returns a number or (k,).
 
     Neighbours replace one value of a column; n is public. The cost is epsilon, or epsilon**2 / 8 in zCDP (see
-    zcdp_epsilon), for each column. The rank is off by more than t with probability at most (high - low) / g *
+    epsilon_of_rho), for each column. The rank is off by more than t with probability at most (high - low) / g *
     exp(-epsilon (t - s) / 2), where g is the length of the gaps whose rank is off by at most s < t; so values that
     are many times the same should be spread out first, and a wide range costs only its logarithm. Takes O(n log n) a
     column. Raises ValueError outside these ranges, TypeError for another rng. McSherry and Talwar (2007); Smith
@@ -92,15 +92,15 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     starts = np.concatenate([[0], ends[:-1]])
     scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))
     if rng is None:
-        return noise.secure_index(scores.tolist(), epsilon)
+        return samplers.secure_index(scores.tolist(), epsilon)
     return int(np.argmax(epsilon / 2 * scores + rng.gumbel(size=scores.size)))
 
 
 @overload
-def zcdp_epsilon(rho: float) -> float: ...
+def epsilon_of_rho(rho: float) -> float: ...
 @overload
-def zcdp_epsilon(rho: ArrayLike) -> Array: ...
-def zcdp_epsilon(rho: ArrayLike) -> Floats:
+def epsilon_of_rho(rho: ArrayLike) -> Array: ...
+def epsilon_of_rho(rho: ArrayLike) -> Floats:
     """The epsilon sqrt(8 rho) for which `quantile` is rho-zCDP in each column.
 
     rho: >= 0, any shape. An exponential mechanism of parameter epsilon has a privacy loss in an interval of length

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, _last_round, error, gx2, lattice, noise, quantiles, scaling
+from egm import AdaptiveDataMechanism, _last_round, forecast, gx2, lattice, quantiles, samplers, scaling
 from egm._expected_rows import ExpectedRows
 from egm._private_rows import Account, PrivateRows, log_intervals
 from egm._radial import Radial
@@ -154,8 +154,8 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
 @pytest.fixture
 def silent(monkeypatch):
     """No noise."""
-    monkeypatch.setattr(noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
@@ -192,7 +192,7 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """From numpy, of rows of which some are clipped. A quantile is the middle of the interval that it is in."""
-    monkeypatch.setattr(noise, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
+    monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
     norms, scaled = np.linalg.norm(X, axis=1), np.linalg.norm(X * b, axis=1)
     answers = {name: question(PrivateRows(X, 1.0, None), 0.1) for name, question in QUESTIONS.items()}
@@ -368,7 +368,7 @@ def test_unknown_centre_and_spread_cost_little():
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
     b = scaling.optimal(sigma, 0.05)
     std = 2 / np.sqrt(2 * rho)
-    _, oracle = error.best_clip_norm(lambda c: np.sum((std * c / b) ** 2), sigma, n, b)
+    _, oracle = forecast.best_clip_norm(lambda c: np.sum((std * c / b) ** 2), sigma, n, b)
     assert oracle / 2 < np.mean(errors) < 2 * oracle
 
 
@@ -762,8 +762,8 @@ def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     def far_off(std, size):
         return [int(z) for z in rng.choice([0, 1, 4, 1000]) * std * rng.normal(size=size)]
 
-    monkeypatch.setattr(noise, "secure_index", anywhere)
-    monkeypatch.setattr(noise, "secure_gaussian", far_off)
+    monkeypatch.setattr(samplers, "secure_index", anywhere)
+    monkeypatch.setattr(samplers, "secure_gaussian", far_off)
     least = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=sigma_range).least_rho(d)
     it = AdaptiveDataMechanism(n, more * least, radius=radius, sigma_range=sigma_range)
     release = it.release(rng.normal(size=(n, d)))

@@ -26,7 +26,7 @@ from egm import (
     GaussianMechanism,
     LaplaceMechanism,
     budget,
-    noise,
+    samplers,
 )
 from egm.budget import Budget, BudgetExceeded, JournalError, Loss
 from egm.calibration import gaussian_delta, gaussian_epsilon, zcdp_epsilon, zcdp_rho
@@ -149,7 +149,7 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """What rounding is charged relies on the lattice of the mechanisms: the noise that they really ask for."""
     asked = []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
     mechanism.release(X)
     ((std, size),) = asked
     z = mechanism.noise_multiplier
@@ -349,7 +349,7 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
     drawn = []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: drawn.append(std) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: drawn.append(std) or [0] * size)
     GaussianDataMechanism([1.0, 2.0], 4, part, delta).release(np.zeros((4, 2)))
     with mp.workdps(40):
         z = mp.mpf(drawn[0]) / 2**41 / mp.sqrt(12)
@@ -1203,10 +1203,10 @@ def test_the_journal_can_be_read_by_people(tmp_path):
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
     """2 / epsilon is rounded, and seven of them are added up."""
     scales = []
-    monkeypatch.setattr(noise, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
+    monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
     rng = np.random.default_rng(5)
     for epsilon in rng.uniform(1e-3, 80, 500).tolist():
-        noise.secure_index([1, 0], epsilon)
+        samplers.secure_index([1, 0], epsilon)
         assert Fraction(2) / Fraction(scales[-1]) <= Fraction(epsilon) * (1 - Fraction(1, 2**31))
 
 

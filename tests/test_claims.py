@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
-from egm import calibration, gx2, mechanisms, noise, scaling
+from egm import calibration, gx2, mechanisms, samplers, scaling
 from egm.study import claims
 from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
@@ -414,8 +414,10 @@ def run(chapter, cell, *changes):
 
 def unequal_noise(patch):
     """Noise that depends on the coordinate: the first has half of it, the last one and a half times as much."""
-    sound = noise.simulated_gaussian
-    patch.setattr(noise, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std)))
+    sound = samplers.simulated_gaussian
+    patch.setattr(
+        samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
+    )
 
 
 def noise_of_the_data(patch):

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, noise
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, samplers
 from egm.calibration import zcdp_rho
 
 ROOT = Path(cli.__file__).parent.parent
@@ -96,7 +96,7 @@ def released(egm):
 @pytest.fixture
 def silent(monkeypatch):
     """Secure noise of zero."""
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
 def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch):
     first, second = released(*SUM), released(*SUM)
     assert first["estimate"] != second["estimate"]
-    monkeypatch.setattr(noise, "secure_gaussian", None)  # no simulation calls it
+    monkeypatch.setattr(samplers, "secure_gaussian", None)  # no simulation calls it
     found, again = released(*SUM, "--simulate", "7"), released(*SUM, "--simulate", "7")
     assert found == again
     assert found["estimate"] == mechanism().release(rows(), rng=np.random.default_rng(7)).estimate.tolist()

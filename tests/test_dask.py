@@ -18,7 +18,7 @@ import pytest
 import zarr
 from distributed import Client, LocalCluster
 
-from egm import GaussianDataMechanism, noise
+from egm import GaussianDataMechanism, samplers
 from egm._dask import from_parquet, is_dask, results
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
@@ -29,7 +29,7 @@ N = 500
 def silent(monkeypatch):
     """Secure noise of zero, so that what it is added to can be seen, and a list of how many numbers were drawn."""
     sizes = []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes
 
 

@@ -16,7 +16,7 @@ from egm import (
     LaplaceMechanism,
     audit,
     lattice,
-    noise,
+    samplers,
 )
 from egm._validate import exact
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
@@ -30,7 +30,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 def silent(monkeypatch):
     """Secure noise of zero, so that what it is added to can be seen; the standard deviations that were asked for."""
     stds = []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
 
 
@@ -148,7 +148,7 @@ def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypa
     and in exact arithmetic they hide sum and count together."""
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
     weights, right = [], Lattice.__init__
     monkeypatch.setattr(Lattice, "__init__", lambda grid, *given: right(grid, *given) or weights.append(grid))
     for n in (0, 1, 2, 17, 2000):
@@ -202,8 +202,8 @@ def handed(monkeypatch):
     """What is handed to the noise: lists of integers. The noise is zero."""
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [0] * size)
-    monkeypatch.setattr(noise, "secure_laplace", lambda scale, size: [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: [0] * size)
     return lists
 
 
@@ -279,7 +279,7 @@ def test_an_estimate_is_the_double_nearest_to_the_value_plus_noise(silent):
 
 
 def test_noise_beyond_the_largest_double_is_cut(monkeypatch):
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: [2**62] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [2**62] * size)
     it = GaussianMechanism(1e299, 1.0, 1e-6)
     assert it.release(np.finfo(float).max).estimate == np.finfo(float).max
 
@@ -347,8 +347,8 @@ def test_secure_count_is_released_with_the_sum():
 
 
 def test_simulation_warns_once(monkeypatch):
-    noise._warn.cache_clear()
-    with pytest.warns(noise.SimulationWarning, match="it protects nobody"):
+    samplers._warn.cache_clear()
+    with pytest.warns(samplers.SimulationWarning, match="it protects nobody"):
         mechanism().release(rows(), rng=np.random.default_rng(1))
     mechanism().release(rows(), rng=np.random.default_rng(1))
 
@@ -360,8 +360,8 @@ def test_simulation_warns_once(monkeypatch):
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
     """The unit grows with the noise, whose tail beyond 2**63 would otherwise give the value away."""
     asked = []
-    monkeypatch.setattr(noise, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
-    monkeypatch.setattr(noise, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
     LaplaceMechanism(1.0, epsilon).release(0.3)
     GaussianMechanism(3.0, epsilon, 1e-9).release(np.ones(4))
     EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9).release([0.0, 1.0])
@@ -374,9 +374,9 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
     with pytest.raises(ValueError, match=r"noise must be at most 2\*\*36 times the sensitivity"):
         GaussianMechanism(1.0, 1e-13, 1e-15).release(0.0)
     with pytest.raises(ValueError, match="std must be at most"):
-        noise.secure_gaussian(2.0**59, 1)
+        samplers.secure_gaussian(2.0**59, 1)
     with pytest.raises(ValueError, match="scale must be at most"):
-        noise.secure_laplace(2.0**55, 1)
+        samplers.secure_laplace(2.0**55, 1)
 
 
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "egm"
 
 # module: (modules of egm, other packages) that it may import, besides the standard library and egm._types.
-COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "noise"}
+COMPUTE = {"_rows", "_validate", "calibration", "gx2", "bounds", "scaling", "samplers"}
 LAYERS = {
     "_types": (set(), {"numpy"}),
     "_distribution": (set(), set()),
@@ -21,46 +21,55 @@ LAYERS = {
     "gx2": ({"_validate"}, {"numpy", "scipy"}),
     "bounds": ({"_validate"}, {"numpy"}),
     "scaling": ({"_validate", "gx2"}, {"numpy", "scipy"}),
-    "noise": ({"_validate"}, {"numpy", "opendp"}),
+    "samplers": ({"_validate"}, {"numpy", "opendp"}),
     "_kernel": (set(), {"numba", "numpy"}),
     "_dask": (set(), {"dask", "numpy", "pyarrow"}),
     "lattice": ({"_kernel", "_validate", "calibration"}, {"numpy"}),
     "budget": (
-        {"_validate", "adaptive", "calibration", "lattice", "mechanisms", "noise", "quantiles"},
+        {"_validate", "adaptive", "calibration", "lattice", "mechanisms", "samplers", "quantiles"},
         {"numpy", "scipy"},
     ),
-    "cli": ({"adaptive", "calibration", "error", "files", "mechanisms", "noise"}, {"numpy"}),
+    "cli": ({"adaptive", "calibration", "forecast", "files", "mechanisms", "samplers"}, {"numpy"}),
     "__main__": ({"cli"}, set()),
     "files": ({"_dask", "_distribution"}, {"numpy", "pyarrow"}),
-    "audit": ({"noise"}, {"numpy", "scipy"}),
+    "audit": ({"samplers"}, {"numpy", "scipy"}),
     "planted": (
-        {"_private_rows", "_rows", "audit", "calibration", "lattice", "mechanisms", "noise", "quantiles"},
+        {"_private_rows", "_rows", "audit", "calibration", "lattice", "mechanisms", "samplers", "quantiles"},
         {"numpy"},
     ),
     "parameters": (set(), set()),
     "timing": ({"_validate"}, {"numpy"}),
     "sums": ({"_dask", "_validate", "lattice"}, {"numpy"}),
-    "quantiles": ({"_validate", "noise"}, {"numpy"}),
-    "rivals": ({"_rows", "_validate", "calibration", "noise", "quantiles"}, {"numpy", "scipy"}),
-    "error": ({"gx2"}, {"numpy", "scipy"}),
+    "quantiles": ({"_validate", "samplers"}, {"numpy"}),
+    "rivals": ({"_rows", "_validate", "calibration", "samplers", "quantiles"}, {"numpy", "scipy"}),
+    "forecast": ({"gx2"}, {"numpy", "scipy"}),
     "mechanisms": (
-        {"_rows", "_validate", "calibration", "scaling", "gx2", "noise", "error", "lattice", "sums", "_tables"},
+        {"_rows", "_validate", "calibration", "scaling", "gx2", "samplers", "forecast", "lattice", "sums", "_tables"},
         {"numpy", "scipy"},
     ),
-    "_private_rows": ({"_rows", "lattice", "noise", "quantiles"}, {"numpy"}),
+    "_private_rows": ({"_rows", "lattice", "samplers", "quantiles"}, {"numpy"}),
     "_radial": (set(), {"numpy", "scipy"}),
     "_tail": (set(), {"numpy"}),
     "_search": ({"_private_rows", "_radial", "gx2", "scaling"}, {"numpy", "scipy"}),
     "_expected_rows": ({"_private_rows", "_radial", "_search"}, {"numpy"}),
-    "_last_round": ({"_radial", "_search", "_tail", "error", "gx2"}, {"numpy"}),
+    "_last_round": ({"_radial", "_search", "_tail", "forecast", "gx2"}, {"numpy"}),
     "adaptive": (
-        {"_expected_rows", "_last_round", "_private_rows", "_search", "_tables", "_validate", "calibration", "error"},
+        {
+            "_expected_rows",
+            "_last_round",
+            "_private_rows",
+            "_search",
+            "_tables",
+            "_validate",
+            "calibration",
+            "forecast",
+        },
         {"numpy", "scipy"},
     ),
-    "tables": (COMPUTE | {"error", "mechanisms"}, {"numpy", "scipy"}),
+    "tables": (COMPUTE | {"forecast", "mechanisms"}, {"numpy", "scipy"}),
     "plots": (set(), {"matplotlib", "numpy", "scipy"}),
     "claims": (set(), {"IPython"}),
-    "__init__": (COMPUTE | {"adaptive", "error", "mechanisms"}, set()),
+    "__init__": (COMPUTE | {"adaptive", "forecast", "mechanisms"}, set()),
 }
 SLOW = {"opendp", "numba", "matplotlib", "sympy", "mpmath", "dask", "pandas"}
 
@@ -82,8 +91,8 @@ def imports(source):
 
 def test_imports_are_recognised():
     """The reader of imports sees every spelling."""
-    lines = ["import egm.gx2 as g, os", "from egm import noise", "from egm._validate import x", "from . import a"]
-    assert imports("\n".join([*lines, "import scipy.stats"])) == ({"gx2", "noise", "_validate", "a"}, {"scipy"})
+    lines = ["import egm.gx2 as g, os", "from egm import samplers", "from egm._validate import x", "from . import a"]
+    assert imports("\n".join([*lines, "import scipy.stats"])) == ({"gx2", "samplers", "_validate", "a"}, {"scipy"})
 
 
 def test_every_module_has_a_place():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from egm import noise
-from egm.quantiles import interval, quantile, secure_quantile, zcdp_epsilon
+from egm import samplers
+from egm.quantiles import epsilon_of_rho, interval, quantile, secure_quantile
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values beyond the range [-2, 5] of the tests
 
@@ -102,7 +102,7 @@ def scores(monkeypatch):
 
     def found(counts, q):
         asked = []
-        monkeypatch.setattr(noise, "secure_index", lambda scores, epsilon: asked.append(np.array(scores)) or 0)
+        monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: asked.append(np.array(scores)) or 0)
         interval(counts, q, 1.0)
         return asked[0]
 
@@ -141,7 +141,7 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
     other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
     other[data.draw(st.integers(0, len(counts) - 1))] += 1
     found = []
-    with mock.patch.object(noise, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
+    with mock.patch.object(samplers, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
         for each in (counts, other):
             interval(each, q, 1.0)
     assert np.max(np.abs(found[0] - found[1])) <= 1
@@ -162,7 +162,7 @@ def test_values_that_are_all_the_same_are_found(path):
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
     """For every pair of neighbours: the exponential mechanism then is private for its epsilon."""
     scores = []
-    monkeypatch.setattr(noise, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
+    monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
     for pair in neighbours(4, np.linspace(0.0, 1.0, 6)):
         scores.clear()
         for values in pair:
@@ -192,11 +192,11 @@ def test_wrong_arguments_of_secure_quantiles():
             secure_quantile(values, 0.5, low, high, 1.0, 0.1)
 
 
-def test_zcdp_epsilon_is_the_inverse_of_the_cost():
+def test_epsilon_of_rho_is_the_inverse_of_the_cost():
     rho = np.array([0.0, 1 / 16, 2.0])
-    assert zcdp_epsilon(rho) ** 2 / 8 == pytest.approx(rho, rel=1e-15)
+    assert epsilon_of_rho(rho) ** 2 / 8 == pytest.approx(rho, rel=1e-15)
     with pytest.raises(ValueError, match="rho must be"):
-        zcdp_epsilon(-1.0)
+        epsilon_of_rho(-1.0)
 
 
 def test_follows_shift_and_scale_and_ignores_the_order():

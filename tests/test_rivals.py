@@ -140,7 +140,7 @@ def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     for one in (X, outlier):
         with monkeypatch.context() as context:
             recorder = Recorder(context)
-            context.setattr(rivals.noise, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+            context.setattr(rivals.samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
             anisotropic(one, 1.0, radius=50.0, sigma=SIGMA, rng=np.random.default_rng(2))
         steps.append(recorder.values)
     (friends, _), (size, _), (mean, sensitivity) = steps[0]

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 import egm
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism
-from egm import LaplaceMechanism, bounds, calibration, files, gx2, noise, scaling
+from egm import LaplaceMechanism, bounds, calibration, files, gx2, samplers, scaling
 from egm.adaptive import AdaptiveForecast
 from egm.budget import Budget, Charge
-from egm.error import ErrorForecast
+from egm.forecast import ErrorForecast
 from egm.study import tables
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ assert_type(gx2.rvs(sigma, rng=rng), float)
 assert_type(gx2.rvs(sigma, size=3, rng=rng), Array)
 assert_type(scaling.optimal((1.0, 0.5), 0.01), Array)
 assert_type(scaling.clip_norm([1, 1], [1, 0.5], 0.01), float)
-assert_type(noise.secure_gaussian(10.0, 3), list[int])
+assert_type(samplers.secure_gaussian(10.0, 3), list[int])
 assert_type(tables.improvement(10, 100, 1.0, scaling="optimal"), float)
 table = tables.sweep(lambda d: d**2, d=range(1, 4))
 table["value"]
@@ -85,7 +85,7 @@ counted = named.release(X, rng=rng)
 assert_type(counted.clipped, float | None)
 assert_type(named.clipped_std, float | None)
 assert_type(named.excess_clipped(counted), float)
-read: Callable[[files.Rows], object] = named.release
+read: Callable[[files.Table], object] = named.release
 EllipticalGaussianMechanism({"a": 1.0}, 1.0, 1e-6).release({"a": 3.0}, rng=rng)
 mechanism.release(X.tolist(), rng=rng)
 
@@ -136,7 +136,7 @@ WRONG = {
     "gx2.rvs(sigma)": "call-overload",
     "calibration.gaussian_delta(1.0, None)": "call-overload",
     'tables.improvement(3, 50, 1.0, scaling="none")': "arg-type",
-    'noise.secure_gaussian("1", 3)': "arg-type",
+    'samplers.secure_gaussian("1", 3)': "arg-type",
     'Budget(rho=1, rule="least")': "arg-type",
     "Budget(rho=1).release(GaussianMechanism(1.0, 1.0, 1e-6), iter([1.0]))": "call-overload",
     "Budget(rho=1).charge(sigma)": "arg-type",

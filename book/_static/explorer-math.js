@@ -1,5 +1,5 @@
 /* The mathematics of the explorer, for Zipf-distributed spreads and n >= 10 rows: what egm.calibration, egm.gx2,
-   egm.scaling and egm.error compute, in doubles and by the same formulas. The tests compare the two.
+   egm.scaling and egm.forecast compute, in doubles and by the same formulas. The tests compare the two.
 
    Q = sum_j w_j Z_j^2 is scaled by twice its largest weight, so that with r_j = w_j / max w its cumulant function is
    K(s) = -1/2 sum_j log(1 - r_j s). Tails are integrals of exp(K(s) - s x) along a parabola through the saddle point

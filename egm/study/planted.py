@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import _private_rows, _rows, lattice, noise, quantiles
+from egm import _private_rows, _rows, lattice, quantiles, samplers
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.audit import lower_bound, replay
 from egm.calibration import analytic_noise_multiplier
@@ -200,7 +200,7 @@ def _less_noise(factor: float) -> list[Patch]:
     """All noise times a factor; for quantiles that is epsilon over it."""
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
-        patches.append((noise, name, functools.partial(_scaled, getattr(noise, name), factor)))
+        patches.append((samplers, name, functools.partial(_scaled, getattr(samplers, name), factor)))
     for name in ("quantile", "secure_quantile"):
         right = getattr(quantiles, name)
         patches.append((quantiles, name, lambda *given, right=right: right(*given[:4], given[4] / factor, given[5])))

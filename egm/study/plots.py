@@ -23,7 +23,7 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from egm._types import Array, Table
+from egm._types import Array, StructuredArray
 
 __all__ = [
     "COLORS",
@@ -109,7 +109,12 @@ def trace(i: int) -> dict[str, Any]:
 
 
 def curves(
-    table: Table, ax: Axes, x: str, y: str = "value", by: str | None = None, label: str | Mapping[Any, str] = "{}"
+    table: StructuredArray,
+    ax: Axes,
+    x: str,
+    y: str = "value",
+    by: str | None = None,
+    label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
     """A line of column y over column x for each value of column `by`.
 
@@ -121,7 +126,7 @@ def curves(
 
 
 def intervals(
-    table: Table,
+    table: StructuredArray,
     ax: Axes,
     x: str,
     y: str = "value",
@@ -148,7 +153,12 @@ def intervals(
 
 
 def bars(
-    table: Table, ax: Axes, x: str, y: str = "value", by: str | None = None, label: str | Mapping[Any, str] = "{}"
+    table: StructuredArray,
+    ax: Axes,
+    x: str,
+    y: str = "value",
+    by: str | None = None,
+    label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
     """Bars of column y at each value of column x, in groups side by side for each value of column `by`."""
     groups = _groups(table, by, label)
@@ -288,7 +298,9 @@ class _Plain(Formatter):
         return LogFormatterMathtext()(x, pos)
 
 
-def _groups(table: Table, by: str | None, label: str | Mapping[Any, str]) -> list[tuple[Any, Table]]:
+def _groups(
+    table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
+) -> list[tuple[Any, StructuredArray]]:
     """(name, rows) for each value of column `by`, in the order of the table or of {value: name}; all rows for None."""
     if by is None:
         return [(None, table)]

@@ -7,7 +7,7 @@ privacy, and the parts of it that a method spends one after another add up to it
 2.3): a Gaussian mechanism of l2-sensitivity D and noise D / sqrt(2 rho_i) costs rho_i, an exponential mechanism of
 parameter epsilon costs epsilon**2 / 8. `radius` is the public bound |mu_j| <= radius on the mean, a number or (d,). A
 row beyond it is no error: what is done with it is said for each method. X is never changed. All randomness is
-simulation (`egm.noise`). Every function raises ValueError for a matrix that is not finite or has fewer than two rows
+simulation (`egm.samplers`). Every function raises ValueError for a matrix that is not finite or has fewer than two rows
 and for a parameter outside its range, TypeError for an rng that is not a numpy Generator.
 
 Where a paper leaves a constant open, it is that of its public code; where that code spends more than it says, as PLAN's
@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
-from egm import noise
+from egm import samplers
 from egm._types import Array, ArrayLike, Number
 from egm._validate import count, finite, matrix, positive, probability, scalar
 from egm.calibration import zcdp_noise_multiplier
-from egm.quantiles import quantile, zcdp_epsilon
+from egm.quantiles import epsilon_of_rho, quantile
 
 __all__ = ["anisotropic", "coinpress", "coordinate_median", "gaussian", "huang_liang_yi", "plan"]
 
@@ -61,7 +61,7 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
     median alone has pi / 2 times the variance of the mean. A value beyond the radius is clipped to it.
     """
     X, rho, radius = _checked(X, rho, radius, rng)
-    return quantile(X, 0.5, -radius, radius, zcdp_epsilon(rho / radius.size), rng)
+    return quantile(X, 0.5, -radius, radius, epsilon_of_rho(rho / radius.size), rng)
 
 
 def plan(
@@ -96,14 +96,14 @@ def plan(
     beta, search = scalar(probability, beta=beta), rho * scalar(probability, search_share=search_share)
     for_center = search * scalar(probability, center_share=center_share) if sigma is None else search
     for_clip = (rho - search) * scalar(probability, clip_share=clip_share)
-    center = quantile(X, 0.5, -radius, radius, zcdp_epsilon(for_center / d), rng)
+    center = quantile(X, 0.5, -radius, radius, epsilon_of_rho(for_center / d), rng)
     sigma = _spread(X, radius, (search - for_center) / d, rng) if sigma is None else _sigma(sigma, d)
     scale = 1 / np.sqrt(sigma + np.mean(sigma))
     Y = (X - center) * scale
     width = max(np.log(2 * np.max(radius)), 1.0)
     k = np.sqrt(n) + np.sqrt(width * max(np.log(width / beta), 0.0) / (2 * for_clip))
     largest = np.sqrt(2 * max(np.log(d), 1.0) * np.log(1 / beta) * np.sum(sigma))
-    clip_norm = quantile(_norms(Y), max(1 - k / n, 1 / n), 0.0, largest, zcdp_epsilon(for_clip), rng)
+    clip_norm = quantile(_norms(Y), max(1 - k / n, 1 / n), 0.0, largest, epsilon_of_rho(for_clip), rng)
     return center + _clipped_mean(Y, clip_norm, rho - search - for_clip, rng) / scale
 
 
@@ -264,7 +264,7 @@ def anisotropic(
 
 def _gaussian(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
     """The Gaussian mechanism: a vector of that l2-sensitivity, plus noise, for rho in zCDP."""
-    return value + noise.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
+    return value + samplers.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
 def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
@@ -292,7 +292,7 @@ def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Ar
     """The standard deviations (d,) from the median of half the squared differences of random pairs, at rho each."""
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
-    return np.sqrt(quantile(halves, 0.5, 0.0, 2 * radius**2, zcdp_epsilon(rho), rng) / chdtri(1, 0.5))
+    return np.sqrt(quantile(halves, 0.5, 0.0, 2 * radius**2, epsilon_of_rho(rho), rng) / chdtri(1, 0.5))
 
 
 def _hadamard(Z: Array) -> Array:

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from egm import scaling as scalings
-from egm._types import Array, ArrayLike, Table, Target
+from egm._types import Array, ArrayLike, StructuredArray, Target
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
 from egm.mechanisms import GaussianDataMechanism
 
@@ -55,7 +55,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     return without / scalings.noise_factor(choices[scaling](sigma), sigma, p)
 
 
-def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Table:
+def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
     """Coordinate by coordinate, what the mechanism for Zipf sigma does under each of the three scalings: a table.
 
     d, n: whole numbers >= 1 and >= 2. alpha: >= 0. epsilon: > 0. delta: in (0, 1). Columns: `scaling`, that is "none",
@@ -70,7 +70,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Tabl
     return np.array(rows, dtype=[("scaling", "U13"), ("j", int), ("sigma", float), ("b", float), ("noise_std", float)])
 
 
-def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Table:
+def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> StructuredArray:
     """function(**point) at every combination of the axes' values, as a table with one column an axis and `value`.
 
     function: returns a number. axes: a sequence of values each; the last one varies fastest.
@@ -99,7 +99,7 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
 
 
-def rivals() -> Table:
+def rivals() -> StructuredArray:
     """Errors of our mechanism and of the published ones on the grids of PLAN's experiments: a table.
 
     A row for each cell and method. `grid`, `d`, `alpha`, `n`, `rho` name the cell: "A" has rows from N(0, I), "B" and
@@ -112,7 +112,7 @@ def rivals() -> Table:
     return _measured("rivals.csv", kinds)
 
 
-def searches() -> Table:
+def searches() -> StructuredArray:
     """How often `AdaptiveDataMechanism` lost its way, on ten laws, on fifty, and on strange tables: a table.
 
     A row for each law and place. `part` ("ten laws", "fifty laws", "strange tables"), `law`, `n`, `d` and `reach`, that
@@ -127,7 +127,7 @@ def searches() -> Table:
     return _measured("searches.csv", {"part": str, "law": str, **kinds})
 
 
-def _measured(file: str, kinds: Mapping[str, type]) -> Table:
+def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
     """The table in a file of the package; columns without a kind are numbers."""
     lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
@@ -137,11 +137,11 @@ def _measured(file: str, kinds: Mapping[str, type]) -> Table:
 
 
 def duels(
-    table: Table,
+    table: StructuredArray,
     error: Target = "sample",
     method: str = "ours",
     told: Sequence[str] = ("", "largest sigma", "norm of mu"),
-) -> Table:
+) -> StructuredArray:
     """In each cell of a table such as `rivals()` the method against the best of those that know no more: a table.
 
     error: "sample" or "population". told: what a rival may know besides the range to be compared; it must have given

@@ -8,13 +8,15 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from egm._types import Table
+from egm._types import StructuredArray
 from egm._validate import count
 
 __all__ = ["race"]
 
 
-def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0) -> Table:
+def race(
+    functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0
+) -> StructuredArray:
     """Run functions in turns: a table with columns `name`, `value` (of the last run), `best` and `median` (seconds).
 
     functions: {name: function of no arguments that returns a number}. By turns, whatever else the machine does slows
@@ -30,5 +32,6 @@ def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int 
                 values[name] = function()
                 seconds[name].append(perf_counter() - start)
     rows: list[Any] = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
-    table: Table = np.rec.fromrecords(rows, names="name,value,best,median")  # type: ignore[call-overload]  # as documented
+    names = "name,value,best,median"
+    table: StructuredArray = np.rec.fromrecords(rows, names=names)  # type: ignore[call-overload]  # as documented
     return table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism, error, gx2, scaling
+from egm import GaussianDataMechanism, forecast, gx2, scaling
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
 
@@ -100,15 +100,15 @@ def test_forecast_agrees_with_simulation(setting):
     sigma = zipf_sigma(d, alpha)
     offset, b = shift * sigma * rng.normal(size=d), expected_norm(sigma)
     clip_norm = np.sqrt(gx2.isf(p, (b * sigma) ** 2))
-    forecast = sum(error.clipping(sigma, n, b, clip_norm, offset, target))
+    expected = sum(forecast.clipping(sigma, n, b, clip_norm, offset, target))
     errors = simulated(sigma, n, b, clip_norm, offset, target, 120_000 // (n * d) + 1000, rng)
-    assert abs(errors.mean() - forecast) <= 4.5 * errors.std() / np.sqrt(errors.size)
+    assert abs(errors.mean() - expected) <= 4.5 * errors.std() / np.sqrt(errors.size)
 
 
 def test_forecast_has_no_center_error_at_the_center():
     """The clipped parts are symmetric about it."""
     sigma = zipf_sigma(6, 1.0)
-    variance, bias = error.clipping(sigma, 50, expected_norm(sigma), 0.8)
+    variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
     assert variance > 0
     assert bias == 0
 
@@ -124,7 +124,7 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
     sigma, b = np.exp(rng.normal(0, 1, (2, d)))
     offset = 3 * place[2] ** 2 * sigma * rng.normal(size=d)
     norms = np.linspace(0.02, 3, 60) * np.sqrt(np.sum((b * sigma) ** 2) + np.sum((b * offset) ** 2))
-    total = np.array([sum(error.clipping(sigma, n, b, c, offset)) for c in norms])
+    total = np.array([sum(forecast.clipping(sigma, n, b, c, offset)) for c in norms])
     assert np.min(np.diff(total, 2)) >= -1e-9 * np.max(total)
     assert np.all(np.diff(total, 2)[:10] > 0)
 
@@ -136,9 +136,9 @@ def test_best_clip_norm_is_the_least_of_a_grid(place):
     rng = np.random.default_rng(d)
     sigma, b = np.exp(rng.normal(0, 1, (2, d)))
     offset, price = 3 * place[2] ** 2 * sigma * rng.normal(size=d), 10 ** (6 * place[3] - 2)
-    clip_norm, least = error.best_clip_norm(lambda c: price * c**2, sigma, n, b, offset)
+    clip_norm, least = forecast.best_clip_norm(lambda c: price * c**2, sigma, n, b, offset)
     grid = np.maximum(clip_norm * np.geomspace(0.05, 20, 101), 1e-3 * np.linalg.norm(b * sigma))  # where it may search
-    totals = [price * c**2 + sum(error.clipping(sigma, n, b, c, offset)) for c in grid]
+    totals = [price * c**2 + sum(forecast.clipping(sigma, n, b, c, offset)) for c in grid]
     assert least <= min(totals) * (1 + 1e-9)
 
 
@@ -195,12 +195,12 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
     sigma, n, draws = zipf_sigma(5, 1.0), 400, 3000
     it = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability=0.02)
-    forecast = it.error(mean=off * sigma, sigma=factor * sigma)
+    expected = it.error(mean=off * sigma, sigma=factor * sigma)
     rng = np.random.default_rng([int(100 * off), int(100 * factor)])
     x = off * sigma + factor * sigma * rng.normal(size=(draws, n, 5))
     norms = np.linalg.norm(it.b * x, axis=2, keepdims=True)
     lost = np.sum(np.sum(x * np.maximum(0, 1 - it.clip_norm / norms), axis=1) ** 2, axis=1)
-    assert abs(lost.mean() - forecast.clipping - forecast.center) <= 4.5 * lost.std() / np.sqrt(draws)
+    assert abs(lost.mean() - expected.clipping - expected.center) <= 4.5 * lost.std() / np.sqrt(draws)
 
 
 SIMPLE = [{}, {"clip_probability": 0.01}, {"clip_probability": 0.5}]
@@ -281,5 +281,5 @@ def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_s
     mechanism, totals = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options), []
     for b in (scaling.optimal(sigma, p) for p in (1e-3, 0.01, 0.1, 0.3)):
         price = np.sum((2 * mechanism.noise_multiplier / b) ** 2)
-        totals.append(error.best_clip_norm(lambda c, k=price: k * c**2, sigma, n, b)[1])
+        totals.append(forecast.best_clip_norm(lambda c, k=price: k * c**2, sigma, n, b)[1])
     assert 1.02 < mechanism.error().total / min(totals) < 1.05

@@ -10,7 +10,7 @@ import pytest
 from numpy.polynomial import Polynomial
 from scipy import stats
 
-from egm import noise
+from egm import samplers
 
 DRAWS = 300_000
 CHOICES = 10_000
@@ -55,17 +55,17 @@ def counts(draws, k):
 @pytest.mark.parametrize("std", [0.7, 3.0, 10 / 3, 10.0])
 def test_secure_gaussian_has_the_law_it_states(std):
     k, p = gaussian(std)
-    assert fit(counts(noise.secure_gaussian(std, DRAWS), k), p) > LEVEL
+    assert fit(counts(samplers.secure_gaussian(std, DRAWS), k), p) > LEVEL
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0, 30.0])
 def test_secure_laplace_has_the_law_it_states(scale):
     k, p = laplace(scale)
-    assert fit(counts(noise.secure_laplace(scale, DRAWS), k), p) > LEVEL
+    assert fit(counts(samplers.secure_laplace(scale, DRAWS), k), p) > LEVEL
 
 
 @pytest.mark.parametrize(
-    ("sampler", "law"), [(noise.secure_gaussian, stats.norm), (noise.secure_laplace, stats.laplace)]
+    ("sampler", "law"), [(samplers.secure_gaussian, stats.norm), (samplers.secure_laplace, stats.laplace)]
 )
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
     """At the scale of a release the shape is that of the continuous law, and each of the last six bits is a coin."""
@@ -102,7 +102,7 @@ def permute_and_flip(scores, epsilon):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_secure_index_has_the_law_it_states(scores, epsilon):
-    drawn = [noise.secure_index(scores, epsilon) for _ in range(CHOICES)]
+    drawn = [samplers.secure_index(scores, epsilon) for _ in range(CHOICES)]
     assert fit(np.bincount(drawn, minlength=len(scores)), exponential(scores, epsilon)) > LEVEL
 
 
