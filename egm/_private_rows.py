@@ -21,7 +21,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from egm import _rows, lattice, quantiles, samplers
+from egm import quantiles, samplers
+from egm._rows import lattice, norms
 from egm._types import Array, Floats, Whole
 
 __all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
@@ -163,4 +164,4 @@ class PrivateRows:
 
     def _distances(self, center: Array, b: Floats) -> Array:
         """||b (x - center)|| of every row."""
-        return np.concatenate([_rows.norms((block - center) * b) for block in self._blocks()])
+        return np.concatenate([norms.norms((block - center) * b) for block in self._blocks()])

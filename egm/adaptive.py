@@ -165,7 +165,7 @@ class AdaptiveDataMechanism:
     def release(self, X: ArrayLike, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
         """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
 
-        Means are those of integers (`egm.lattice`) with discrete Gaussian noise, whose cost in zCDP is that of the
+        Means are those of integers (`egm._rows`) with discrete Gaussian noise, whose cost in zCDP is that of the
         continuous one (Canonne, Kamath and Steinke 2020, Theorem 14). Without rng all randomness is secure. rng: a
         numpy Generator, which makes this a simulation. Raises ValueError for another number of rows, for a value
         that is not finite, or where rho is less than least_rho(d).

@@ -35,10 +35,10 @@ is valid if the mechanisms were fixed before the first release; only what they a
 **Rounding.** Costs are rounded up and added up as fractions. One is granted up to the total, a sum of several up to
 2^-51 of the total more: what the digits of doubles leave open, so that ten tenths fill one. A twelfth of (epsilon,
 delta) under "gaussian" is the result of several conversions, each with its rounding. Therefore Gaussian noise is drawn
-2^-30 larger than the mechanism says (`egm.lattice.EXCESS`), and a sum is granted if it fits for noise that is 2^-31
-larger: the difference pays for the conversions, and no total is exceeded.
+2^-30 larger than the mechanism says (`EXCESS` in `egm._rows.lattice`), and a sum is granted if it fits for noise that
+is 2^-31 larger: the difference pays for the conversions, and no total is exceeded.
 
-Under "gaussian" delta must also pay for noise that is discrete. By the quotient r / p of `egm.lattice`, a rounded
+Under "gaussian" delta must also pay for noise that is discrete. By the quotient r / p of `egm._rows.lattice`, a rounded
 Gaussian r and the discrete Gaussian p of standard deviation s have the Kullback-Leibler divergence KL(r, p) <=
 chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15. Divergences add up over coordinates and over releases,
 also if each release is chosen by those before. Here s is at least 2^40 z or 2^55, so for 2^24 coordinates and 2^20
@@ -80,11 +80,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from scipy.special import erfinv, log_expit, ndtri_exp
 
+from egm._rows.lattice import EXCESS
 from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
 from egm._validate import between, count, finite, positive, probability, scalar, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon
-from egm.lattice import EXCESS
 from egm.mechanisms import (
     EllipticalGaussianMechanism,
     GaussianDataMechanism,

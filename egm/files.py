@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from egm import _distribution
-from egm._dask import from_parquet
+from egm._rows.dask import from_parquet
 from egm._types import Array, PathLike
 
 __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from scipy.special import chdtri
 
-from egm import _rows, _tables, forecast, gx2, lattice, samplers, scaling, sums
+from egm import _tables, forecast, gx2, samplers, scaling
+from egm._rows import lattice, norms, sums
 from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, RowSource, Target, Whole
 from egm._validate import (
     DeltaWarning,
@@ -519,7 +520,7 @@ class GaussianDataMechanism(_Mechanism):
         X: real numbers, (n, d): an array, a table of pandas, polars, pyarrow, dask or `egm.files.rows`, or an iterator
         over blocks of rows, (rows, d) each. It is read once and never changed. Columns with names are taken in the
         order of `columns`, in every block anew; flags in a table count as 0 and 1. The rows are summed as integers
-        (`egm.lattice`), so the same rows in any order, in any blocks and on any number of machines of one kind give the
+        (`egm._rows`), so the same rows in any order, in any blocks and on any number of machines of one kind give the
         same sum. Without rng the noise is secure. rng: a numpy Generator, which makes this a simulation. Raises
         ValueError for another shape or, where n is public, number of rows, for names that are not those of `columns`,
         or for a value that is not finite, and TypeError for what does not hold real numbers.
@@ -623,7 +624,7 @@ class GaussianDataMechanism(_Mechanism):
     def clip(self, rows: ArrayLike) -> Array:
         """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
         rows = matrix(self.sigma.size, rows=rows)
-        return _rows.clip(rows, self.clip_norm)
+        return norms.clip(rows, self.clip_norm)
 
 
 def _fix(mechanism: object, **values: Any) -> None:

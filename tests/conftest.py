@@ -124,7 +124,8 @@ class Distributions:
 
 LEFTOVERS = [
     *("_build/html/index.html", ".venv/bin/python", "out.ipynb", "notebooks/.ipynb_checkpoints/01.ipynb"),
-    *("egm/__pycache__/gx2.cpython-311.pyc", "egm/__pycache__/_kernel.f-1.py311.nbi", "tests/__pycache__/test_gx2.pyc"),
+    *("egm/__pycache__/gx2.cpython-311.pyc", "tests/__pycache__/test_gx2.pyc"),
+    "egm/_rows/__pycache__/kernel.f-1.py311.nbi",
 ]
 
 

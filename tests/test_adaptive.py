@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, _last_round, forecast, gx2, lattice, quantiles, samplers, scaling
+from egm import AdaptiveDataMechanism, _last_round, forecast, gx2, quantiles, samplers, scaling
 from egm._expected_rows import ExpectedRows
 from egm._private_rows import Account, PrivateRows, log_intervals
 from egm._radial import Radial
+from egm._rows import lattice
 from egm._tail import Tail
 from egm.calibration import zcdp_epsilon
 from egm.study.tables import zipf_sigma

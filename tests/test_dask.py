@@ -19,7 +19,7 @@ import zarr
 from distributed import Client, LocalCluster
 
 from egm import GaussianDataMechanism, samplers
-from egm._dask import from_parquet, is_dask, results
+from egm._rows.dask import from_parquet, is_dask, results
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 N = 500
@@ -212,7 +212,7 @@ import dask.array as da
 import numpy as np
 
 from egm import GaussianDataMechanism
-from egm._dask import from_parquet
+from egm._rows.dask import from_parquet
 
 def peak():
     with open("/proc/self/status") as lines:

@@ -15,12 +15,12 @@ from egm import (
     GaussianMechanism,
     LaplaceMechanism,
     audit,
-    lattice,
     samplers,
 )
+from egm._rows import lattice
+from egm._rows.lattice import Lattice, gaussian_std, rounded
 from egm._validate import exact
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
-from egm.lattice import Lattice, gaussian_std, rounded
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 finite_floats = st.floats(allow_nan=False, allow_infinity=False)

@@ -8,7 +8,8 @@ import functools
 import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, _private_rows, lattice, quantiles, samplers
+from egm import GaussianDataMechanism, _private_rows, quantiles, samplers
+from egm._rows import lattice
 from egm.study import planted
 
 PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism, _kernel, lattice
-from egm.lattice import Lattice
-from egm.sums import clipped_sum
+from egm import GaussianDataMechanism
+from egm._rows import kernel, lattice
+from egm._rows.lattice import Lattice
+from egm._rows.sums import clipped_sum
 
 D = 7
 CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
@@ -96,10 +97,10 @@ def test_nobody_is_a_data_set(nobody):
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
     """Where rows do not fill a group of four: interpreted, with all memory that is not set full of NaN."""
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
-    monkeypatch.setattr(_kernel.np, "empty", lambda shape: np.full(shape, np.nan))
+    monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
     target = GRID.radius * GRID.shrink
     clipped = np.zeros(1, dtype=np.int64)
-    assert _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped) == -1
+    assert kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped) == -1
     assert np.array_equal(total, summed(X)[0])
 
 
@@ -136,9 +137,9 @@ def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
     """NaN when the row was scaled, finite when it is looked at again: what counts is what was scaled."""
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
-    monkeypatch.setattr(_kernel, "_first_not_finite", lambda row: -1)
+    monkeypatch.setattr(kernel, "_first_not_finite", lambda row: -1)
     target = GRID.radius * GRID.shrink
-    place = _kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped)
+    place = kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped)
     assert place == 5 * D + 2
 
 

@@ -29,12 +29,11 @@ from egm import (
     _search,
     error,
     gx2,
-    lattice,
     noise,
     scaling,
-    sums,
 )
 from egm._private_rows import Account, PrivateRows
+from egm._rows import lattice, sums
 from egm.calibration import zcdp_epsilon
 
 # --- The same answers, the same bytes ---------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from unittest import mock
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import _private_rows, _rows, lattice, quantiles, samplers
+from egm import _private_rows, quantiles, samplers
+from egm._rows import lattice, norms
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.audit import lower_bound, replay
 from egm.calibration import analytic_noise_multiplier
@@ -190,7 +191,7 @@ def _patches() -> dict[str, list[Patch]]:
         "none": [],
         _NOISE[0]: _less_noise(0.9),
         _NOISE[1]: _less_noise(0.5),
-        _ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (_rows, "clip", lambda rows, clip_norm: rows)],
+        _ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (norms, "clip", lambda rows, clip_norm: rows)],
         _ROWS[1]: _recentred(),
         _ROUNDING: [(lattice.Lattice, "sum", _sum(rounding=lambda v: np.copysign(np.ceil(np.abs(v)), v)))],
     }
@@ -218,8 +219,8 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
     def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
-        norms = np.maximum(_rows.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
-        return rounding(rows * (grid.radius * grid.shrink / norms)[:, None]).astype(int).astype(object).sum(axis=0)
+        lengths = np.maximum(norms.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
+        return rounding(rows * (grid.radius * grid.shrink / lengths)[:, None]).astype(int).astype(object).sum(axis=0)
 
     return total
 

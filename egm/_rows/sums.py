@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from egm import _dask
+from egm._rows import dask
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import unread_matrix
 
 if TYPE_CHECKING:
-    from egm.lattice import Lattice
+    from egm._rows.lattice import Lattice
 
 __all__ = ["clipped_sum"]
 
@@ -24,7 +24,7 @@ def clipped_sum(
     """(total, rows): the sum of the rows (x - center) * scaling on the lattice, clipped to its norm, and their number.
 
     X: real numbers, (n, d), an iterator of blocks of rows, (m, d) each, or a dask array (n, d); it is read once and
-    never changed or copied as a whole. grid: an egm.lattice.Lattice. center, scaling: (d,). The total, Python integers
+    never changed or copied as a whole. grid: the Lattice. center, scaling: (d,). The total, Python integers
     (d,), is exact, and so it is the same for any order, any blocks, and any machines of one kind. With count_clipped
     the number of rows that were clipped comes after it: (d + 1,). Raises ValueError or TypeError for what is not such a
     matrix and for entries that are not finite.
@@ -32,8 +32,8 @@ def clipped_sum(
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped)
     if isinstance(X, Iterator):
         results: Iterable[tuple[Whole, int]] = map(of_block, X)
-    elif _dask.is_dask(X):
-        results = _dask.results(X, of_block)
+    elif dask.is_dask(X):
+        results = dask.results(X, of_block)
     else:
         results = [of_block(X)]
     total, rows = np.zeros(center.size + count_clipped, dtype=object), 0

@@ -86,7 +86,7 @@ class Lattice:
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
         """The sum of the rows of a range, and the number of those that are clipped: int64, (d + 1,)."""
-        from egm import _kernel  # compiles
+        from egm._rows import kernel  # compiles
 
         joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
         total, clipped = joint[:-1], joint[-1:]
@@ -96,7 +96,7 @@ class Lattice:
                 block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
             block.flags.writeable = False  # one type of array, one compiled function
             target = self.radius * self.shrink
-            place = _kernel.add_rows(block, center, scaling, self.clip_norm, target, total, clipped)
+            place = kernel.add_rows(block, center, scaling, self.clip_norm, target, total, clipped)
             if place >= 0:
                 i, j = divmod(place, X.shape[1])
                 raise ValueError(f"X[{start + i}, {j}] must be finite")

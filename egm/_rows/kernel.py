@@ -1,4 +1,4 @@
-"""The compiled inner loop of `egm.lattice`: rows centred, scaled, clipped, truncated to integers and added up.
+"""The compiled inner loop of `egm._rows.lattice`: rows centred, scaled, clipped, truncated to integers and added up.
 
 It is imported when a first row comes, because compilation costs seconds once on a machine and half a second later.
 """
