@@ -1,3 +1,6 @@
-"""What pip calls this package: "egm" is somebody else's on the registry, and would be installed in its place."""
+"""Hold the name by which pip installs this package.
+
+On the registry the name "egm" belongs to another project, which `pip install egm` would install instead.
+"""
 
 NAME = "elliptical-gaussian-mechanism"

@@ -1,4 +1,4 @@
-"""Names for the types in the signatures: what goes in is an ArrayLike, what comes out is a float or one of these."""
+"""Name the types that signatures use: arguments are an ArrayLike, results are a float or one of these types."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = [
 
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = float | Array
-FloatOrArray: TypeAlias = Any  # one of the two; which, depends on the shape of an argument
+FloatOrArray: TypeAlias = Any  # a float or an array, depending on the shape of an argument
 Number: TypeAlias = float | np.floating[Any]  # not every floating-point number of NumPy is a float
-Whole: TypeAlias = NDArray[Any]  # of Python integers, or of 64 bits
-StructuredArray: TypeAlias = NDArray[Any]  # structured: table["column"]
-Columns: TypeAlias = tuple[Hashable, ...] | None  # names
-Named: TypeAlias = ArrayLike | Mapping[Any, float]  # a vector, which may have names: of a Series, or of a mapping
+Whole: TypeAlias = NDArray[Any]  # an array of Python integers or of 64-bit integers
+StructuredArray: TypeAlias = NDArray[Any]  # a structured array: table["column"]
+Columns: TypeAlias = tuple[Hashable, ...] | None  # the names of columns, if there are any
+Named: TypeAlias = ArrayLike | Mapping[Any, float]  # a vector; a Series or a mapping gives its entries names
 PathLike: TypeAlias = str | os.PathLike[str]
-Check: TypeAlias = Callable[..., Array]  # of egm._validate
+Check: TypeAlias = Callable[..., Array]  # a check of egm._validate
 Neighbors: TypeAlias = Literal["replace_one", "add_remove"]
 Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """A table in a file, as `egm.files.rows` finds it."""
+    """A table in a file, as `egm.files.rows` returns it."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,13 +51,13 @@ class Blocks(Protocol):
 
     @property
     def count(self) -> int | None:
-        """The number of its rows, if the file says it."""
+        """The number of its rows, or None if the file does not say it."""
         ...
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """Reads it from the start."""
+        """A function that reads the table from the start, block by block."""
         ...
 
 
-RowSource: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d), also of dask or egm.files.rows, or its blocks
+RowSource: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d): an array, a file's table, or blocks

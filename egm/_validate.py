@@ -1,11 +1,13 @@
-"""Checks at the border: each takes one keyword, names it in its message, and returns the checked value as float64.
+"""Check arguments at the border of the package.
 
-`positive(epsilon=epsilon)` reads as the rule it enforces, and its error reads ``epsilon must be finite and > 0, got
--1.0``. Arrays pass through the same checks element by element; `scalar` is for parameters that must be a single
-number.
+Each check takes one keyword, names it in its message, and returns the checked value, in most cases as
+float64. `positive(epsilon=epsilon)` reads as the rule that it enforces, and its error reads ``epsilon must be
+finite and > 0, got -1.0``. Arrays pass through the checks element by element; `scalar` is for parameters that
+must be a single number.
 
-Parameters are public, and a message shows their value. Data are not: a message about an argument whose name is in
-`PRIVATE` says the type, the number of columns, the row and the column, but never a value, nor how many rows there are.
+Parameters are public, and a message shows their value. Data are not: a message about an argument whose name
+is in `PRIVATE` says the type, the number of columns, the row and the column of the first wrong value, but
+never a value, nor how many rows there are.
 """
 
 from __future__ import annotations
@@ -43,58 +45,61 @@ __all__ = [
 ]
 
 PRIVATE = frozenset({"X", "rows", "value", "values"})  # names of the arguments that may be data
-_TABLES = frozenset({"X", "rows"})  # those of them with a row for each person
+_TABLES = frozenset({"X", "rows"})  # the private arguments that have one row for each person
 _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """A delta so large that its promise would allow to publish somebody's row as it is."""
+    """Warning about a delta so large that its promise would allow somebody's row to be published as it is."""
 
 
 def real(**named: object) -> Array:
-    """A real number or array of real numbers without NaN; infinities are allowed. TypeError for anything else."""
+    """Check for a real number or an array of real numbers without NaN, and raise TypeError for anything else.
+
+    Infinities are allowed.
+    """
     ((name, value),) = named.items()
     array = _doubles(_numeric(name, value))
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
 def finite(**named: object) -> Array:
-    """Real and finite."""
+    """Check for finite real numbers."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def positive(**named: object) -> Array:
-    """Finite and > 0."""
+    """Check for finite numbers > 0."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array) & (array > 0), "must be finite and > 0", name, array)
 
 
 def nonnegative(**named: object) -> Array:
-    """Finite and >= 0."""
+    """Check for finite numbers >= 0."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require(np.isfinite(array) & (array >= 0), "must be finite and >= 0", name, array)
 
 
 def probability(**named: object) -> Array:
-    """Strictly between 0 and 1."""
+    """Check for numbers strictly between 0 and 1."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
 
 
 def between(low: float, high: float, **named: object) -> Array:
-    """From low to high, both included."""
+    """Check for numbers from `low` to `high`, both included."""
     ((name, _),) = named.items()
     array = real(**named)
     return _require((array >= low) & (array <= high), f"must lie between {low!r} and {high!r}", name, array)
 
 
 def scalar(check: Check, **named: object) -> float:
-    """A single number that passes `check`, as a Python float."""
+    """Check for a single number that passes `check`, and return it as a Python float."""
     ((name, _),) = named.items()
     array = check(**named)
     if array.ndim:
@@ -103,7 +108,7 @@ def scalar(check: Check, **named: object) -> float:
 
 
 def count(**named: object) -> int:
-    """A whole number >= 1, as a Python int. A float such as 1e6 that is whole is accepted."""
+    """Check for a whole number >= 1, and return it as a Python int. A whole float such as 1e6 is accepted."""
     ((name, _),) = named.items()
     number = scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
@@ -112,7 +117,10 @@ def count(**named: object) -> int:
 
 
 def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """A DeltaWarning for a delta of 1/n or more. stacklevel: as in warnings.warn, from here."""
+    """Warn with a DeltaWarning if delta is 1/n or more.
+
+    The stacklevel is that of warnings.warn, counted from this function.
+    """
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -123,7 +131,7 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 
 def vector(**named: object) -> Array:
-    """One axis, at least one entry, every entry finite and > 0."""
+    """Check for an array with one axis and at least one entry, in which every entry is finite and > 0."""
     ((name, _),) = named.items()
     array = positive(**named)
     if array.ndim != 1 or array.size == 0:
@@ -132,15 +140,21 @@ def vector(**named: object) -> Array:
 
 
 def matrix(columns: int | None, **named: object) -> Array:
-    """Rows of `columns` finite real numbers each: shape (rows, columns). The values are not copied if they are
-    float64. columns: None for any number of columns, but at least 1."""
+    """Check for rows of `columns` finite real numbers each, and return them in the shape (rows, columns).
+
+    If `columns` is None, any number of columns from 1 on is accepted. Values that are float64 are
+    not copied.
+    """
     ((name, _),) = named.items()
     array = _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """The same of any real type, and its values neither copied nor looked at."""
+    """Check the shape and the type of a matrix of real numbers, without copying or looking at its values.
+
+    The shape is that of `matrix`, and any real type is accepted.
+    """
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -150,10 +164,11 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Real numbers that a double can come near to, as they were given: nothing is rounded.
+    """Check for real numbers that have a double near them, and return them as they were given: nothing is rounded.
 
-    Returns an array of any real type, or of objects: Python's integers of any size, and Python's or NumPy's numbers.
-    A list becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
+    The result is an array of any real type, or of objects, which are Python's integers of any size
+    and Python's or NumPy's numbers. A list becomes an array of objects, because NumPy would round
+    integers beyond 2**53 that stand beside a float.
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -172,21 +187,23 @@ def exact(**named: object) -> NDArray[Any]:
 
 
 def _is_real(entry: object) -> bool:
-    """Whether the entry of an array of objects is a real number that is taken exactly."""
+    """Tell whether an entry of an array of objects is a real number that can be taken exactly."""
     return isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
 
 
 def _is_finite(entry: Any) -> bool:
-    """Whether a real number has a double next to it."""
+    """Tell whether a real number has a double next to it."""
     return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
-    """The shape of what may be private, as far as its type says it; no value is looked at, so a budget may ask first.
+    """Return the shape of an argument that may be private, as far as its type says it.
 
-    A list has its length, for the types of its entries are values; where nothing says a shape, None. The type of an
-    array or of a column is taken for public: it must not be one that a library has inferred from what it holds.
-    TypeError for what is no array, and for an array or a frame whose columns are not all numbers.
+    Where nothing says a shape, the result is None. No value is looked at, so that a budget may be
+    asked first. A list has only its length, because the types of its entries are values. The type
+    of an array or of a column is taken for public: it must not be one that a library has inferred
+    from the contents. TypeError is raised for an argument that is no array, and for an array or a
+    frame whose columns are not all numbers.
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -215,7 +232,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
 
 
 def _way_out(name: str, value: object) -> str:
-    """What an object is that is no array of numbers, and how it can become one."""
+    """Describe an object that is no array of numbers, and how it can become one."""
     kind = f"an object of type {type(value).__name__}"
     if isinstance(value, np.ma.MaskedArray):
         return f"a masked array: {name}.filled(...) is one"
@@ -233,7 +250,10 @@ def _way_out(name: str, value: object) -> str:
 
 
 def _numeric(name: str, value: object) -> NDArray[Any]:
-    """The value as an array, or a TypeError: no booleans, strings, objects, complex numbers or masked arrays."""
+    """Return the value as an array, or raise TypeError.
+
+    Booleans, strings, objects, complex numbers and masked arrays are not accepted.
+    """
     try:
         array = _tables.array(**{name: value})
     except (MemoryError, _tables.ColumnError):
@@ -246,14 +266,15 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
 
 
 def _not_numeric(name: str, value: object) -> TypeError:
-    """The error for a value that is not numbers."""
+    """Make the error for a value that does not consist of numbers."""
     return TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(name, value)}")
 
 
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
-    """The value as an array; one of None where there is no such array.
+    """Return the value as an array, or an array of None where there is no such array.
 
-    What is raised on the way is dropped, because its text may hold what the value holds.
+    An exception that is raised on the way is dropped, because its text may hold what the value
+    holds.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -264,15 +285,20 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
 
 
 def _doubles(array: NDArray[Any]) -> Array:
-    """The array as float64, copied only where it must be. Long doubles beyond the largest double become infinite,
-    without a warning."""
+    """Return the array as float64, copied only where it must be.
+
+    Long doubles beyond the largest double become infinite, without a warning.
+    """
     with np.errstate(over="ignore"):
         return array.astype(float, copy=False)
 
 
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array if all of it passed, else a ValueError with the place of the first value that did not, and the value
-    if it is public."""
+    """Return the array if all of it passed, and raise ValueError otherwise.
+
+    The message says where the first value that did not pass is, and shows the value if it is
+    public.
+    """
     if passed.all():
         return array
     first = tuple(int(i) for i in np.argwhere(~passed)[0])
@@ -281,7 +307,7 @@ def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]
 
 
 def _shown(name: str, value: object) -> str:
-    """A value short enough for one line of an error message; of data and of arrays only their kind."""
+    """Describe a value in one short line for an error message; data and arrays are described by their kind only."""
     if isinstance(value, np.ndarray):
         return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
     if name in PRIVATE:
@@ -291,7 +317,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown_shape(name: str, shape: tuple[int, ...]) -> str:
-    """The shape of an array, in which the number of rows of a table is not shown."""
+    """Describe the shape of an array, without the number of rows if it is a table."""
     if name not in _TABLES or not shape:
         return str(shape)
     return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

@@ -1,8 +1,11 @@
-"""Closed-form upper bounds on the quantile gx2.isf(p, weights) of Q = sum_j weights_j Z_j**2, for standard normal
-Z_j.
+r"""Bound the quantiles of a weighted sum of squared normal variables from above, in closed form.
 
-Each is a radius squared that a row exceeds with probability at most p. A bound that says nothing at some p is
-infinite there.
+Each bound is at least the upper quantile ``egm.gx2.isf(p, weights)`` of
+
+.. math:: Q = \sum_j w_j Z_j^2, \qquad Z_j \sim N(0, 1) \text{ independent}, \quad w_j > 0.
+
+It is the square of a radius that a row exceeds with probability at most p. Where a bound claims
+nothing for some p, it is infinite.
 """
 
 from __future__ import annotations
@@ -23,10 +26,62 @@ def bernstein(p: float, weights: ArrayLike) -> float: ...
 @overload
 def bernstein(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
-    """Lemma 4.2 of the report: sum w + sqrt(8 ln(1/p) sum w**2), from Bernstein's inequality with L = 3 max w.
+    r"""Bound the upper quantile of a generalized chi-square variable by Lemma 4.2 of the report.
 
-    p: in (0, 1), any shape. weights: (d,), > 0. Returns the shape of p, infinite where p < bernstein_limit(weights):
-    the lemma claims nothing there. Raises ValueError outside these ranges. Wainwright (2019), Proposition 2.10.
+    Parameters
+    ----------
+    p : float or array_like
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+    weights : array_like, shape (d,)
+        Variances w of the terms of Q, finite and > 0.
+
+    Returns
+    -------
+    float or ndarray
+        The bound, in the shape of `p` and in the units of `weights`. It is infinite for
+        ``p < bernstein_limit(weights)``, where the lemma claims nothing.
+
+    Raises
+    ------
+    ValueError
+        If `p` or `weights` are outside these ranges.
+
+    See Also
+    --------
+    bernstein_limit : The smallest p for which the lemma holds.
+    laurent_massart : A bound that holds for every p.
+
+    Notes
+    -----
+    The bound is
+
+    .. math:: \sum_j w_j + \sqrt{8 \ln(1/p) \sum_j w_j^2}.
+
+    It follows from Bernstein's inequality ([2]_, Proposition 2.10) with :math:`L = 3 \max_j w_j`,
+    and is Lemma 4.2 of [1]_.
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed
+       data".
+    .. [2] Wainwright (2019), "High-Dimensional Statistics: A Non-Asymptotic Viewpoint".
+
+    Examples
+    --------
+    For 200 equal columns the bound holds at p = 1e-4; it lies above the quantile.
+
+    >>> import numpy as np
+    >>> from egm import bounds, gx2
+    >>> weights = np.full(200, 1 / 200)
+    >>> round(float(gx2.isf(1e-4, weights)), 4)
+    1.4153
+    >>> round(float(bounds.bernstein(1e-4, weights)), 4)
+    1.607
+
+    For the squared norm of a row with three columns it claims nothing there.
+
+    >>> float(bounds.bernstein(1e-4, [0.5, 0.3, 0.2]))
+    inf
     """
     p, weights = probability(p=p), vector(weights=weights)
     bound = np.sum(weights) + np.sqrt(-8 * np.log(p) * np.sum(weights**2))
@@ -34,7 +89,34 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def bernstein_limit(weights: ArrayLike) -> float:
-    """The smallest p for which Lemma 4.2 holds: exp(-sum w**2 / (18 max(w)**2)), at least exp(-d/18)."""
+    r"""Return the smallest p for which Lemma 4.2 of the report holds.
+
+    Parameters
+    ----------
+    weights : array_like, shape (d,)
+        Variances w of the terms of Q, finite and > 0.
+
+    Returns
+    -------
+    float
+        The probability :math:`\exp(-\sum_j w_j^2 / (18 \max_j w_j^2))`. It is at least
+        :math:`\exp(-d/18)`, and equal to that for equal weights.
+
+    Raises
+    ------
+    ValueError
+        If `weights` are outside this range.
+
+    See Also
+    --------
+    bernstein : The bound of Lemma 4.2.
+
+    Examples
+    --------
+    >>> from egm import bounds
+    >>> f"{bounds.bernstein_limit([1 / 200] * 200):.3e}"
+    '1.495e-05'
+    """
     weights = vector(weights=weights)
     return float(np.exp(-np.sum((weights / np.max(weights)) ** 2) / 18))
 
@@ -44,10 +126,51 @@ def laurent_massart(p: float, weights: ArrayLike) -> float: ...
 @overload
 def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
-    """sum w + 2 sqrt(t sum w**2) + 2 t max w with t = ln(1/p): it holds for every p and every weights.
+    r"""Bound the upper quantile of a generalized chi-square variable by Laurent and Massart.
 
-    p: in (0, 1), any shape. weights: (d,), > 0. Returns the shape of p. Raises ValueError outside these ranges.
-    Laurent and Massart (2000), Lemma 1.
+    Parameters
+    ----------
+    p : float or array_like
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+    weights : array_like, shape (d,)
+        Variances w of the terms of Q, finite and > 0.
+
+    Returns
+    -------
+    float or ndarray
+        The bound, in the shape of `p` and in the units of `weights`.
+
+    Raises
+    ------
+    ValueError
+        If `p` or `weights` are outside these ranges.
+
+    See Also
+    --------
+    egm.gx2.isf : The quantile itself.
+
+    Notes
+    -----
+    With :math:`t = \ln(1/p)` the bound is
+
+    .. math:: \sum_j w_j + 2 \sqrt{t \sum_j w_j^2} + 2 t \max_j w_j
+
+    ([1]_, Lemma 1). It holds for every p and all weights.
+
+    References
+    ----------
+    .. [1] Laurent and Massart (2000), "Adaptive estimation of a quadratic functional by model
+       selection".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import bounds, gx2
+    >>> weights = np.full(200, 1 / 200)
+    >>> round(float(gx2.isf(1e-4, weights)), 4)
+    1.4153
+    >>> round(float(bounds.laurent_massart(1e-4, weights)), 4)
+    1.5213
     """
     p, weights = probability(p=p), vector(weights=weights)
     t = -np.log(p)
@@ -59,19 +182,103 @@ def chebyshev(p: float, weights: ArrayLike) -> float: ...
 @overload
 def chebyshev(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
-    """sum w + sqrt(2 sum w**2 / p), from the mean and the variance alone.
+    r"""Bound the upper quantile of a generalized chi-square variable by Chebyshev's inequality.
 
-    p: in (0, 1), any shape. weights: (d,), > 0. Returns the shape of p. Raises ValueError outside these ranges.
+    Parameters
+    ----------
+    p : float or array_like
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+    weights : array_like, shape (d,)
+        Variances w of the terms of Q, finite and > 0.
+
+    Returns
+    -------
+    float or ndarray
+        The bound, in the shape of `p` and in the units of `weights`.
+
+    Raises
+    ------
+    ValueError
+        If `p` or `weights` are outside these ranges.
+
+    See Also
+    --------
+    laurent_massart : A bound that is smaller for small p.
+
+    Notes
+    -----
+    The bound is
+
+    .. math:: \sum_j w_j + \sqrt{\frac{2}{p} \sum_j w_j^2}.
+
+    It uses the mean and the variance of Q alone, and holds for every p and all weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import bounds, gx2
+    >>> weights = np.full(200, 1 / 200)
+    >>> round(float(gx2.isf(1e-4, weights)), 4)
+    1.4153
+    >>> round(float(bounds.chebyshev(1e-4, weights)), 4)
+    11.0
     """
     p, weights = probability(p=p), vector(weights=weights)
     return (np.sum(weights) + np.sqrt(2 * np.sum(weights**2) / p))[()]
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:
-    """Theorem 4 of the report: an upper bound on E||eta||**2 / sigma_opt**2 for the scaling of Lemma 4.1 and p = 1/n.
+    r"""Bound the error of the elliptical mechanism for Gaussian data by Theorem 4 of the report.
 
-    sigma: standard deviations (d,), > 0. n: rows, a whole number >= 1. The bound is 4 S (sqrt(8 ln(n) sum sigma**2) +
-    S) with S = sum sigma; infinite where n > theorem4_limit(sigma). Raises ValueError outside these ranges.
+    Parameters
+    ----------
+    sigma : array_like, shape (d,)
+        Standard deviations of the columns, finite and > 0.
+    n : int
+        Number of rows, >= 1.
+
+    Returns
+    -------
+    float
+        An upper bound on :math:`E\|\eta\|^2 / \sigma_\mathrm{opt}^2`, where :math:`\eta` is the
+        noise with the scaling of Lemma 4.1 and the clip probability 1/n, in the squared units of
+        `sigma`. It is infinite for ``n > theorem4_limit(sigma)``, where the theorem claims nothing.
+
+    Raises
+    ------
+    ValueError
+        If `sigma` is outside its range or `n` is not a whole number >= 1.
+
+    See Also
+    --------
+    theorem4_limit : The largest n for which the theorem holds.
+    egm.scaling.noise_factor : A quarter of the exact value, for any scaling.
+
+    Notes
+    -----
+    With :math:`S = \sum_j \sigma_j` the bound is
+
+    .. math:: 4 S \Bigl( \sqrt{8 \ln(n) \sum_j \sigma_j^2} + S \Bigr)
+
+    ([1]_, Theorem 4).
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed
+       data".
+
+    Examples
+    --------
+    For 200 equal columns and 10,000 rows the theorem holds, and bounds four times the exact factor.
+
+    >>> import numpy as np
+    >>> from egm import bounds, scaling
+    >>> sigma = np.full(200, 1 / 200)
+    >>> round(bounds.theorem4(sigma, n=10_000), 4)
+    6.4279
+    >>> b = scaling.expected_norm(sigma)
+    >>> round(4 * scaling.noise_factor(b, sigma, clip_probability=1e-4), 4)
+    5.6612
     """
     sigma, n = vector(sigma=sigma), count(n=n)
     if n > theorem4_limit(sigma):
@@ -81,6 +288,35 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
 
 
 def theorem4_limit(sigma: ArrayLike) -> float:
-    """The largest n for which Theorem 4 holds: exp(sum sigma**2 / (18 max(sigma)**2)), at most exp(d/18)."""
+    r"""Return the largest n for which Theorem 4 of the report holds.
+
+    Parameters
+    ----------
+    sigma : array_like, shape (d,)
+        Standard deviations of the columns, finite and > 0.
+
+    Returns
+    -------
+    float
+        The number of rows :math:`\exp(\sum_j \sigma_j^2 / (18 \max_j \sigma_j^2))`, in general not
+        a whole number. It is at most :math:`\exp(d/18)`, and infinite where it would overflow.
+
+    Raises
+    ------
+    ValueError
+        If `sigma` is outside this range.
+
+    See Also
+    --------
+    theorem4 : The bound of Theorem 4.
+
+    Examples
+    --------
+    For three columns (age, income, visits) the theorem says nothing about two rows or more.
+
+    >>> from egm import bounds
+    >>> round(bounds.theorem4_limit([18, 1200, 3]), 4)
+    1.0571
+    """
     limit = bernstein_limit(vector(sigma=sigma))
     return 1 / limit if limit else math.inf

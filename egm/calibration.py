@@ -1,20 +1,36 @@
-"""How much Gaussian noise (epsilon, delta)-differential privacy needs, exactly.
+r"""Compute how much Gaussian noise (epsilon, delta)-differential privacy needs, exactly.
 
-The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1. The privacy loss of the
-Gaussian mechanism is itself normal, L ~ N(1/(2 z^2), 1/z^2), and the mechanism is (epsilon, delta)-private if and
-only if
+The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1.
 
-    delta >= E[max(0, 1 - exp(epsilon - L))]
-           = Phi(1/(2z) - epsilon z) - exp(epsilon) Phi(-1/(2z) - epsilon z)          (Balle and Wang 2018, Theorem 8).
+Notes
+-----
+The privacy loss of the Gaussian mechanism is itself normal, :math:`L \sim N(1/(2 z^2), 1/z^2)`, and
+the mechanism is :math:`(\varepsilon, \delta)`-private if and only if
 
-The second line is how the curve is usually computed, and where digits go: for small epsilon it subtracts nearly equal
-numbers. The first line, written with L = epsilon + r/z, is an integral of positive terms in which nothing cancels,
+.. math::
 
-    delta = int_0^inf phi(r - a) (1 - exp(-r/z)) dr,      a = 1/(2z) - epsilon z,
+    \delta &\geq E[\max(0, 1 - e^{\varepsilon - L})] \\
+        &= \Phi\Bigl(\frac{1}{2z} - \varepsilon z\Bigr)
+           - e^{\varepsilon} \, \Phi\Bigl(-\frac{1}{2z} - \varepsilon z\Bigr)
 
-and one Gauss-Legendre rule takes it to fourteen digits for every epsilon, however far the tail; but for z < 0.05, where
-exp(-r/z) falls too fast for the rule. There the two terms of the second line are so different that they may be
-subtracted.
+([1]_, Theorem 8). The curve is usually computed by the second line. For small
+:math:`\varepsilon` this loses digits, because it subtracts nearly equal numbers. The first line,
+written with :math:`L = \varepsilon + r/z`, is an integral of positive terms in which nothing
+cancels,
+
+.. math::
+
+    \delta = \int_0^\infty \varphi(r - a) \, (1 - e^{-r/z}) \, dr,
+    \qquad a = \frac{1}{2z} - \varepsilon z.
+
+One Gauss-Legendre rule computes it to fourteen digits for every :math:`\varepsilon`, however far
+the tail. The exception is :math:`z < 0.05`, where :math:`e^{-r/z}` falls too fast for the rule.
+There the two terms of the second line are so different that they may be subtracted.
+
+References
+----------
+.. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy:
+   Analytical Calibration and Optimal Denoising".
 """
 
 from __future__ import annotations
@@ -48,8 +64,8 @@ _THIN = 0.05  # noise multiplier below which the rule does not resolve exp(-r/z)
 # One step towards privacy. The curve is computed to a few units of 1e-15, so one step is enough for nearly every input.
 _STEP = 1 + 8e-15
 _SURE = 1 - 1e-14  # share of delta that the curve is kept below: it is computed to 9e-15
-_ROUNDINGS = 2e-15  # what the roundings of a sum of terms > 0, each of a few operations, can be of it
-_LARGEST_DELTA = 1 - 1e-12  # above it the curve, a double, would not tell one delta from the next
+_ROUNDINGS = 2e-15  # largest relative rounding error of a sum of terms > 0, each of a few operations
+_LARGEST_DELTA = 1 - 1e-12  # above it the curve, which is a double, cannot tell one delta from the next
 _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
@@ -58,11 +74,47 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float: ...
 @overload
 def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
 def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    """The noise multiplier sqrt(2 ln(1.25/delta)) / epsilon, proved to suffice for epsilon < 1.
+    r"""Compute the noise multiplier of the classic theorem, which holds for epsilon < 1.
 
-    epsilon: in (0, 1), any shape. delta: in (0, 1), broadcast with epsilon. Raises ValueError for epsilon >= 1, where
-    the theorem promises nothing; above epsilon = 3.78 this noise can be too small. Call analytic_noise_multiplier
-    there. Dwork and Roth (2014), Theorem 3.22.
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy parameter epsilon, strictly between 0 and 1.
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1. It is broadcast with `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        The noise multiplier :math:`\sqrt{2 \ln(1.25 / \delta)} / \varepsilon`, in the shape to
+        which the arguments broadcast.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` or `delta` are outside their ranges. For ``epsilon >= 1`` the theorem promises
+        nothing, and the message names `analytic_noise_multiplier`.
+
+    See Also
+    --------
+    analytic_noise_multiplier : The smallest sufficient noise multiplier, for every epsilon.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private for
+    epsilon < 1 ([1]_, Theorem 3.22). Above epsilon = 3.78 this noise can be too small.
+
+    References
+    ----------
+    .. [1] Dwork and Roth (2014), "The Algorithmic Foundations of Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.classic_noise_multiplier(0.5, 1e-6)), 4)
+    10.5976
+    >>> round(float(calibration.analytic_noise_multiplier(0.5, 1e-6)), 4)
+    8.0576
     """
     epsilon, delta = positive(epsilon=epsilon), probability(delta=delta)
     if np.any(epsilon >= 1):
@@ -78,12 +130,51 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float: ...
 @overload
 def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
 def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    """The smallest noise multiplier z that makes the Gaussian mechanism (epsilon, delta)-private: sigma_opt.
+    r"""Compute the smallest noise multiplier that makes Gaussian noise (epsilon, delta)-private.
 
-    epsilon: from 1e-100 to 1e100, any shape. delta: from 1e-300 and below 1, broadcast with epsilon. Never below the
-    exact root, gaussian_delta(epsilon, z) <= delta, and for delta <= 0.9 within 1e-13 of it, relative. For a delta
-    above 1 - 1e-12, which promises nothing, the noise is that for 1 - 1e-12. Raises ValueError outside these ranges.
-    Balle and Wang (2018), Theorem 8.
+    The report calls it :math:`\sigma_\mathrm{opt}`.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy parameter epsilon, from 1e-100 to 1e100.
+    delta : float or array_like
+        Privacy parameter delta, at least 1e-300 and below 1. It is broadcast with `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        The noise multiplier z, in the shape to which the arguments broadcast. It is never below the
+        exact root, and for ``delta <= 0.9`` its relative distance from the root is at most 1e-13.
+        For a delta above 1 - 1e-12, which promises nothing, it is the noise multiplier for 1 -
+        1e-12.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` or `delta` are outside their ranges.
+
+    See Also
+    --------
+    gaussian_delta : The privacy curve, which this function inverts.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private,
+    and with a smaller one it is not ([1]_, Theorem 8). The result is rounded towards privacy, so
+    that ``gaussian_delta(epsilon, z) <= delta``.
+
+    References
+    ----------
+    .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy:
+       Analytical Calibration and Optimal Denoising".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> z = calibration.analytic_noise_multiplier(epsilon=1, delta=1e-6)
+    >>> round(float(z), 4)
+    4.2247
     """
     epsilon, delta = between(1e-100, 1e100, epsilon=epsilon), probability(delta=delta)
     epsilon, delta = np.broadcast_arrays(epsilon, np.minimum(between(1e-300, 1.0, delta=delta), _LARGEST_DELTA))
@@ -101,10 +192,47 @@ def gaussian_delta(epsilon: float, noise_multiplier: float) -> float: ...
 @overload
 def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Array: ...
 def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
-    """The smallest delta for which Gaussian noise is (epsilon, delta)-private: its privacy curve.
+    """Compute the privacy curve of Gaussian noise: the smallest delta for each epsilon.
 
-    epsilon: >= 0, any shape. noise_multiplier: > 0, broadcast with epsilon. Relative error below 1e-13 where the
-    result is a normal double. Raises ValueError outside these ranges. Balle and Wang (2018), Theorem 8.
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy parameter epsilon, finite and >= 0.
+    noise_multiplier : float or array_like
+        Standard deviation of the noise for a query of l2-sensitivity 1, finite and > 0. It is
+        broadcast with `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        The smallest delta for which the noise is (epsilon, delta)-private, in the shape to which
+        the arguments broadcast. Its relative error is below 1e-13 where it is a normal double.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` or `noise_multiplier` are outside their ranges.
+
+    See Also
+    --------
+    gaussian_epsilon : The inverse in epsilon.
+    analytic_noise_multiplier : The inverse in the noise multiplier.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private if
+    and only if delta is at least the exact value of this curve ([1]_, Theorem 8).
+
+    References
+    ----------
+    .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy:
+       Analytical Calibration and Optimal Denoising".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> f"{calibration.gaussian_delta(epsilon=1, noise_multiplier=4.0):.4e}"
+    '2.9243e-06'
     """
     epsilon, z = np.broadcast_arrays(nonnegative(epsilon=epsilon), positive(noise_multiplier=noise_multiplier))
     integral, square, rest = _curve(epsilon, z)
@@ -116,10 +244,46 @@ def gaussian_epsilon(delta: float, noise_multiplier: float) -> float: ...
 @overload
 def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Array: ...
 def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
-    """The smallest epsilon >= 0 for which Gaussian noise is (epsilon, delta)-private: the inverse of gaussian_delta.
+    """Compute the smallest epsilon >= 0 for which Gaussian noise is (epsilon, delta)-private.
 
-    delta: in (0, 1), any shape. noise_multiplier: > 0, broadcast with delta. Never below the exact value. Raises
-    ValueError outside these ranges.
+    Parameters
+    ----------
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1.
+    noise_multiplier : float or array_like
+        Standard deviation of the noise for a query of l2-sensitivity 1, finite and > 0. It is
+        broadcast with `delta`.
+
+    Returns
+    -------
+    float or ndarray
+        The epsilon, in the shape to which the arguments broadcast. It is never below the exact
+        value.
+
+    Raises
+    ------
+    ValueError
+        If `delta` or `noise_multiplier` are outside their ranges.
+
+    See Also
+    --------
+    gaussian_delta : The privacy curve, which this function inverts.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private for
+    this epsilon ([1]_, Theorem 8).
+
+    References
+    ----------
+    .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy:
+       Analytical Calibration and Optimal Denoising".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.gaussian_epsilon(delta=1e-6, noise_multiplier=4.0)), 4)
+    1.0607
     """
     delta, z = np.broadcast_arrays(probability(delta=delta), positive(noise_multiplier=noise_multiplier))
     wanted: Array = delta * _SURE
@@ -143,9 +307,38 @@ def zcdp_noise_multiplier(rho: float) -> float: ...
 @overload
 def zcdp_noise_multiplier(rho: ArrayLike) -> Array: ...
 def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
-    """The noise multiplier 1 / sqrt(2 rho) of rho-zero-concentrated differential privacy.
+    r"""Compute the noise multiplier of rho-zero-concentrated differential privacy.
 
-    rho: > 0, any shape. Raises ValueError otherwise. Bun and Steinke (2016), Proposition 1.6.
+    Parameters
+    ----------
+    rho : float or array_like
+        Privacy parameter rho, finite and > 0.
+
+    Returns
+    -------
+    float or ndarray
+        The noise multiplier :math:`1 / \sqrt{2 \rho}`, in the shape of `rho`.
+
+    Raises
+    ------
+    ValueError
+        If `rho` is outside its range.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is rho-zero-concentrated differentially
+    private ([1]_, Proposition 1.6).
+
+    References
+    ----------
+    .. [1] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and
+       Lower Bounds".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_noise_multiplier(0.02)), 4)
+    5.0
     """
     return (1 / np.sqrt(2 * positive(rho=rho)))[()]
 
@@ -155,12 +348,52 @@ def zcdp_epsilon(rho: float, delta: float) -> float: ...
 @overload
 def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array: ...
 def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
-    """The epsilon for which every rho-zCDP mechanism is (epsilon, delta)-private, by the best known conversion.
+    r"""Compute the epsilon for which every rho-zCDP mechanism is (epsilon, delta)-private.
 
-    The minimum over alpha > 1 of rho alpha + (log(1/delta) - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1), or
-    0 where that is negative. rho: > 0, any shape. delta: in (0, 1), broadcast with rho. Every alpha gives a valid
-    epsilon, and the roundings of computing it are added to it: never below the exact value. Raises ValueError outside
-    these ranges. Canonne, Kamath and Steinke (2020), Corollary 13.
+    Parameters
+    ----------
+    rho : float or array_like
+        Privacy parameter rho of zero-concentrated differential privacy (zCDP), finite and > 0.
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1. It is broadcast with `rho`.
+
+    Returns
+    -------
+    float or ndarray
+        The epsilon, in the shape to which the arguments broadcast. It is never below the exact
+        value of the conversion.
+
+    Raises
+    ------
+    ValueError
+        If `rho` or `delta` are outside their ranges.
+
+    See Also
+    --------
+    zcdp_rho : The inverse function.
+
+    Notes
+    -----
+    Every rho-zCDP mechanism is (epsilon, delta)-differentially private for this epsilon ([1]_,
+    Corollary 13). It is the best known conversion,
+
+    .. math::
+
+        \varepsilon = \min_{\alpha > 1} \Bigl[ \rho \alpha + \frac{\log(1/\delta) - \log(\alpha - 1)
+            + \alpha \log(1 - 1/\alpha)}{\alpha - 1} \Bigr],
+
+    or 0 where that is negative. Every :math:`\alpha` gives a valid epsilon, and a bound on the
+    rounding errors of the computation is added to it.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_epsilon(rho=0.02, delta=1e-6)), 4)
+    0.8999
     """
     rho, delta = np.broadcast_arrays(positive(rho=rho), probability(delta=delta))
     log_delta = np.log(delta)
@@ -176,10 +409,44 @@ def zcdp_rho(epsilon: float, delta: float) -> float: ...
 @overload
 def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
 def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    """The largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy: the inverse of zcdp_epsilon.
+    """Compute the largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy.
 
-    epsilon: > 0, any shape. delta: in (0, 1), broadcast with epsilon. Never above the exact value. Raises ValueError
-    outside these ranges.
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy parameter epsilon, finite and > 0.
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1. It is broadcast with `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
+        arguments broadcast. It is never above the exact value.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` or `delta` are outside their ranges.
+
+    See Also
+    --------
+    zcdp_epsilon : The conversion, which this function inverts.
+
+    Notes
+    -----
+    Every mechanism that is zCDP with this rho is (epsilon, delta)-differentially private ([1]_,
+    Corollary 13).
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_rho(epsilon=1, delta=1e-6)), 5)
+    0.02436
     """
     epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
     log_delta = np.log(delta)
@@ -193,9 +460,10 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
 
 
 def _conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """(gain, loss): what delta adds to rho alpha in the conversion from zCDP is loss - gain, for alpha = 1 + exp(u).
+    """Compute the pair (gain, loss) of the conversion from zCDP.
 
-    Both are sums of terms >= 0, so that nothing cancels in either: log(1 + exp(-u)) = log(1 + exp(u)) - u.
+    The conversion adds loss - gain to rho alpha, for alpha = 1 + exp(u). Both are sums of terms >=
+    0, so that nothing cancels in either: log(1 + exp(-u)) = log(1 + exp(u)) - u.
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -203,7 +471,10 @@ def _conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 
 
 def _minimum(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
-    """Where a function with one minimum is least, elementwise; `start` where it cannot be told, by overflow."""
+    """Find where a function with one minimum is least, elementwise.
+
+    Where overflow hides the minimum, the result is `start`.
+    """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)
         least = elementwise.find_minimum(function, found.bracket, args=args).x
@@ -211,14 +482,18 @@ def _minimum(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 
 
 def _log_delta(epsilon: Floats, z: Floats) -> Array:
-    """The logarithm of delta."""
+    """Compute the logarithm of delta."""
     integral, square, rest = _curve(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
 
 
 def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """int_0^inf phi(r - a) (1 - exp(-r/z)) dr, from which the factor exp(-a^2/2) is kept out for a < 0; and the a^2 of
-    this factor, as a double and what it lacks: (integral, square, rest)."""
+    """Compute the integral of the privacy curve and the exponent of a factor that is kept out of it.
+
+    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 the factor exp(-a^2/2) is
+    kept out of it. The results are (integral, square, rest), where a^2 is the double `square` plus
+    the part `rest` that this double lacks.
+    """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
     a, lacking = _exponent(epsilon, z)
@@ -237,15 +512,20 @@ def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
 
 def _two_terms(a: Array, b: Array) -> Array:
-    """The same integral as the difference of Phi(a) and exp(epsilon) Phi(-b), for b = 1/(2z) + epsilon z."""
+    """Compute the integral of `_curve` as the difference of Phi(a) and exp(epsilon) Phi(-b).
+
+    Here b is 1/(2z) + epsilon z.
+    """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
     return np.where(a < 0, one - other, np.sqrt(2 * np.pi) * ndtr(a) - height * other)
 
 
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
-    """a = 1/(2z) - epsilon z as a double and what it lacks. In a far tail the last digits of a are the first of
-    exp(-a^2/2)."""
+    """Compute a = 1/(2z) - epsilon z as a double and the part that this double lacks.
+
+    In a far tail the last digits of a are the first of exp(-a^2/2).
+    """
     one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
     other, rounding = _product(epsilon, z)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -258,7 +538,10 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def _product(x: Array, y: Array) -> tuple[Array, Array]:
-    """x y as a double and what it lacks, which is a double unless it overflows. Dekker (1971)."""
+    """Compute x y as a double and the part that this double lacks.
+
+    That part is a double, too, unless it overflows. See Dekker (1971).
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
         (x, x_rest), (y, y_rest) = ((high := 134217729.0 * v - (134217729.0 * v - v), v - high) for v in (x, y))
@@ -267,8 +550,11 @@ def _product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """A noise multiplier that is certainly enough: Phi(a) <= delta or 1 / (z sqrt(2 pi)) <= delta, whichever is
-    smaller."""
+    """Return a noise multiplier that is certainly enough.
+
+    It satisfies Phi(a) <= delta or 1 / (z sqrt(2 pi)) <= delta, whichever needs the smaller noise
+    multiplier.
+    """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
     by_tail = np.where(quantile > 0, (quantile + root) / (2 * epsilon), 1 / (root - np.minimum(quantile, 0.0)))
@@ -276,13 +562,18 @@ def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def _margin(delta: Array) -> Array:
-    """A factor by which a bound is surely one by the computed curve, too; that has few digits of 1 - delta near 1."""
+    """Return a factor by which a bound also holds for the computed curve.
+
+    That curve has few digits of 1 - delta near 1.
+    """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
 
 def _decreasing_root(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
-    """The root of a decreasing function with function(right) <= 0, elementwise; `left` is moved down until it
-    brackets."""
+    """Find the root of a decreasing function with function(right) <= 0, elementwise.
+
+    The point `left` is moved down until the two points bracket the root.
+    """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket
         return elementwise.find_root(function, bracket, args=args, tolerances=_TOLERANCES).x

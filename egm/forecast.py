@@ -1,13 +1,22 @@
-"""The expected squared error of a clipped and noisy sum, known before any data is touched.
+r"""Forecast the expected squared error of a clipped and noisy sum, before any data is touched.
 
-Rows x_i = mu + sigma Z_i, normal with independent coordinates, become y_i = b (x_i - center); a y_i longer than C is
-shortened to C, and loses the share L_i = max(0, 1 - C / ||y_i||) of itself. So the sum of the clipped rows misses
-sum_i L_i (x_i - center), and the release misses that and gains the noise. With Q = ||y||^2 and what
-`gx2.clip_moments` says of it, mean and variance of L (x_j - center_j) are exact, and so is the forecast:
+The rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. They become
+:math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` longer than C is shortened to C, and so
+loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of itself. So the sum of the clipped rows
+misses :math:`\sum_i L_i (x_i - \mathrm{center})`; the release misses that and gains the noise.
 
-    E||release - sum x||^2 = sum noise_std^2 + n sum_j Var[L (x_j - center_j)] + n^2 sum_j E[L (x_j - center_j)]^2.
+With :math:`Q = \|y\|^2` and the moments of ``egm.gx2.clip_moments``, the mean and the variance of
+:math:`L \, (x_j - \mathrm{center}_j)` are exact, and so is the forecast:
 
-If mu = center the last sum is zero. Against n mu instead of sum x, the variance is that of (1 - L)(x_j - center_j).
+.. math::
+
+    E\Bigl\|\text{release} - \sum_i x_i\Bigr\|^2 = \sum_j \text{noise\_std}_j^2
+        + n \sum_j \mathrm{Var}[L \, (x_j - \mathrm{center}_j)]
+        + n^2 \sum_j E[L \, (x_j - \mathrm{center}_j)]^2.
+
+If :math:`\mu = \mathrm{center}`, the last sum is zero. If the error is measured against
+:math:`n \mu` instead of the sum of the rows, the variance is that of
+:math:`(1 - L)(x_j - \mathrm{center}_j)`.
 """
 
 from __future__ import annotations
@@ -26,10 +35,27 @@ __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
 
 @dataclass(frozen=True)
 class ErrorForecast:
-    """Expected squared l2 error of a released sum, by its causes.
+    """Expected squared l2 error of a released sum, split by its causes.
 
-    noise: the noise. clipping: how the clipped parts of the rows vary. center: how they add up because the centre is
-    not the mean; it grows with n^2.
+    Parameters
+    ----------
+    noise : float
+        The error due to the noise: its total variance, in squared units of the data.
+    clipping : float
+        The error due to the variation of the clipped parts of the rows; it grows with n.
+    center : float
+        The error due to a center that is not the mean, for which the clipped parts of the rows add
+        up; it grows with the square of n.
+
+    Examples
+    --------
+    >>> from egm import GaussianDataMechanism
+    >>> mechanism = GaussianDataMechanism([18, 1200, 3], n=10_000, epsilon=1, delta=1e-6)
+    >>> expected = mechanism.error()
+    >>> f"{expected.noise:.3e}"
+    '1.585e+09'
+    >>> round(expected.noise / expected.total, 3)
+    0.934
     """
 
     noise: float
@@ -38,7 +64,7 @@ class ErrorForecast:
 
     @property
     def total(self) -> float:
-        """The sum of the three."""
+        """Expected squared l2 error in total: the sum of the three parts."""
         return self.noise + self.clipping + self.center
 
 
@@ -52,11 +78,52 @@ def clipping(
     copies: Floats = 1,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
-    """(n sum_j Var, n^2 sum_j bias^2) of what the sum of n clipped rows misses.
+    r"""Compute the two parts of the expected squared error that clipping causes in a sum.
 
-    sigma, scaling: (d,), > 0. offset: mu - center, a number or (d,). target: "sample" for the sum of the rows,
-    "population" for n mu. copies: how many coordinates are like this one, a number or (d,). factors: the mean of both
-    is taken over the standard deviations factor * sigma.
+    Parameters
+    ----------
+    sigma : ndarray, shape (d,)
+        Standard deviations of the coordinates, > 0.
+    n : int
+        Number of rows.
+    scaling : ndarray, shape (d,)
+        Multipliers b of the coordinates, > 0.
+    clip_norm : float
+        Clipping radius C, > 0, in the units of `scaling` times the data.
+    offset : float or ndarray, shape (d,), default 0.0
+        Difference of the mean and the center, ``mu - center``, in the units of the data.
+    target : {"sample", "population"}, default "sample"
+        Quantity that the release estimates: "sample" for the sum of the rows, "population" for
+        ``n * mu``.
+    copies : float or ndarray, shape (d,), default 1
+        Number of coordinates that are like this one.
+    factors : sequence of float, default (1.0,)
+        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+
+    Returns
+    -------
+    clipping : float
+        The part :math:`n \sum_j \mathrm{Var}_j` from the variation of the clipped parts of the
+        rows, in squared units of the data.
+    center : float
+        The part :math:`n^2 \sum_j \mathrm{bias}_j^2` from their mean, in squared units of the data.
+
+    See Also
+    --------
+    loss_of_a_row : The contributions of each coordinate.
+
+    Examples
+    --------
+    A center that is off by a tenth of each standard deviation adds a second part to the error.
+
+    >>> import numpy as np
+    >>> from egm import forecast, scaling
+    >>> sigma, n = np.array([18.0, 1200.0, 3.0]), 10_000  # age, income, visits; rows
+    >>> b = scaling.optimal(sigma, clip_probability=1 / n)
+    >>> clip_norm = scaling.clip_norm(b, sigma, clip_probability=1 / n)
+    >>> variation, bias = forecast.clipping(sigma, n, b, clip_norm, offset=sigma / 10)
+    >>> f"{variation:.3e}", f"{bias:.3e}"
+    ('1.603e+05', '1.508e+04')
     """
     variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
     return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
@@ -71,9 +138,50 @@ def loss_of_a_row(
     copies: Floats = 1,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[Array, Array]:
-    """Variance and squared mean of what one clipped row adds to the error, (d,) each, summed over the copies.
+    """Compute what one clipped row adds to the expected squared error, for each coordinate.
 
-    Arguments as for clipping.
+    Parameters
+    ----------
+    sigma : ndarray, shape (d,)
+        Standard deviations of the coordinates, > 0.
+    scaling : ndarray, shape (d,)
+        Multipliers b of the coordinates, > 0.
+    clip_norm : float
+        Clipping radius C, > 0, in the units of `scaling` times the data.
+    offset : float or ndarray, shape (d,), default 0.0
+        Difference of the mean and the center, ``mu - center``, in the units of the data.
+    target : {"sample", "population"}, default "sample"
+        Quantity that the release estimates: "sample" for the sum of the rows, "population" for
+        ``n * mu``.
+    copies : float or ndarray, shape (d,), default 1
+        Number of coordinates that are like this one.
+    factors : sequence of float, default (1.0,)
+        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+
+    Returns
+    -------
+    variance : ndarray, shape (d,)
+        Variance of what the row adds to the error of each coordinate, summed over its copies, in
+        squared units of the data.
+    squared_bias : ndarray, shape (d,)
+        Squared mean of what the row adds to the error of each coordinate, summed over its copies,
+        in squared units of the data.
+
+    See Also
+    --------
+    clipping : The sums over the coordinates, for n rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import forecast, scaling
+    >>> sigma = np.array([18.0, 1200.0, 3.0])  # age, income, visits
+    >>> b = scaling.expected_norm(sigma)
+    >>> variance, squared_bias = forecast.loss_of_a_row(sigma, b, clip_norm=2.0)
+    >>> (variance / sigma**2).round(3)
+    array([0.001, 0.011, 0.001])
+    >>> squared_bias
+    array([0., 0., 0.])
     """
     parts = [_loss_of_a_row(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
     variance, squared_bias = np.mean(parts, axis=0)
@@ -83,7 +191,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """The same for these standard deviations."""
+    """Compute the two results of `loss_of_a_row` for one vector of standard deviations."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -109,16 +217,61 @@ def best_clip_norm(
     tolerance: float = 1e-7,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
-    """(C, total): the clip norm of least forecast error, to a relative tolerance, and that error.
+    r"""Find the clip norm with the smallest expected error.
 
-    noise: a function of C, the total variance of the noise; it must be convex and grow at least like C. sigma, scaling:
-    (d,), > 0. offset: mu - center, copies and factors, as for clipping. Between 1e-3 of a row's typical norm,
-    where all is lost, and the radius that a row exceeds with probability 1e-3 / n if mu = center, enlarged by the
-    offset.
+    Parameters
+    ----------
+    noise : callable
+        Function of the clip norm C that returns the total variance of the noise. It must be convex
+        and grow at least like C.
+    sigma : ndarray, shape (d,)
+        Standard deviations of the coordinates, > 0.
+    n : int
+        Number of rows.
+    scaling : ndarray, shape (d,)
+        Multipliers b of the coordinates, > 0.
+    offset : float or ndarray, shape (d,), default 0.0
+        Difference of the mean and the center, ``mu - center``, in the units of the data.
+    copies : float or ndarray, shape (d,), default 1
+        Number of coordinates that are like this one.
+    tolerance : float, default 1e-7
+        Relative tolerance of the clip norm.
+    factors : sequence of float, default (1.0,)
+        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
 
-    A local search is enough, because the error is a convex function of C for every offset. With U = x - center it is
-    noise + n E||L U||^2 + (n^2 - n) ||E[L U]||^2, where L = max(0, 1 - C / ||y||) is convex in C and not negative,
-    hence L^2 is convex, and |E[L U_j]| is |offset_j| times a mean of L.
+    Returns
+    -------
+    clip_norm : float
+        The clip norm C, in the units of `scaling` times the data.
+    total : float
+        The expected squared error with this clip norm, in squared units of the data.
+
+    Notes
+    -----
+    C is searched between 0.001 times a row's typical norm, where nearly everything is clipped, and
+    the norm that a row exceeds with probability 0.001/n if the center is the mean, enlarged by the
+    norm of the scaled offset.
+
+    A local search is enough, because the error is a convex function of C for every offset. With
+    :math:`U = x - \mathrm{center}` it is
+
+    .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
+
+    where :math:`L = \max(0, 1 - C / \|y\|)` is convex in C and not negative. Hence :math:`L^2` is
+    convex, and :math:`|E[L U_j]|` is :math:`|\mathrm{offset}_j|` times a mean of L.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import calibration, forecast, scaling
+    >>> sigma, n = np.array([18.0, 1200.0, 3.0]), 10_000  # age, income, visits; rows
+    >>> b = scaling.optimal(sigma, clip_probability=1 / n)
+    >>> z = calibration.analytic_noise_multiplier(epsilon=1, delta=1e-6)
+    >>> def noise(clip_norm):
+    ...     return float(np.sum((2 * clip_norm * z / b) ** 2))
+    >>> clip_norm, total = forecast.best_clip_norm(noise, sigma, n, b)
+    >>> round(clip_norm, 2), f"{total:.2e}"
+    (2.0, '5.82e+08')
     """
     weights = (scaling * sigma) ** 2
     typical = np.sqrt(np.sum(copies * weights)) * min(factors)

@@ -1,41 +1,71 @@
-"""The generalized chi-square distribution: Q = sum_j weights_j * chi2(dof_j, nc_j), with every weight > 0.
+r"""Compute tails, quantiles and moments of the generalized chi-square distribution.
 
-The functions parallel those of `scipy.stats.ncx2`: `sf, logsf, cdf, logcdf, pdf, logpdf, isf, ppf, mean, var, rvs`;
-`ilogsf` inverts `logsf` where p itself would underflow, and `conditional_means` says which coordinate a large Q is
-made of.
+It is the distribution of a weighted sum of independent noncentral chi-square variables,
 
-How a tail is computed. The cumulant function of Q,
+.. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j), \qquad w_j > 0.
 
-    K(s) = sum_j [ -dof_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s) ],
+In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
 
-is analytic but for a cut on the real axis from 1 / (2 max w) to infinity, and the tails are contour integrals of it:
+The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
+`isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` where p itself would
+underflow, `conditional_means` says which coordinates a large Q is made of, and `clip_moments` says
+what a row loses when it is clipped.
 
-    sf(x) = 1/(2 pi i) int exp(K(s) - s x) ds/s   crossing the real axis at c in (0, 1 / (2 max w)),
-   cdf(x) = the same with the opposite sign,      crossing it at c < 0,
-    pdf(x) = 1/(2 pi i) int exp(K(s) - s x) ds    on either.
+Notes
+-----
+This is how a tail is computed [1]_. The cumulant function of Q,
 
-1. The contour crosses at the saddle point c, where the integrand has its smallest value on the real axis and falls off
-   fastest across it. That value, exp(K(c) - c x) / |c|, is a factor of the whole integral: it carries the size of the
-   tail, 1e-300 or exp(-1e6), and is only ever handled by its logarithm. What is left is a number of order one.
-2. The contour is the parabola s = c + i h u + gamma u^2 that follows the path of steepest descent to third order. On
-   it the integrand falls like exp(-u^2/2), and the trapezoid rule in u converges geometrically: the step is halved
-   until two rules agree, and the difference of the last two is the estimate of the error.
-3. A quantile is searched over c instead of x, because x(c) = K'(c) - 1/c is explicit. The saddlepoint formula to
-   second order is right to a tenth, in a tail to a few percent, and gives the start; Newton's rule with the tail
-   itself ends the search after one or two contours.
-4. Many weights are put into clusters, each replaced by its centre and the moments about it, because log(1 - 2 w s) is
-   analytic in w: with w = m (1 + e) and V = 2 m s / (1 - 2 m s),
+.. math::
 
-       log(1 - 2 w s) = log(1 - 2 m s) + log(1 - V e),      log(1 - V e) = -sum_p (V e)^p / p.
+    K(s) = \sum_j \Bigl[ -\frac{\nu_j}{2} \log(1 - 2 w_j s)
+                         + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr],
 
-   Clusters are a tenth wide in log(r / (1 - r)), r = w / max w, so that |V e| is at most 0.05 where it matters. One
-   pass over the weights, however many there are; after it a tail costs as much as with a few hundred of them.
+is analytic except on a cut, which runs along the real axis from :math:`1 / (2 \max w)` to infinity.
+The tails and the density are contour integrals of it:
 
-Scales: weights are divided by the largest, so the cut starts at 1; 1 - r c is formed as (1 - c) + c (1 - r), with each
-part exact, because in a far tail 1 - c is small and everything hinges on it.
+.. math::
 
-Rice (1980), "Distribution of quadratic forms in normal random variables: evaluation by numerical integration"; Daniels
-(1987), "Tail probability approximations".
+    \mathrm{sf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
+        \quad \text{if the contour crosses the real axis at } c \in (0, 1 / (2 \max w)), \\
+    \mathrm{cdf}(x) &= -\frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
+        \quad \text{if it crosses at } c < 0, \\
+    \mathrm{pdf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, ds
+        \quad \text{on either contour.}
+
+1. The contour crosses at the saddle point c, where the integrand has its smallest value on the
+   real axis and falls off fastest across it. That value, :math:`e^{K(c) - c x} / |c|`, is a factor
+   of the whole integral: it carries the size of the tail, 1e-300 or exp(-1e6), and is only ever
+   handled by its logarithm. What is left is a number of order one.
+2. The contour is the parabola :math:`s = c + i h u + \gamma u^2`, which follows the path of
+   steepest descent to third order. On it the integrand falls like :math:`e^{-u^2/2}`, and the
+   trapezoid rule in u converges geometrically: the step is halved until two rules agree, and the
+   difference of the last two gives the estimate of the error.
+3. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
+   saddlepoint formula to second order [2]_ gives the start: its relative error is about a tenth,
+   and a few percent in a tail. Newton's rule with the tail itself ends the search after one or two
+   contours.
+4. Many weights are put into clusters. Each cluster is replaced by its center and the moments about
+   it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
+   :math:`V = 2 m s / (1 - 2 m s)`,
+
+   .. math::
+
+       \log(1 - 2 w s) = \log(1 - 2 m s) + \log(1 - V e),
+       \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
+
+   Clusters are a tenth wide in :math:`\log(r / (1 - r))`, where :math:`r = w / \max w`, so that
+   :math:`|V e|` is at most 0.05 where it matters. This takes one pass over the weights, however
+   many there are; after it a tail costs as much as with a few hundred of them.
+
+The scales are these: weights are divided by the largest, so the cut starts at 1; and
+:math:`1 - r c` is formed as :math:`(1 - c) + c (1 - r)`, with each part exact, because in a far
+tail :math:`1 - c` is small and every digit of the result depends on it.
+
+References
+----------
+.. [1] Rice (1980), "Distribution of Quadratic Forms in Normal Random Variables: Evaluation by
+   Numerical Integration".
+.. [2] Daniels (1987), "Tail Probability Approximations".
 """
 
 from __future__ import annotations
@@ -71,17 +101,17 @@ __all__ = [
     "var",
 ]
 
-_STEP = 0.2  # of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
+_STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
 _BATCH = 72  # nodes added at a time until the integrand has died away
 _MOST_NODES = 8192
-_NEGLIGIBLE = 1e-17  # relative size at which it has
+_NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _HALVINGS = 5
-_RTOL = 1e-13  # aim of the quadrature; rounding of the exponent comes on top
+_RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 _EPS = 2.2e-16
 
 _EXACT = 256  # more weights than this are clustered
-_WIDTH = 0.1  # of a cluster, in log(r / (1 - r))
-_ORDER = 10  # moments kept of each
+_WIDTH = 0.1  # width of a cluster, in log(r / (1 - r))
+_ORDER = 10  # moments kept of each cluster
 
 Complex: TypeAlias = NDArray[np.complex128]
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
@@ -92,7 +122,35 @@ T = TypeVar("T")
 
 
 class AccuracyError(ArithmeticError):
-    """The quadrature did not reach its accuracy. `estimate` is the best value found."""
+    """Error of a computation that did not reach its accuracy.
+
+    Parameters
+    ----------
+    message : str
+        Description of the step that failed.
+    estimate : float
+        Best value that this step had found.
+
+    Attributes
+    ----------
+    estimate : float
+        Best value that the failed step had found, for diagnosis. It is not the tail: it is the
+        coordinate of the saddle point if a search failed, the integral relative to the height of
+        its integrand if the quadrature stayed too inaccurate, and NaN if the integrand did not die
+        away.
+
+    Examples
+    --------
+    A caller who needs an upper bound of a tail can fall back on the bound that always holds.
+
+    >>> from egm import gx2
+    >>> try:
+    ...     tail = gx2.sf(3.0, [1.0, 0.5])
+    ... except gx2.AccuracyError:
+    ...     tail = 1.0
+    >>> round(float(tail), 4)
+    0.1358
+    """
 
     def __init__(self, message: str, estimate: float) -> None:
         super().__init__(message)
@@ -113,13 +171,64 @@ def sf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, 
 def sf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
 ) -> Floats | tuple[Floats, Floats]:
-    """Upper tail P[Q > x].
+    """Compute the upper tail P[Q > x] of a generalized chi-square variable Q.
 
-    x: any shape. weights: (d,), finite and > 0. dof: > 0 and nc: >= 0, scalars or (d,). Returns the shape of x.
-    Relative error at most 1e-12 down to 1e-300. With full_output=True returns the pair (tail, estimated relative
-    error): the difference of the last two quadratures, squared, plus a bound of the rounding in the exponent. The
-    estimate is not rigorous; it covers every reference case. Raises ValueError for anything outside these ranges,
-    AccuracyError if the quadrature fails. Rice (1980).
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
+
+    Returns
+    -------
+    tail : float or ndarray
+        The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12
+        down to 1e-300.
+    error : float or ndarray
+        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    logsf : The logarithm of the tail, also where the tail would underflow.
+    isf : The inverse function.
+
+    Notes
+    -----
+    The tail is an integral along a contour through the saddle point of its integrand [1]_, as the
+    page of the module explains. The estimated error is the difference of the last two quadratures,
+    squared, plus a bound on the rounding in the exponent. The estimate is not rigorous; it covers
+    every reference case of the tests.
+
+    References
+    ----------
+    .. [1] Rice (1980), "Distribution of Quadratic Forms in Normal Random Variables: Evaluation by
+       Numerical Integration".
+
+    Examples
+    --------
+    The probability that the squared norm of a row of three scaled columns (age, income, visits)
+    exceeds 16:
+
+    >>> import numpy as np
+    >>> from egm import gx2, scaling
+    >>> sigma = np.array([18, 1200, 3])
+    >>> weights = (scaling.expected_norm(sigma) * sigma) ** 2
+    >>> f"{gx2.sf(16, weights):.4e}"
+    '5.5148e-05'
     """
     return _output(_upper(x, weights, dof, nc), np.exp, full_output)
 
@@ -133,7 +242,50 @@ def logsf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 
 def logsf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
 ) -> Floats | tuple[Floats, Floats]:
-    """log P[Q > x], also where P[Q > x] would underflow. Its absolute error is sf's relative one; otherwise as sf."""
+    r"""Compute the logarithm of the upper tail P[Q > x] of a generalized chi-square variable Q.
+
+    The tail itself may be too small for a double.
+
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
+
+    Returns
+    -------
+    log_tail : float or ndarray
+        The logarithm :math:`\log P[Q > x]`, in the shape of `x`. Its absolute error is the relative
+        error of `sf`.
+    error : float or ndarray
+        Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
+        The notes of `sf` explain the estimate.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    sf : The tail itself.
+    ilogsf : The inverse function.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> round(float(gx2.logsf(1e6, [1.0, 0.5])), 3)
+    -500006.787
+    """
     return _output(_upper(x, weights, dof, nc), np.positive, full_output)
 
 
@@ -146,7 +298,50 @@ def cdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0,
 def cdf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
 ) -> Floats | tuple[Floats, Floats]:
-    """Lower tail P[Q <= x], with relative accuracy also near zero. Arguments as for sf."""
+    r"""Compute the lower tail P[Q <= x] of a generalized chi-square variable Q.
+
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
+
+    Returns
+    -------
+    tail : float or ndarray
+        The probability :math:`P[Q \leq x]`, in the shape of `x`. It has the relative accuracy of
+        `sf`, also near zero.
+    error : float or ndarray
+        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``. The
+        notes of `sf` explain the estimate.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    logcdf : The logarithm of the lower tail, also where the tail would underflow.
+    ppf : The inverse function.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> round(float(gx2.cdf(3.0, [1.0, 0.5])), 4)
+    0.8642
+    >>> f"{gx2.cdf(1e-30, [1.0, 0.5]):.4e}"
+    '7.0711e-31'
+    """
     return _output(_lower(x, weights, dof, nc), np.exp, full_output)
 
 
@@ -159,7 +354,49 @@ def logcdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
 def logcdf(
     x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
 ) -> Floats | tuple[Floats, Floats]:
-    """log P[Q <= x], also where P[Q <= x] would underflow. Arguments as for sf."""
+    r"""Compute the logarithm of the lower tail P[Q <= x] of a generalized chi-square variable Q.
+
+    The tail itself may be too small for a double.
+
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+    full_output : bool, default False
+        Whether to return the estimated error as well.
+
+    Returns
+    -------
+    log_tail : float or ndarray
+        The logarithm :math:`\log P[Q \leq x]`, in the shape of `x`. Its absolute error is the
+        relative error of `cdf`.
+    error : float or ndarray
+        Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
+        The notes of `sf` explain the estimate.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    cdf : The lower tail itself.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> round(float(gx2.logcdf(1e-300, [1.0, 0.5, 0.2, 0.1])), 4)
+    -1381.3279
+    """
     return _output(_lower(x, weights, dof, nc), np.positive, full_output)
 
 
@@ -168,7 +405,42 @@ def pdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> 
 @overload
 def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """Density of Q at x, the derivative of cdf. Arguments as for sf; at x = 0 the limit from above."""
+    """Compute the density of a generalized chi-square variable Q, the derivative of `cdf`.
+
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The density at `x`, in the shape of `x`: 0 for ``x < 0``, and the limit from above at
+        ``x = 0``, which may be infinite.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    logpdf : The logarithm of the density, also where the density would underflow.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> gx2.pdf([0.0, 3.0], [1.0, 1.0]).round(4)
+    array([0.5   , 0.1116])
+    """
     return np.exp(logpdf(x, weights, dof, nc))
 
 
@@ -177,7 +449,42 @@ def logpdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) 
 @overload
 def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """log of the density of Q at x. Arguments as for sf."""
+    """Compute the logarithm of the density of a generalized chi-square variable Q.
+
+    Parameters
+    ----------
+    x : float or array_like
+        Point or points, in the units of `weights`. They may be infinite, but not NaN.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The logarithm of the density at `x`, in the shape of `x`: minus infinity for ``x < 0``, and
+        the limit from above at ``x = 0``.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the quadrature fails.
+
+    See Also
+    --------
+    pdf : The density itself.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> gx2.logpdf([3.0, 3000.0], [1.0, 0.5]).round(4)
+    array([   -2.4606, -1504.5754])
+    """
     return _map(_log_density, real(x=x), weights, dof, nc)
 
 
@@ -186,10 +493,52 @@ def isf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> 
 @overload
 def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """The x with P[Q > x] = p: the upper quantile.
+    """Compute the upper quantile of a generalized chi-square variable Q.
 
-    p: in [0, 1], any shape. weights, dof, nc as for sf. Returns the shape of p. The round trip sf(isf(p)) = p holds to
-    about 1e-12. Raises ValueError for p outside [0, 1].
+    It is the x with P[Q > x] = p.
+
+    Parameters
+    ----------
+    p : float or array_like
+        Probability or probabilities, in [0, 1].
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` gives infinity
+        and ``p = 1`` gives 0. The round trip ``sf(isf(p)) = p`` holds to a relative error of about
+        1e-12.
+
+    Raises
+    ------
+    ValueError
+        If `p` is outside [0, 1], or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the search or a quadrature fails.
+
+    See Also
+    --------
+    ilogsf : The upper quantile for probabilities that no double can hold.
+    ppf : The lower quantile.
+    egm.bounds : Upper bounds on this quantile in closed form.
+
+    Examples
+    --------
+    The squared norm that a row of three scaled columns (age, income, visits) exceeds with
+    probability 1e-4:
+
+    >>> import numpy as np
+    >>> from egm import gx2, scaling
+    >>> sigma = np.array([18, 1200, 3])
+    >>> weights = (scaling.expected_norm(sigma) * sigma) ** 2
+    >>> round(float(gx2.isf(1e-4, weights)), 4)
+    14.8937
     """
     return ilogsf(_log_probability(p), weights, dof, nc)
 
@@ -199,7 +548,44 @@ def ppf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> 
 @overload
 def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """The x with P[Q <= x] = p: the lower quantile, 0 where it would underflow. Arguments as for isf."""
+    """Compute the lower quantile of a generalized chi-square variable Q.
+
+    It is the x with P[Q <= x] = p.
+
+    Parameters
+    ----------
+    p : float or array_like
+        Probability or probabilities, in [0, 1].
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The quantile, in the shape of `p` and in the units of `weights`: 0 where it would underflow,
+        and infinity for ``p = 1``.
+
+    Raises
+    ------
+    ValueError
+        If `p` is outside [0, 1], or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the search or a quadrature fails.
+
+    See Also
+    --------
+    isf : The upper quantile.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> round(float(gx2.ppf(0.5, [1.0, 0.5])), 4)
+    1.0012
+    """
     return _map(lambda form, log_p: _quantile(form, log_p, lower=True), _log_probability(p), weights, dof, nc)
 
 
@@ -208,9 +594,44 @@ def ilogsf(logp: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 
 @overload
 def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """The x with log P[Q > x] = logp, for tails that no double can hold: logp may be -1e6.
+    """Compute the upper quantile of a generalized chi-square variable Q from a log probability.
 
-    logp: <= 0, any shape; 0 gives 0 and -inf gives inf. weights, dof, nc as for sf. Raises ValueError for logp > 0.
+    It is the x with log P[Q > x] = logp. This function serves tails that no double can hold: `logp`
+    may be -1e6.
+
+    Parameters
+    ----------
+    logp : float or array_like
+        Logarithm or logarithms of the probability, <= 0.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The quantile, in the shape of `logp` and in the units of `weights`; ``logp = 0`` gives 0 and
+        ``logp = -inf`` gives infinity.
+
+    Raises
+    ------
+    ValueError
+        If `logp` is positive or NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+    AccuracyError
+        If the search or a quadrature fails.
+
+    See Also
+    --------
+    isf : The upper quantile of a probability.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> round(float(gx2.ilogsf(-1e6, [1.0, 0.5])), 1)
+    1999985.7
     """
     logp = real(logp=logp)
     if np.any(logp > 0):
@@ -219,13 +640,66 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
 
 
 def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
-    """E[Q] = sum_j weights_j (dof_j + nc_j)."""
+    r"""Compute the mean of a generalized chi-square variable Q.
+
+    Parameters
+    ----------
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float
+        The mean :math:`E[Q] = \sum_j w_j (\nu_j + \lambda_j)`, in the units of `weights`.
+
+    Raises
+    ------
+    ValueError
+        If `weights`, `dof` or `nc` are outside their ranges.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> gx2.mean([1.0, 0.5], nc=[0.0, 4.0])
+    3.5
+    """
     weights, dof, nc = _parameters(weights, dof, nc)
     return float(np.sum(weights * (dof + nc)))
 
 
 def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
-    """Var[Q] = 2 sum_j weights_j^2 (dof_j + 2 nc_j)."""
+    r"""Compute the variance of a generalized chi-square variable Q.
+
+    Parameters
+    ----------
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    float
+        The variance :math:`\mathrm{Var}[Q] = 2 \sum_j w_j^2 (\nu_j + 2 \lambda_j)`, in the squared
+        units of `weights`.
+
+    Raises
+    ------
+    ValueError
+        If `weights`, `dof` or `nc` are outside their ranges.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> gx2.var([1.0, 0.5])
+    2.5
+    """
     weights, dof, nc = _parameters(weights, dof, nc)
     return float(2 * np.sum(weights**2 * (dof + 2 * nc)))
 
@@ -246,7 +720,39 @@ def rvs(
     size: int | Sequence[int] | None = None,
     rng: np.random.Generator,
 ) -> Floats:
-    """Draws of Q by simulation, from the numpy Generator `rng`: shape `size`, or one number for size=None."""
+    """Draw from a generalized chi-square distribution by simulation.
+
+    Parameters
+    ----------
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+    size : int or sequence of int, optional
+        Shape of the result. Without it the result is a single number.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+
+    Returns
+    -------
+    float or ndarray
+        The draws, in the shape `size` and in the units of `weights`.
+
+    Raises
+    ------
+    ValueError
+        If `weights`, `dof` or `nc` are outside their ranges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import gx2
+    >>> draws = gx2.rvs([1.0, 0.5], size=100_000, rng=np.random.default_rng(1))
+    >>> round(float(draws.mean()), 1)
+    1.5
+    """
     weights, dof, nc = _parameters(weights, dof, nc)
     shape = () if size is None else tuple(np.atleast_1d(size))
     total = np.zeros(shape)
@@ -256,12 +762,56 @@ def rvs(
 
 
 def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array:
-    """E[Y_j | Q = x] for Q = sum_j weights_j Y_j, Y_j ~ chi2(dof_j, nc_j): which terms make Q this large.
+    r"""Compute the mean of each chi-square variable in the sum Q, given that Q = x.
 
-    x: one number > 0. weights, dof, nc as for sf. Returns shape (d,); sum_j weights_j E[Y_j | Q = x] = x. These are
-    also the derivatives of a quantile by the weights, d isf(p, w) / d w_j where isf(p, w) = x. Each is a ratio of two
-    contour integrals: term j's moment generating function has the logarithmic derivative dof_j / (1 - 2 w_j s) + nc_j
-    / (1 - 2 w_j s)^2, and this goes into the numerator.
+    The result tells which terms make Q as large as `x`.
+
+    Parameters
+    ----------
+    x : float
+        Value of Q, finite and > 0, in the units of `weights`.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        The means :math:`E[Y_j \mid Q = x]` for :math:`Q = \sum_j w_j Y_j` with independent
+        :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`.
+
+    Raises
+    ------
+    ValueError
+        If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
+        outside their ranges.
+    AccuracyError
+        If a quadrature fails.
+
+    Notes
+    -----
+    The means satisfy :math:`\sum_j w_j E[Y_j \mid Q = x] = x`. They are also the derivatives of a
+    quantile by the weights,
+
+    .. math:: \frac{\partial \, \mathrm{isf}(p, w)}{\partial w_j} = E[Y_j \mid Q = x]
+        \quad \text{where } \mathrm{isf}(p, w) = x.
+
+    Each is a ratio of two contour integrals: the moment generating function of term j has the
+    logarithmic derivative :math:`\nu_j / (1 - 2 w_j s) + \lambda_j / (1 - 2 w_j s)^2`, and this
+    factor goes into the numerator.
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> weights = [1.0, 0.5]
+    >>> means = gx2.conditional_means(10.0, weights)
+    >>> means.round(4)
+    array([8.825, 2.35 ])
+    >>> round(float(means @ weights), 4)
+    10.0
     """
     x = scalar(positive, x=x)
     weights, dof, nc = _parameters(weights, dof, nc)
@@ -273,17 +823,62 @@ def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: Arra
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
-    """What a row loses when it is clipped to squared norm x, its squared norm being Q = sum_j weights_j Y_j.
+    r"""Compute what a row loses when it is clipped to the squared norm x.
 
-    Y_j ~ chi2(dof_j, nc_j) is the squared length of a normal vector V_j of dof_j coordinates with variance 1, whose
-    mean m_j has the squared length nc_j. With the lost share L = max(0, 1 - sqrt(x / Q)) returns three vectors (d,),
+    The squared norm of the row is :math:`Q = \sum_j w_j Y_j`. Here
+    :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)` is the squared length of a normal vector :math:`V_j`
+    of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared length
+    :math:`\lambda_j`. Clipping takes the share :math:`L = \max(0, 1 - \sqrt{x / Q})` of the row
+    away.
 
-        l_j with E[L V_j] = l_j m_j,    E[L Y_j],    E[L^2 Y_j].
+    Parameters
+    ----------
+    x : float
+        Squared norm to which the row is clipped, finite and > 0, in the units of `weights`.
+    weights : array_like, shape (d,)
+        Weights of the terms of Q, finite and > 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities of the terms, finite and >= 0.
 
-    x: one number > 0. weights, dof, nc as for sf. Relative error about 1e-12. For a function g of Q, Stein's identity
-    gives E[g(Q) V_j] = m_j E[g(Q')], where Q' has two more degrees of freedom at weight j. So all three are integrals
-    over the contour of the upper tail, of exp(K(s) - s x) times 1 / (1 - 2 w_j s) or its square times the transform of
-    L or L^2. Raises ValueError outside these ranges.
+    Returns
+    -------
+    mean_factor : ndarray, shape (d,)
+        The factors :math:`l_j` with :math:`E[L V_j] = l_j m_j`.
+    lost : ndarray, shape (d,)
+        The means :math:`E[L Y_j]`.
+    lost_square : ndarray, shape (d,)
+        The means :math:`E[L^2 Y_j]`. The relative error of all three is about 1e-12.
+
+    Raises
+    ------
+    ValueError
+        If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
+        outside their ranges.
+    AccuracyError
+        If a quadrature fails.
+
+    See Also
+    --------
+    egm.forecast : The expected error of a clipped and noisy sum, which these moments give.
+
+    Notes
+    -----
+    For a function g of Q, Stein's identity gives :math:`E[g(Q) V_j] = m_j E[g(Q')]`, where
+    :math:`Q'` has two more degrees of freedom at weight j. So all three are integrals over the
+    contour of the upper tail: the integrand is :math:`e^{K(s) - s x}` times
+    :math:`1 / (1 - 2 w_j s)` or its square, times the transform of :math:`L` or :math:`L^2`.
+
+    Examples
+    --------
+    The mean square of what clipping to squared norm 3 takes from each coordinate, in units of its
+    variance:
+
+    >>> from egm import gx2
+    >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])
+    >>> lost_square.round(4)
+    array([0.0319, 0.0135])
     """
     x = scalar(positive, x=x)
     weights, dof, nc = _parameters(weights, dof, nc)
@@ -297,7 +892,11 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
 
 def _lost_in_tail(form: _Form, x: Real, weights: Array) -> Array:
-    """E[L g(Q)] and E[L^2 g(Q)], with two and with four more degrees of freedom at each weight, by one contour."""
+    """Compute E[L] and E[L^2] by one contour, for Q with more degrees of freedom at each weight.
+
+    It returns four rows of d numbers: E[L] with two and with four more degrees of freedom, then
+    E[L^2] with two and with four.
+    """
     crossing = _saddle(form, x, lower=False)
     shift, mass, _ = _contour(crossing, x, density=False)
     height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
@@ -306,7 +905,10 @@ def _lost_in_tail(form: _Form, x: Real, weights: Array) -> Array:
 
 
 def _lost_by_density(form: _Form, x: Real, weights: Array) -> Array:
-    """The same for an x so far below the mean that nearly all is lost: over the density, panel by panel in log Q."""
+    """Compute the four rows of `_lost_in_tail` for an x so far below the mean that nearly everything is lost.
+
+    It integrates over the density of Q, panel by panel in log Q.
+    """
     ends = [_quantile(form, np.log(_NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
     total = np.zeros((4, weights.size))
@@ -323,10 +925,11 @@ def _lost_by_density(form: _Form, x: Real, weights: Array) -> Array:
 
 
 def _lost_share(z: Complex) -> tuple[Complex, Complex]:
-    """int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
+    """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
 
-    In closed form with J_m, the integrals of t^(-m/2): they are 1/z - J_1 and 1/z - 2 J_1 + J_2. They cancel when z is
-    large; then by Gauss-Laguerre quadrature in (t - 1) z.
+    In closed form, with J_m the integral of t^(-m/2) exp(-z (t - 1)), they are 1/z - J_1 and 1/z -
+    2 J_1 + J_2. These terms cancel when z is large; there Gauss-Laguerre quadrature in (t - 1) z is
+    used.
     """
     root = np.sqrt(z)
     far = np.abs(z) > _FAR
@@ -339,8 +942,11 @@ def _lost_share(z: Complex) -> tuple[Complex, Complex]:
 
 
 def _integral(values: NDArray[Any]) -> Complex:
-    """int_0^inf f(t) exp(-t) dt from f at the nodes, (k, nodes). Not as a product of matrices: so small a one may
-    take a thousand times as long where the threads of a BLAS wait for each other."""
+    """Compute int_0^inf f(t) exp(-t) dt from the values of f at the nodes, shape (k, nodes).
+
+    The sum is not a product of matrices, because so small a product may take a thousand times as
+    long when the threads of a BLAS wait for each other.
+    """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])
 
 
@@ -350,10 +956,11 @@ _LEGENDRE = np.polynomial.legendre.leggauss(12)
 
 
 def _inverses(crossing: _Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
-    """Im sum_i mass_i / (1 - 2 w_j s_i) and the same with the square, for every weight: two vectors (d,).
+    """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight, and the sum with the squared denominator.
 
-    About the centre m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V e)^p, with V the
-    inverse less 1; the square of that has p + 1 times each term and one more inverse.
+    About the center m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V
+    e)^p, where V is the inverse less 1. The square of this has p + 1 times each term and one more
+    inverse.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))
@@ -368,7 +975,7 @@ def _inverses(crossing: _Crossing, shift: Complex, mass: Complex, weights: Array
 
 
 def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
-    """sum_p rows[p][group] e^p, by Horner's rule."""
+    """Compute sum_p rows[p][group] e^p by Horner's rule."""
     total = rows[-1][group]
     for row in rows[-2::-1]:
         total *= e
@@ -383,11 +990,12 @@ def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Form:
-    """Q / unit, where unit is twice the largest weight: then 1 - 2 w s is 1 - r s with r = w / max w in (0, 1].
+    """Q / unit, where unit is twice the largest weight.
 
-    A group of weights, the smallest of them `lowest`, has a center and the sums k of its degrees of freedom and nc of
-    its noncentralities. Where its weights center * (1 + e) differ, `moments` has the sums of k_j e_j^p and of nc_j
-    e_j^p for p = 1 ... ORDER.
+    So 1 - 2 w s is 1 - r s, with r = w / max w in (0, 1]. A group of weights, the smallest of which
+    is `lowest`, has a center, the sum k of its degrees of freedom and the sum nc of its
+    noncentralities. Where the weights center * (1 + e) of a group differ, `moments` has the sums of
+    k_j e_j^p and of nc_j e_j^p for p = 1 ... ORDER.
     """
 
     unit: float
@@ -408,7 +1016,10 @@ class _Form:
 
     @cached_property
     def exact_r(self) -> Long:
-        """r with the digits that a large number of degrees of freedom would magnify."""
+        """r in extended precision.
+
+        The rounding error of r is multiplied by the degrees of freedom, which may be large.
+        """
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property
@@ -429,7 +1040,7 @@ class _Form:
 
 
 def _parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array, Array, Array]:
-    """The three vectors, checked and of the same length."""
+    """Check the three parameters of Q and return them as vectors of the same length."""
     weights = vector(weights=weights)
     dof, nc = positive(dof=dof), nonnegative(nc=nc)
     for name, value in (("dof", dof), ("nc", nc)):
@@ -441,7 +1052,10 @@ def _parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Arra
 
 
 def _form(weights: Array, dof: Array, nc: Array) -> _Form:
-    """The form of checked parameters: equal weights merged, and close ones clustered where that leaves far fewer."""
+    """Make the form of checked parameters.
+
+    Equal weights are merged, and close ones are clustered if that leaves far fewer.
+    """
     if weights.size <= _EXACT:
         return _merged(weights, dof, nc)
     if dof.strides == nc.strides == (0,):
@@ -455,14 +1069,14 @@ def _form(weights: Array, dof: Array, nc: Array) -> _Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array) -> _Form:
-    """The form with one group for each distinct weight."""
+    """Make the form with one group for each distinct weight."""
     values, group = np.unique(weights, return_inverse=True)
     k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
     return _Form(2 * values[-1], values, values, k, shift)  # type: ignore[arg-type]  # counts with weights are float64
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> _Form:
-    """The form with one group for each cluster of sorted weights, in one pass a moment."""
+    """Make the form with one group for each cluster of sorted weights, in one pass for each moment."""
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     centers = np.add.reduceat(weights * dof, starts) / k
@@ -472,7 +1086,7 @@ def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp
 
 
 def _edges(smallest: float, largest: float) -> Array:
-    """Lower edges of the clusters, at equal steps of log(r / (1 - r)) up to the largest weight."""
+    """Return the lower edges of the clusters, at equal steps of log(r / (1 - r)) up to the largest weight."""
     theta = np.arange(np.log(smallest) - np.log(largest) - _WIDTH, 37.0, _WIDTH)
     decay = np.exp(-np.abs(theta))
     edge = largest * (decay / (1 + decay))
@@ -480,7 +1094,7 @@ def _edges(smallest: float, largest: float) -> Array:
 
 
 def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
-    """sum_j values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
+    """Compute sum_j values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
     if not values.any():
         return np.zeros((_ORDER, starts.size))
     power = np.array(values)
@@ -492,7 +1106,7 @@ def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
 
 
 def _log_probability(p: ArrayLike) -> Array:
-    """log p for p in [0, 1], with log 0 = -inf."""
+    """Compute log p for p in [0, 1], with log 0 = -inf."""
     p = real(p=p)
     if np.any((p < 0) | (p > 1)):
         raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
@@ -505,12 +1119,14 @@ def _log_probability(p: ArrayLike) -> Array:
 
 
 class _Crossing:
-    """The saddle point c of exp(K(s) - s x) / s and the x it belongs to, as functions of one unbounded coordinate.
+    """The saddle point c of exp(K(s) - s x) / s and its x, as functions of the unbounded coordinate theta.
 
-    Upper tail: theta = log(c / (1 - c)), c in (0, 1). Lower tail: theta = log(-c), c < 0. For each group `slack` is
-    1 - r c, without cancellation, and `v` is r c / (1 - r c); `pace` is dlog|c|/dtheta. The derivatives at c are pure
-    numbers: `drift` is K' times c, `spread` the second derivative of K(s) - s x - log s times c^2, `skew` is K''' times
-    c^3. They leave out the moments of clusters: they choose a contour, and any contour gives the same integral.
+    In the upper tail theta = log(c / (1 - c)) with c in (0, 1), in the lower tail theta = log(-c)
+    with c < 0. For each group, `slack` is 1 - r c without cancellation, and `v` is r c / (1 - r c);
+    `pace` is dlog|c|/dtheta. The derivatives at c are pure numbers: `drift` is K' times c, `spread`
+    is the second derivative of K(s) - s x - log s times c^2, and `skew` is K''' times c^3. They
+    leave out the moments of clusters, because they only choose a contour, and any contour gives the
+    same integral.
     """
 
     def __init__(self, form: _Form, theta: float, lower: bool) -> None:
@@ -533,11 +1149,12 @@ class _Crossing:
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
-        """log of exp(K(c) - c x), and the size of the numbers that it is the sum of.
+        """Compute the logarithm of exp(K(c) - c x), and the size of the numbers whose sum it is.
 
-        With 1/|c| this is the size of the integrand where the contour crosses. Terms with y = r c > -1 are taken less
-        their mean, -log(1 - y) - y, and x less those means: for many weights both are far larger than their difference.
-        All in extended precision where the machine has it: these few sums are the only large numbers there are.
+        Together with 1/|c| this is the size of the integrand where the contour crosses. Terms with
+        y = r c > -1 are taken less their mean, as -log(1 - y) - y, and x less these means, because
+        for many weights both are far larger than their difference. The sums are in extended
+        precision where the machine has it: they are the only sums of large numbers.
         """
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
@@ -555,9 +1172,11 @@ class _Crossing:
         return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
     def formula(self) -> tuple[float, float]:
-        """The saddlepoint formula for the log of the tail at `self.x`, to second order; its slope in theta, to first.
+        """Compute the logarithm of the tail at `self.x`, and its slope, by the saddlepoint formula.
 
-        With f the exponent K(s) - s x - log s: exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)).
+        With f the exponent K(s) - s x - log s and f2, f3, f4 its derivatives, the formula to second
+        order is exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)). The slope in theta
+        is that of the formula to first order.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -570,7 +1189,10 @@ class _Crossing:
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
-    """-log(1 - y) - y, where slack is 1 - y; near zero by the series of 2 artanh(z) with z = y / (2 - y)."""
+    """Compute -log(1 - y) - y, where slack is 1 - y.
+
+    Near zero it is the series of 2 artanh(z) with z = y / (2 - y).
+    """
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
     if small.any():
@@ -581,7 +1203,10 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 
 def _beyond_centers(form: _Form, v: Any) -> Any:
-    """What the moments of clusters add to K where r s / (1 - r s) is v: the series of log(1 - v e) and 1/(1 - v e)."""
+    """Compute what the moments of clusters add to K, where v is r s / (1 - r s).
+
+    It sums the series of log(1 - v e) and of 1 / (1 - v e).
+    """
     if form.moments is None:
         return 0.0
     total, power = 0.0, 1.0
@@ -594,14 +1219,21 @@ def _beyond_centers(form: _Form, v: Any) -> Any:
 
 
 def _saddle(form: _Form, x: Real, lower: bool | None = None) -> _Crossing:
-    """The crossing whose saddle point belongs to x: by default in the lower tail below the mean, else in the upper."""
+    """Find the crossing whose saddle point belongs to x.
+
+    By default it is in the lower tail for an x below the mean, and otherwise in the upper tail.
+    """
     x = float(x)
     lower = x < form.mean if lower is None else lower
     z = abs(x - float(form.mean)) / form.deviation
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta: float) -> tuple[float, float, _Crossing]:
-        """log of K'(c) over log of x + 1/c, nearly a straight line in theta on both sides; increasing."""
+        """Compare x with the x of theta, by the logarithm of a ratio that increases in theta.
+
+        The ratio is K'(c) / (x + 1/c) in the upper tail and x / (K'(c) - 1/c) in the lower tail.
+        Its logarithm is nearly a straight line in theta on both sides.
+        """
         crossing = _Crossing(form, theta, lower)
         drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
         if lower:
@@ -612,10 +1244,10 @@ def _saddle(form: _Form, x: Real, lower: bool | None = None) -> _Crossing:
 
 
 def _root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
-    """Where an increasing function is zero, by Newton's rule kept inside the bracket that its signs give.
+    """Find the zero of an increasing function by Newton's rule, kept inside the bracket that the signs give.
 
-    increasing(u) returns the value, the slope and whatever the caller wants to keep of u. The search ends when the
-    value is within the tolerance; the result is what was kept.
+    increasing(u) returns the value, the slope and whatever the caller wants to keep for this u. The
+    search ends when the value is within the tolerance, and returns what was kept.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -632,18 +1264,18 @@ def _root(increasing: Callable[[float], tuple[float, float, T]], start: float, t
 # The contour
 # ----------------------------------------------------------------------------------------------------------------------
 
-# Steepest descent bends the contour by 1. Where one weight alone shapes the saddle point but many others what lies
-# around it, that bends it too far, and the integrand grows again: less is better then.
+# Steepest descent bends the contour by 1. Where one weight alone shapes the saddle point, but many others shape its
+# surroundings, a bend of 1 is too much, and the integrand grows again: then a smaller bend is tried.
 _BENDS = (1.0, 0.25, 0.0)
 
 
 def _contour(crossing: _Crossing, x: Real, density: bool = True) -> Quadrature:
-    """Nodes s - c and masses m of a quadrature along the contour, relative to the height of the integrand at c:
+    """Choose nodes s - c and masses m of a quadrature along the contour.
 
-    1/(2 pi i) int exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i).
-
-    Third comes the estimated relative error for F = 1/s and, unless told otherwise, for F = 1: far below the mean
-    the density is too small beside the upper tail for a contour that crosses at c > 0.
+    The masses are relative to the height of the integrand at c: for a factor F, 1/(2 pi i) int
+    exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The third result is the
+    estimated relative error for F = 1/s and, if `density` is true, also for F = 1: far below the
+    mean, the density is too small beside the upper tail for a contour that crosses at c > 0.
     """
     x = float(x)
     for bend in _BENDS:
@@ -655,7 +1287,10 @@ def _contour(crossing: _Crossing, x: Real, density: bool = True) -> Quadrature:
 
 
 def _trapezoid(crossing: _Crossing, x: float, bend: float, density: bool) -> Quadrature:
-    """The nodes, masses and error on a contour of the given bend: trapezoid rules, the step halved until two agree."""
+    """Compute the nodes, the masses and the error on a contour of the given bend.
+
+    The step of the trapezoid rule is halved until two rules agree.
+    """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
     # makes the integrand die away, and the lower one further than many weights can bear.
@@ -684,10 +1319,10 @@ def _trapezoid(crossing: _Crossing, x: float, bend: float, density: bool) -> Qua
 
 
 def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tuple[Complex, Complex]:
-    """The integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
+    """Evaluate the integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
     parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
-        with np.errstate(over="ignore", invalid="ignore"):  # it may grow beyond any number
+        with np.errstate(over="ignore", invalid="ignore"):  # the integrand may overflow
             shift, mass = evaluate(_STEP * np.arange(start, start + _BATCH))
             parts.append((shift, mass))
             size = np.abs(mass) / abs(parts[0][1][0])
@@ -704,14 +1339,14 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
 
 
 def _terms(crossing: _Crossing, shift: Complex, mass: Complex) -> Array:
-    """What the integrals for the tail and for the density are the sums of, over pi: shape (2, nodes)."""
+    """Compute the terms whose sums over pi are the integrals for the tail and the density: shape (2, nodes)."""
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
     return terms
 
 
 def _growth(crossing: _Crossing, shift: Complex) -> Complex:
-    """K(c + shift) - K(c), by real arithmetic on 1 - q shift, where q = r / (1 - r c)."""
+    """Compute K(c + shift) - K(c) by real arithmetic on 1 - q shift, where q = r / (1 - r c)."""
     form = crossing.form
     q = form.r / crossing.slack
     a, b = np.outer(shift.real, q), np.outer(shift.imag, q)
@@ -732,7 +1367,11 @@ def _growth(crossing: _Crossing, shift: Complex) -> Complex:
 
 
 def _at(crossing: _Crossing, x: Real) -> tuple[float, float, float, float]:
-    """At x: log of the tail that the crossing belongs to, its estimated error, log of the density and its slope."""
+    """Compute the tail of the crossing and the density at x.
+
+    It returns the logarithm of the tail, its estimated error, the logarithm of the density and the
+    slope of that.
+    """
     shift, mass, error = _contour(crossing, x)
     tail, density = _terms(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
     height, size = crossing.log_height(x)
@@ -743,7 +1382,10 @@ def _at(crossing: _Crossing, x: Real) -> tuple[float, float, float, float]:
 
 
 def _tails(form: _Form, x: Real) -> tuple[Estimate, Estimate]:
-    """(log P[Q > x], its error), (log P[Q <= x], its error): one by its contour, the other as the complement."""
+    """Compute (log P[Q > x], its error) and (log P[Q <= x], its error).
+
+    One is computed by its contour, the other is its complement.
+    """
     x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
         sure, impossible = (0.0, 0.0), (-np.inf, 0.0)
@@ -759,28 +1401,28 @@ def _tails(form: _Form, x: Real) -> tuple[Estimate, Estimate]:
 
 
 def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """log sf and its error at every x."""
+    """Compute log sf and its error at every x."""
     return _map(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
 
 
 def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """log cdf and its error at every x."""
+    """Compute log cdf and its error at every x."""
     return _map(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
-    """function(log) alone, or with the error."""
+    """Return function(log), and with `full_output` the pair of this value and the error."""
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 
 
 def _log_complement(log_p: float) -> float:
-    """log(1 - p)."""
+    """Compute log(1 - p) from log p."""
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
 def _log_density(form: _Form, x: Real) -> float:
-    """log of the density of Q at x."""
+    """Compute the logarithm of the density of Q at x."""
     x = x / np.longdouble(form.unit)
     if x < 0 or np.isinf(x):
         return -np.inf
@@ -789,7 +1431,10 @@ def _log_density(form: _Form, x: Real) -> float:
 
 
 def _log_density_at_zero(form: _Form) -> float:
-    """The limit of the density from above: it is finite and positive only for two degrees of freedom in all."""
+    """Compute the logarithm of the limit of the density from above at zero.
+
+    The limit is finite and positive only for two degrees of freedom in all.
+    """
     total = np.sum(form.k)
     if total != 2:
         return np.inf if total < 2 else -np.inf
@@ -797,7 +1442,10 @@ def _log_density_at_zero(form: _Form) -> float:
 
 
 def _quantile(form: _Form, log_p: float, lower: bool) -> float:
-    """The x with log of the lower (or upper) tail equal to log_p, by whichever tail is the smaller one at x."""
+    """Find the x at which the logarithm of the lower (or upper) tail is log_p.
+
+    It uses whichever tail is the smaller one at x.
+    """
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0
     log_other = _log_complement(log_p)
@@ -807,10 +1455,11 @@ def _quantile(form: _Form, log_p: float, lower: bool) -> float:
 
 
 def _above_mean(form: _Form, log_upper: float) -> bool:
-    """Whether the upper quantile lies above the mean: there it is searched in the upper tail, else in the lower.
+    """Tell whether the upper quantile lies above the mean.
 
-    Either search ends at the same x; this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1)
-    and rises towards 1/2 with the degrees of freedom, so most p need no closer look.
+    If so, it is searched in the upper tail, else in the lower.Either search ends at the same x;
+    this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1) and rises
+    towards 1/2 with the degrees of freedom, so most p need no closer look.
     """
     if log_upper >= np.log(0.5):
         return False
@@ -825,10 +1474,12 @@ _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weigh
 
 
 def _search(form: _Form, log_p: float, lower: bool) -> float:
-    """The x, in units of the form, at which a tail has the logarithm log_p.
+    """Find the x, in units of the form, at which a tail has the logarithm log_p.
 
-    The logarithm of a tail is nearly proportional to a power of exp(theta), so the search is for a root of its
-    logarithm: first with the saddlepoint formula in place of the tail, then, from there, with the tail itself.
+    The logarithm of a tail is nearly proportional to a power of exp(theta), so log(log tail /
+    log_p), with a constant taken from both logarithms, is nearly a straight line in theta. The
+    search is for its root: first with the saddlepoint formula in place of the tail, then, from
+    there, with the tail itself.
     """
     depth = _LAPLACE_TOP - log_p
 
@@ -859,9 +1510,10 @@ def _search(form: _Form, log_p: float, lower: bool) -> float:
 def _map(
     function: Callable[[_Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
 ) -> Any:
-    """function(form, value) for every entry of `values`: an array of the same shape, or a number for a number.
+    """Compute function(form, value) for every entry of `values`.
 
-    Where the function returns a pair, so does the last axis of the result.
+    The result is an array of the shape of `values`, or a number for a number.Where the function
+    returns a pair, the last axis of the result has length two.
     """
     form = _form(*_parameters(weights, dof, nc))
     if np.size(values) == 0:
