@@ -1,7 +1,8 @@
 """Differentially private sums of vectors whose coordinates differ in spread.
 
-The mechanisms are in `egm.mechanisms`, the noise they need in `egm.calibration`, the generalized chi-square
-distribution behind their clipping radius in `egm.gx2`.
+The mechanisms are in `egm.mechanisms`, and the noise that they need is computed in
+`egm.calibration`. The generalized chi-square distribution, which sets their clip norm, is in
+`egm.gx2`.
 """
 
 from egm import bounds, calibration, gx2, mechanisms, samplers, scaling

@@ -1,4 +1,4 @@
-"""`python -m egm`: the command line."""
+"""Run the command line of egm by `python -m egm`."""
 
 import sys
 

@@ -1,13 +1,15 @@
-"""The sum of normal rows whose centre and spread nobody knows: both are found out privately, a little at a time.
+"""Release the sum of normal rows whose center and spread nobody knows; both are found out privately.
 
-A part of the budget goes to a search (`egm._search`), which asks private rows few and cheap questions
-(`egm._private_rows`), each a release in zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of
-which one row is replaced. What the questions cost adds up. Later ones are chosen by the answers to earlier ones; the
-total is fixed beforehand, which is all that is needed (Feldman and Zrnic 2021). The last one is the release.
+A part of the budget goes to a search, which asks few and cheap questions about the private rows.
+Each answer is a release in zero-concentrated differential privacy (Bun and Steinke 2016) for data
+sets of which one row is replaced, and the costs of the questions add up. Later questions depend on
+the answers to earlier ones. This is allowed, because the total is fixed beforehand (Feldman and
+Zrnic 2021). The last question is the release itself.
 
-Below a budget that depends on n, d and the declared ranges the search could lose its way, and is refused. What it finds
-out is used to clip well, and never believed more than it was measured: data unlike any normal rows cost accuracy, and
-the forecast says so. It cannot speak of what no answer shows: rows that are few, and far away from all others.
+Below a budget that depends on n, d and the declared ranges, the search could lose its way, and a
+release is refused. What the search finds out is used to clip well, and it is never believed more
+than it was measured. Data that are unlike any normal rows cost accuracy, and the forecast says so.
+The forecast cannot speak of what no answer shows: rows that are few and far away from all others.
 """
 
 from __future__ import annotations
@@ -37,14 +39,43 @@ _MOST = 1e6  # rho: a budget that protects nobody, and noise that is still many 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRelease:
-    """What may be published: the sum, and everything that was found out privately on the way to it.
+    """Sum of rows that may be published, with everything that was found out privately on the way to it.
 
-    estimate: of the sum of the rows, (d,), within n times the declared radius. noise_std: of the last noise in it,
-    (d,). bias: what clipping may have taken from each entry, (d,). center, sigma: the last centre before it and the
-    standard deviations, (d,). forecast: the ErrorForecast of the estimate, from released numbers only. model_holds:
-    whether the norms of the rows looked like those of normal rows; if not, the clip norm comes from the norms
-    themselves, and forecast.center from all clipped parts pointing one way. spent: the zCDP budget of each step.
-    simulated: whether the noise came from a numpy Generator.
+    Parameters
+    ----------
+    estimate : ndarray, shape (d,)
+        Noisy sum of the rows, in the units of the data. Each entry is within n times the declared
+        radius.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the last noise in each entry of `estimate`.
+    bias : ndarray, shape (d,)
+        How much clipping may have taken from each entry of `estimate`.
+    center : ndarray, shape (d,)
+        Last center of the rows before `estimate`.
+    sigma : ndarray, shape (d,)
+        Standard deviations of the rows, as the search found them.
+    forecast : egm.forecast.ErrorForecast
+        Expected squared l2 error of `estimate`, computed from released numbers only.
+    model_holds : bool
+        Whether the norms of the rows looked like those of normal rows. If False, the clip norm
+        comes from the norms themselves, and `forecast.center` assumes that all clipped parts point
+        one way.
+    spent : dict of str to float
+        Budget in zero-concentrated differential privacy that each step took.
+    simulated : bool
+        Whether the randomness came from a NumPy Generator. Such a release is fit for experiments
+        and not for publication.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import AdaptiveDataMechanism
+    >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
+    >>> release = mechanism.release(X, rng=rng)
+    >>> release.model_holds, release.simulated, round(sum(release.spent.values()), 6)
+    (True, True, 0.024)
     """
 
     estimate: np.ndarray
@@ -58,11 +89,45 @@ class AdaptiveRelease:
     simulated: bool
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """(low, high), (d,) each: every entry of the sum is between them with at least this probability.
+        """Compute an interval for each entry of the sum, which holds the exact entry with a given probability.
 
-        confidence: in (0, 1). The noise and the variation by clipping count as normal; what clipping may have taken,
-        bias, is added on both sides, which makes the interval wider than normal rows need. It says nothing of rows that
-        are too few to be seen. Raises ValueError for another confidence.
+        Parameters
+        ----------
+        confidence : float
+            Probability in (0, 1), for example 0.95.
+
+        Returns
+        -------
+        low : ndarray, shape (d,)
+            Lower ends of the intervals, in the units of the data.
+        high : ndarray, shape (d,)
+            Upper ends. An exact entry is between its two ends with at least the probability
+            `confidence`.
+
+        Raises
+        ------
+        ValueError
+            If `confidence` is not in (0, 1).
+        TypeError
+            If `confidence` is not a real number.
+
+        Notes
+        -----
+        The noise and the variation by clipping are taken for normal. What clipping may have taken,
+        `bias`, is added on both sides, which makes the interval wider than normal rows need. The
+        interval says nothing about rows that are too few to be seen.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
+        >>> low, high = mechanism.release(X, rng=rng).interval(0.95)
+        >>> total = X.sum(axis=0)
+        >>> print((low < total) & (total < high))
+        [ True  True  True]
         """
         z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
         spread = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
@@ -72,10 +137,24 @@ class AdaptiveRelease:
 
 @dataclass(frozen=True)
 class AdaptiveForecast:
-    """What a release is like for normal rows, before any data.
+    """Forecast of an adaptive release for normal rows, before there are data.
 
-    error: the ErrorForecast. success: at least this is the probability that the search finds centre and spread. spent:
-    the zCDP budget of each step.
+    Parameters
+    ----------
+    error : egm.forecast.ErrorForecast
+        Expected squared l2 error of the released sum, by its causes.
+    success : float
+        Lower bound of the probability that the search finds center and spread.
+    spent : dict of str to float
+        Budget in zero-concentrated differential privacy that each step takes.
+
+    Examples
+    --------
+    >>> from egm import AdaptiveDataMechanism
+    >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+    >>> forecast = mechanism.forecast([18, 1200, 3], center=[40, 2500, 4])
+    >>> forecast.success > 0.99
+    True
     """
 
     error: ErrorForecast
@@ -85,18 +164,66 @@ class AdaptiveForecast:
 
 @dataclass(frozen=True)
 class AdaptiveDataMechanism:
-    """The sum of n rows close to N(mu, diag(sigma**2)) with mu and sigma unknown but for their ranges: rho-zCDP.
+    r"""Mechanism for the sum of n nearly normal rows of which only the ranges of means and spreads are known.
 
-    n: the number of rows, public, a whole number >= 2. rho: the whole budget, > 0 and at most 1e6;
-    `calibration.zcdp_rho` gives it for an (epsilon, delta). radius: R > 0 with |mu_j| <= R, at most 1e100. sigma_range:
-    (least, greatest) standard deviation, from 1e-100 to 1e100. Data outside these ranges, or not normal at all, cost
-    accuracy and never privacy. Rows longer than normal ones are noticed, and the clip norm is then chosen for the worst
-    that they can do. Raises ValueError otherwise.
+    Parameters
+    ----------
+    n : int
+        Number of rows, public, >= 2.
+    rho : float
+        Whole budget in zero-concentrated differential privacy, > 0 and at most 1e6.
+        `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
+    radius : float
+        Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
+        > 0 and at most 1e100.
+    sigma_range : tuple of float
+        Least and greatest standard deviation of a column, in the units of the data, from 1e-100 to
+        1e100.
 
-    It runs where rho is at least `least_rho(d)`, for d columns. Then the search finds its way but for a few runs in a
-    hundred at most; `forecast` has the bound. What it finds is measured again before it is used. Rows that are few and
-    far away are not seen, and clipped: fewer than a tenth of all at the least budget, and than 3 in 100 if n sqrt(rho)
-    is between 500 and 2500.
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    TypeError
+        If a parameter is not made of real numbers.
+
+    See Also
+    --------
+    egm.mechanisms.GaussianDataMechanism : Takes guesses of center and spread.
+
+    Notes
+    -----
+    A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets of which
+    one row is replaced, and for any data whatever. Data outside the declared ranges, or not normal
+    at all, cost accuracy and never privacy. Rows that are longer than normal ones are noticed, and
+    the clip norm is then chosen for the worst that they can do.
+
+    The mechanism runs if `rho` is at least what `least_rho` returns for the number of columns. Then
+    the search fails in a few runs of a hundred at most, and `forecast` has a bound of this
+    probability. What the search finds is measured again before it is used.
+
+    Rows that are few and far away from all others can stay unseen, and are then clipped: fewer than
+    a tenth of all rows at the least budget, and fewer than 3 in 100 if :math:`n \sqrt{\rho}` is
+    between 500 and 2500.
+
+    References
+    ----------
+    .. [1] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds".
+    .. [2] Feldman and Zrnic (2021), "Individual Privacy Accounting via a Rényi Filter".
+
+    Examples
+    --------
+    Release the sums of age, income and visits of 10 000 people, of which nobody has a guess:
+
+    >>> import numpy as np
+    >>> from egm import AdaptiveDataMechanism, calibration
+    >>> rho = calibration.zcdp_rho(1, 1e-6)
+    >>> mechanism = AdaptiveDataMechanism(10_000, rho, radius=1e4, sigma_range=(1, 1e4))
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
+    >>> release = mechanism.release(X, rng=rng)
+    >>> bool(np.all(np.abs(release.estimate / 10_000 - [40, 2500, 4]) < [2, 20, 2]))
+    True
     """
 
     n: int
@@ -118,20 +245,106 @@ class AdaptiveDataMechanism:
             object.__setattr__(self, name, value)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon of its (epsilon, delta)-privacy. delta: in (0, 1); a DeltaWarning if it is 1/n or more."""
+        """Compute the epsilon of the (epsilon, delta)-differential privacy of a release.
+
+        Parameters
+        ----------
+        delta : float
+            Privacy parameter, in (0, 1). It should be far below 1/n.
+
+        Returns
+        -------
+        float
+            The epsilon, never below the exact value of the conversion (see
+            `egm.calibration.zcdp_epsilon`).
+
+        Raises
+        ------
+        ValueError
+            If `delta` is not in (0, 1).
+        TypeError
+            If `delta` is not a real number.
+
+        Warns
+        -----
+        DeltaWarning
+            If `delta` is 1/n or more.
+
+        Examples
+        --------
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+        >>> round(float(mechanism.epsilon(1e-6)), 3)
+        0.992
+        """
         epsilon = zcdp_epsilon(self.rho, delta)
         warn_of_delta(delta, self.n, stacklevel=3)
         return epsilon
 
     def least_rho(self, d: int) -> float:
-        """The least budget with which the search finds its way among d columns: proportional to 1/n**2."""
+        """Compute the least budget with which the search finds its way among the columns.
+
+        Parameters
+        ----------
+        d : int
+            Number of columns, >= 1.
+
+        Returns
+        -------
+        float
+            Budget in zero-concentrated differential privacy. It is proportional to 1/n**2.
+
+        Raises
+        ------
+        ValueError
+            If `d` is not a whole number >= 1.
+        TypeError
+            If `d` is not a real number.
+
+        Examples
+        --------
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+        >>> round(mechanism.least_rho(3), 6)
+        0.000225
+        """
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
     def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
-        """The AdaptiveForecast for rows N(center, diag(sigma**2)), before any data.
+        """Forecast a release for normal rows, before there are data.
 
-        sigma: (d,), > 0; center: a number or (d,). The search is gone through with the answers that are expected.
-        Raises ValueError where release would: if rho is below least_rho(d).
+        Parameters
+        ----------
+        sigma : array_like, shape (d,)
+            True standard deviations of the columns, in the units of the data, > 0.
+        center : float or array_like, shape (d,), default 0.0
+            True mean of a row, in the units of the data.
+
+        Returns
+        -------
+        AdaptiveForecast
+            Expected error, probability of success, and what each step takes of the budget.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is outside its range or has another shape, or if `rho` is below what
+            `least_rho` returns for d columns, where `release` raises it, too.
+        TypeError
+            If a parameter is not made of real numbers.
+
+        Notes
+        -----
+        The search runs here with the answers that are to be expected of rows N(center,
+        diag(sigma**2)).
+
+        Examples
+        --------
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+        >>> forecast = mechanism.forecast([18, 1200, 3], center=[40, 2500, 4])
+        >>> print(f"{forecast.error.total ** 0.5:.1e}")  # expected error of the sum
+        3.5e+04
         """
         sigma = vector(sigma=sigma)
         center = finite(center=center)
@@ -146,9 +359,35 @@ class AdaptiveDataMechanism:
         return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
 
     def check(self, X: ArrayLike) -> None:
-        """Raises what release would, as far as rho and n, and type and shape of X, tell it; no row of X is read.
+        """Raise what `release` would raise, as far as the budget and the type and shape of the rows tell it.
 
-        So a mistake that anybody may see is found before a budget is charged.
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Rows that would be released. No row is read.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape or number of rows, or if `rho` is below what `least_rho`
+            returns for d columns.
+        TypeError
+            If `X` is an iterator, or if its type shows that it does not hold real numbers.
+
+        Notes
+        -----
+        By this check a mistake that anybody may see is found before a step of a budget is charged.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
+        >>> mechanism.check(np.zeros((10_000, 3)))
+        >>> mechanism.check(np.zeros((9_999, 3)))
+        Traceback (most recent call last):
+            ...
+        ValueError: X must have the declared n = 10000 rows, got 9999
         """
         if isinstance(X, Iterator):
             raise TypeError("X must be an array that can be read several times, got an iterator")
@@ -163,12 +402,52 @@ class AdaptiveDataMechanism:
         self._require_enough(columns[0] if columns else 1)
 
     def release(self, X: ArrayLike, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
-        """An AdaptiveRelease of the sum of the rows of X, (n, d), which is read several times and never changed.
+        """Release a private estimate of the sum of the rows, after a private search for their center and spread.
 
-        Means are those of integers (`egm._rows`) with discrete Gaussian noise, whose cost in zCDP is that of the
-        continuous one (Canonne, Kamath and Steinke 2020, Theorem 14). Without rng all randomness is secure. rng: a
-        numpy Generator, which makes this a simulation. Raises ValueError for another number of rows, for a value
-        that is not finite, or where rho is less than least_rho(d).
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Real numbers. They are read several times and never changed.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default all randomness is secure.
+
+        Returns
+        -------
+        AdaptiveRelease
+            The estimate has shape (d,), in the units of the data.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape or number of rows, if a value is not finite, or if `rho` is
+            below what `least_rho` returns for d columns.
+        TypeError
+            If `X` is an iterator, or if it does not hold real numbers.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        Means are computed from integers (see `egm.lattice`) with discrete Gaussian noise. In
+        zero-concentrated differential privacy this noise costs as much as continuous noise ([1]_,
+        Theorem 14).
+
+        References
+        ----------
+        .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import AdaptiveDataMechanism
+        >>> mechanism = AdaptiveDataMechanism(2_000, rho=0.024, radius=100, sigma_range=(1, 100))
+        >>> ages = np.random.default_rng(1).normal(40, 18, size=(2_000, 1))
+        >>> release = mechanism.release(ages)  # secure
+        >>> release.simulated, release.estimate.shape
+        (False, (1,))
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X)
@@ -194,7 +473,7 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """A ValueError that says what would do, if the budget is too small for d columns."""
+        """Raise a ValueError that says which rho or n would do, if the budget is too small for d columns."""
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
@@ -207,7 +486,7 @@ class AdaptiveDataMechanism:
 
 
 def _rounded_up(number: float) -> float:
-    """To three digits, never less."""
+    """Round a number > 0 to three digits, never down."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
     rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
     return rounded if rounded >= number else rounded + unit

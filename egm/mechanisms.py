@@ -1,12 +1,14 @@
-"""The mechanisms: differentially private releases of a vector, or of the sum of the rows of a matrix.
+"""Release a vector, or the sum of the rows of a matrix, with differential privacy.
 
-Each is fixed before it sees data: its constructor takes public numbers only and computes the noise from them, so that
-`noise_std` can be read, published and argued about first. Each algorithm is the same three steps: bound what one row
-can contribute, sum, add noise with a standard deviation per coordinate.
+Each mechanism is fixed before it sees data. Its constructor takes public numbers only and computes
+the noise from them, so that `noise_std` can be read, published and discussed first. Each algorithm
+has the same three steps: bound what one row can contribute, sum, and add noise with a standard
+deviation for each coordinate.
 
-Two data sets are neighbours if one row is replaced by another ("replace_one"): they have the same number of rows,
-which is public. Or, where a mechanism offers "add_remove", if one has a row more than the other; then that number is
-not public.
+Under "replace_one", two data sets are neighbors if one row of the first is replaced by another row
+in the second. Both then have the same number of rows, which is public. Under "add_remove", which
+some mechanisms offer, two data sets are neighbors if one of them has one row more than the other.
+The number of rows is then not public.
 """
 
 from __future__ import annotations
@@ -62,13 +64,38 @@ T = TypeVar("T", bound=Floats)
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What may be published: the estimate, and the standard deviation of the noise in each of its coordinates.
+    """Estimate that may be published, with the standard deviation of its noise.
 
-    noise_std is that of the noise, and of nothing else. What clipping takes from the sum comes on top, and is small
-    only if the guesses of centre and spread were good: `GaussianDataMechanism.error(mean=...)` forecasts it for others,
-    and `clipped` shows whether they were. `simulated` says that the noise came from a numpy Generator: fit for
-    experiments, not for publication. `count` is the noisy number of rows, where that number is not public. `clipped` is
-    the noisy number of rows that were clipped, where the mechanism counts them.
+    Parameters
+    ----------
+    estimate : ndarray or numpy.float64
+        Noisy value or sum, in the units of the data. A single number is a `numpy.float64`.
+    noise_std : ndarray or numpy.float64
+        Standard deviation of the noise in each entry of `estimate`, in the same units. It says
+        nothing about clipping.
+    simulated : bool
+        Whether the noise came from a NumPy Generator. Such a release is fit for experiments and not
+        for publication.
+    count : float, optional
+        Noisy number of rows, where the number of rows is not public. None elsewhere.
+    clipped : float, optional
+        Noisy number of rows that were clipped, where the mechanism counts them. None elsewhere.
+
+    Notes
+    -----
+    What clipping takes from a sum is an error that `noise_std` does not contain. It is small only
+    if the guesses of center and spread were good. `GaussianDataMechanism.error` forecasts it, with
+    the argument `mean` also for other means, and `clipped` shows afterwards whether the guesses
+    were good.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import GaussianMechanism
+    >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
+    >>> release = mechanism.release(1234, rng=np.random.default_rng(1))
+    >>> round(float(release.estimate), 1), round(float(release.noise_std), 1), release.simulated
+    (1235.5, 4.2, True)
     """
 
     estimate: Array  # of one number np.float64, which can do what an array without axes can
@@ -79,9 +106,10 @@ class Release:
 
 
 class _Mechanism:
-    """What every mechanism is: its wishes, the fields of its constructor, from which all the others follow.
+    """Base of the mechanisms. The arguments of the constructor are fields, and all other fields follow from them.
 
-    So two mechanisms are equal if they were asked for the same, and `dataclasses.replace` computes the rest anew.
+    So two mechanisms are equal if they were asked for the same, and `dataclasses.replace` computes
+    the rest anew.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -96,15 +124,70 @@ class _Mechanism:
         _fix(self, **state)  # an array that comes out of a pickle can be written to
 
     def check_noise(self, value: object) -> None:
-        """Raises what a secure release of so many numbers would, where rounding would cost too much of delta."""
+        """Raise what a secure release would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. It is not looked at.
+
+        Notes
+        -----
+        A mechanism without a delta raises nothing.
+
+        Examples
+        --------
+        >>> from egm import LaplaceMechanism
+        >>> LaplaceMechanism(sensitivity=1, epsilon=0.5).check_noise(1234)
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(_Mechanism):
-    """Laplace noise of scale sensitivity / epsilon in each coordinate: epsilon-differential privacy.
+    """Laplace mechanism: Laplace noise of one scale in each coordinate.
 
-    sensitivity: l1-sensitivity of the query, > 0. epsilon: > 0. Raises ValueError otherwise. Dwork and Roth (2014),
-    Theorem 3.6.
+    Parameters
+    ----------
+    sensitivity : float
+        Sensitivity of the query in the l1-norm, in the units of its value, > 0.
+    epsilon : float
+        Privacy parameter, > 0.
+
+    Attributes
+    ----------
+    noise_scale : float
+        Scale ``sensitivity / epsilon`` of the noise. Its standard deviation is
+        ``sqrt(2) * noise_scale``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not finite and > 0, or if the noise scale is not between 1e-300 and 1e300.
+    TypeError
+        If a parameter is not a real number.
+
+    Notes
+    -----
+    A release is epsilon-differentially private for neighbors between which the query changes by at
+    most `sensitivity` in the l1-norm ([1]_, Theorem 3.6).
+
+    References
+    ----------
+    .. [1] Dwork and Roth (2014), "The Algorithmic Foundations of Differential Privacy".
+
+    Examples
+    --------
+    Release how many of the people in a table are retired; one person changes the number by at most
+    1.
+
+    >>> import numpy as np
+    >>> from egm import LaplaceMechanism
+    >>> mechanism = LaplaceMechanism(sensitivity=1, epsilon=0.5)
+    >>> mechanism.noise_scale
+    2.0
+    >>> release = mechanism.release(1234, rng=np.random.default_rng(1))
+    >>> round(float(release.estimate), 1)
+    1234.0
     """
 
     sensitivity: float
@@ -123,24 +206,115 @@ class LaplaceMechanism(_Mechanism):
     @overload
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Array: ...
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Floats:
-        """lambda = noise_scale ln(d / delta): with probability 1 - delta no coordinate of d is off by more.
+        r"""Compute the error that, with probability 1 - delta, no coordinate of a release exceeds.
 
-        delta: in (0, 1), any shape. d: a whole number >= 1. Chan (2012), Theorem 2.7.
+        Parameters
+        ----------
+        delta : float or array_like
+            Probability that some coordinate is off by more, in (0, 1).
+        d : int, default 1
+            Number of coordinates, >= 1.
+
+        Returns
+        -------
+        float or ndarray
+            Error in the units of the query, in the shape of `delta`.
+
+        Raises
+        ------
+        ValueError
+            If `delta` is not in (0, 1), or if `d` is not a whole number >= 1.
+        TypeError
+            If a parameter is not made of real numbers.
+
+        Notes
+        -----
+        The error is :math:`\lambda = \theta \ln(d / \delta)`, where :math:`\theta` is `noise_scale`
+        ([1]_, Theorem 2.7).
+
+        References
+        ----------
+        .. [1] Chan (2012), "Probabilistic Method: Hoeffding's Inequality and Differential Privacy".
+
+        Examples
+        --------
+        A number of people is off by more than 6 in one release of twenty:
+
+        >>> from egm import LaplaceMechanism
+        >>> round(float(LaplaceMechanism(sensitivity=1, epsilon=0.5).usefulness(0.05)), 2)
+        5.99
         """
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
     def check(self, value: ArrayLike) -> None:
-        """Raises what release would, as far as the type of the value tells it; the value itself is not looked at."""
+        """Raise what `release` would raise, as far as the type of a value tells it.
+
+        Parameters
+        ----------
+        value : float or array_like
+            Value that would be released. Only its type is looked at, and no number in it.
+
+        Raises
+        ------
+        TypeError
+            If the type of `value` shows that it is not a real number or an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import LaplaceMechanism
+        >>> LaplaceMechanism(sensitivity=1, epsilon=0.5).check(1234)
+        """
         unread(value=value)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise: secure, or by a numpy Generator a simulation.
+        """Release a value plus Laplace noise.
 
-        The sensitivity must hold for the values that are handed over, whatever rounding was in them before. From then
-        on integers of any size and long doubles are taken as they are. The estimate is the double nearest to the value
-        plus noise. Rounding after the noise costs no privacy, but accuracy: noise_std is that of the noise alone, and
-        the estimate can be off by np.spacing(estimate) / 2 more. A simulation takes the double nearest to the value.
-        Raises ValueError or TypeError for what is not finite, real numbers.
+        Parameters
+        ----------
+        value : float or array_like
+            A finite real number, or an array of them of any shape. Integers of any size and long
+            doubles are taken as they are.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has the shape of `value`. It is the double nearest to the value plus noise.
+
+        Raises
+        ------
+        ValueError
+            If a number in `value` is not finite or larger than the largest double, or if the noise
+            is too large for 64-bit integers, which happens to an epsilon below 2**-32.
+        TypeError
+            If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        The sensitivity must hold for the values that are handed over, with whatever rounding was in
+        them before.
+
+        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
+        standard deviation of the noise alone, and the estimate can be off by
+        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import LaplaceMechanism
+        >>> mechanism = LaplaceMechanism(sensitivity=1, epsilon=0.5)
+        >>> release = mechanism.release(1234)  # secure
+        >>> release.simulated
+        False
+        >>> release = mechanism.release([1234, 5678], rng=np.random.default_rng(1))
+        >>> print(release.estimate.round(1))
+        [1234.  5682.6]
         """
         value = exact(value=value)
         scale = np.full(value.shape, self.noise_scale)
@@ -156,10 +330,54 @@ class LaplaceMechanism(_Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(_Mechanism):
-    """Algorithm 1: the same normal noise, of standard deviation sensitivity * sigma_opt, in every coordinate.
+    """Gaussian mechanism: normal noise of one standard deviation in each coordinate (Algorithm 1).
 
-    sensitivity: l2-sensitivity of the query, > 0. epsilon: > 0. delta: in (0, 1). Raises ValueError otherwise. Balle
-    and Wang (2018), Theorem 8.
+    Parameters
+    ----------
+    sensitivity : float
+        Sensitivity of the query in the l2-norm, in the units of its value, > 0.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Least standard deviation of the noise for a query of sensitivity 1, by
+        `egm.calibration.analytic_noise_multiplier`.
+    noise_std : float
+        Standard deviation ``sensitivity * noise_multiplier`` of the noise, in the units of the
+        query.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or if `noise_std` is not between 1e-300 and 1e300.
+    TypeError
+        If a parameter is not a real number.
+
+    Notes
+    -----
+    A release is (epsilon, delta)-differentially private for neighbors between which the query
+    changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 3 of the book is
+    about this mechanism.
+
+    References
+    ----------
+    .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and
+       Optimal Denoising".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import GaussianMechanism
+    >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
+    >>> round(mechanism.noise_std, 4)
+    4.2247
+    >>> release = mechanism.release([1234, 5678], rng=np.random.default_rng(1))
+    >>> print(release.estimate.round(1))
+    [1235.5 5681.5]
     """
 
     sensitivity: float
@@ -175,11 +393,75 @@ class GaussianMechanism(_Mechanism):
         _fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def check(self, value: ArrayLike) -> None:
-        """Raises what release would, as far as the type of the value tells it; the value itself is not looked at."""
+        """Raise what `release` would raise, as far as the type of a value tells it.
+
+        Parameters
+        ----------
+        value : float or array_like
+            Value that would be released. Only its type is looked at, and no number in it.
+
+        Raises
+        ------
+        TypeError
+            If the type of `value` shows that it is not a real number or an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import GaussianMechanism
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6).check(1234)
+        """
         unread(value=value)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, a number or an array, plus noise, and what is raised: as LaplaceMechanism.release."""
+        """Release a value plus normal noise.
+
+        Parameters
+        ----------
+        value : float or array_like
+            A finite real number, or an array of them of any shape. Integers of any size and long
+            doubles are taken as they are.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has the shape of `value`. It is the double nearest to the value plus noise.
+
+        Raises
+        ------
+        ValueError
+            If a number in `value` is not finite, or if it is larger than the largest double; and as
+            `check_noise`.
+        TypeError
+            If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        The sensitivity must hold for the values that are handed over, with whatever rounding was in
+        them before.
+
+        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
+        standard deviation of the noise alone, and the estimate can be off by
+        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import GaussianMechanism
+        >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
+        >>> release = mechanism.release(1234)  # secure
+        >>> release.simulated
+        False
+        >>> release = mechanism.release(1234, rng=np.random.default_rng(1))
+        >>> round(float(release.estimate), 1)
+        1235.5
+        """
         value = exact(value=value)
         if rng is not None:
             return _noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
@@ -188,21 +470,107 @@ class GaussianMechanism(_Mechanism):
         return _secure(value, np.full(value.shape, unit), std)
 
     def check_noise(self, value: object) -> None:
-        """Raises what a secure release of so many numbers would, where rounding would cost too much of delta."""
+        """Raise what a secure release of a value would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. Only its type and shape are looked at, and no number in
+            it.
+
+        Raises
+        ------
+        ValueError
+            If rounding to integers would cost half of `delta` or more, which happens to a tiny
+            `delta`; or if the noise is more than 2**36 times the sensitivity.
+        TypeError
+            If the type of `value` shows that it is not a real number or an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import GaussianMechanism
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6).check_noise(1234)
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-30).check_noise(1234)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: epsilon = 1.0 and delta = 1e-30: rounding would cost ... of delta
+        """
         self._secure_std(_unit(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
 
     def _secure_std(self, unit: float, size: int) -> float:
-        """The noise of a value of this many entries, in units."""
+        """Return the standard deviation of the secure noise for a value of `size` entries, in units."""
         return _std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
 class EllipticalGaussianMechanism(_Mechanism):
-    """Algorithm 2: normal noise of standard deviation sigma_opt Delta_j / b_j, with the best b of Theorem 3.
+    r"""Gaussian mechanism for a vector whose coordinates have sensitivities of their own (Algorithm 2).
 
-    sensitivities: (d,), Delta_j from 1e-250 to 1e250, the most that coordinate j of the query can change. epsilon: > 0.
-    delta: in (0, 1). Raises ValueError otherwise. The expected squared l2 error is sigma_opt**2 (sum Delta)**2. Pagh
-    and Lebeda (2022). Names of coordinates are matched as the columns of a GaussianDataMechanism are.
+    Parameters
+    ----------
+    sensitivities : array_like or mapping, shape (d,)
+        The most that each coordinate of the query can change, in its units, from 1e-250 to 1e250.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+    columns : sequence of hashable, shape (d,), optional
+        Names of the coordinates, in the order of `sensitivities`. By default those of
+        `sensitivities`, if it is a mapping or a Series with an index of names. Names are matched as
+        the columns of a `GaussianDataMechanism` are.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Least standard deviation of the noise for a query of sensitivity 1, by
+        `egm.calibration.analytic_noise_multiplier`.
+    b : ndarray, shape (d,)
+        Scaling vector of norm 1, by `egm.scaling.elliptical`.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each coordinate, in its units.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, if names do not match, or if an entry of `noise_std` is
+        not between 1e-300 and 1e300.
+    TypeError
+        If a parameter is not made of real numbers, or if `columns` is not a sequence of names.
+
+    Notes
+    -----
+    With the sensitivities :math:`\Delta_j` and the noise multiplier :math:`\sigma_{opt}`,
+    coordinate :math:`j` gets normal noise of standard deviation
+
+    .. math::
+
+        \sigma_{opt} \frac{\Delta_j}{b_j}, \qquad b_j = \sqrt{\frac{\Delta_j}{\sum_k \Delta_k}}.
+
+    This :math:`b` is the best one (Theorem 3 of [1]_; see also [2]_). The expected squared l2 error
+    of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 4 of the book is about this
+    mechanism.
+
+    A release is (epsilon, delta)-differentially private for neighbors between which each coordinate
+    of the query changes by at most its sensitivity (Algorithm 2 of [1]_).
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed data".
+    .. [2] Pagh and Lebeda (2022), "Private Vector Aggregation when Coordinates Have Different Sensitivity".
+
+    Examples
+    --------
+    Release the sums of age, income and visits, where each person's values are known to lie in
+    ranges of these widths:
+
+    >>> import numpy as np
+    >>> from egm import EllipticalGaussianMechanism
+    >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+    >>> print(mechanism.noise_std.round())
+    [ 4252. 42521.  2329.]
+    >>> release = mechanism.release([4e5, 2.5e7, 4e4], rng=np.random.default_rng(1))
+    >>> print(release.estimate.round())
+    [  401469. 25034936.    40770.]
     """
 
     sensitivities: Array
@@ -230,14 +598,84 @@ class EllipticalGaussianMechanism(_Mechanism):
         _fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
     def check(self, value: Named) -> None:
-        """Raises what release would, as far as type and shape of the value tell it; no number in it is looked at."""
+        """Raise what `release` would raise, as far as the type and the shape of a value tell it.
+
+        Parameters
+        ----------
+        value : array_like or mapping, shape (d,)
+            Value that would be released. Only its type, shape and names are looked at, and no
+            number in it.
+
+        Raises
+        ------
+        ValueError
+            If `value` has another shape or other names.
+        TypeError
+            If the type of `value` shows that it is not an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+        >>> mechanism.check([4e5, 2.5e7, 4e4])
+        >>> mechanism.check([4e5, 2.5e7])
+        Traceback (most recent call last):
+            ...
+        ValueError: value must have shape (3,), got (2,)
+        """
         value = _tables.ordered(self.columns, value=value)
         _tables.check_vector(self.columns, value=value)
         if (shape := unread(value=value)) not in (None, self.noise_std.shape):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """The value, an array (d,), plus noise, and what is raised: as LaplaceMechanism.release."""
+        """Release a vector plus normal noise that suits each coordinate.
+
+        Parameters
+        ----------
+        value : array_like or mapping, shape (d,)
+            Finite real numbers. Integers of any size and long doubles are taken as they are.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has shape (d,). It is the vector of the doubles nearest to the value plus
+            noise.
+
+        Raises
+        ------
+        ValueError
+            If `value` has another shape or other names, if a number in it is not finite, or if it
+            is larger than the largest double; and as `check_noise`.
+        TypeError
+            If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        The sensitivities must hold for the values that are handed over, with whatever rounding was
+        in them before.
+
+        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
+        standard deviation of the noise alone, and the estimate can be off by
+        ``np.spacing(estimate) / 2`` more. A simulation begins with the doubles nearest to the
+        value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism({"age": 100, "income": 10_000}, epsilon=1, delta=1e-6)
+        >>> release = mechanism.release({"income": 2.5e7, "age": 4e5}, rng=np.random.default_rng(1))
+        >>> print(release.estimate.round())
+        [  401467. 25034884.]
+        """
         value = exact(value=_tables.ordered(self.columns, value=value))
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
@@ -247,47 +685,188 @@ class EllipticalGaussianMechanism(_Mechanism):
         return _secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
 
     def check_noise(self, value: object) -> None:
-        """Raises what a secure release would, where rounding would cost too much of delta."""
+        """Raise what a secure release would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. It is not looked at.
+
+        Raises
+        ------
+        ValueError
+            If rounding to integers would cost half of `delta` or more, which happens to a tiny
+            `delta`; or if the noise is more than 2**36 times the sensitivity.
+
+        Examples
+        --------
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+        >>> mechanism.check_noise([4e5, 2.5e7, 4e4])
+        """
         self._secure_std(_unit(1.0, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
-        """The noise, in units."""
+        """Return the standard deviation of the secure noise, in units."""
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return _std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianDataMechanism(_Mechanism):
-    """Algorithm 3: the sum of n rows drawn from N(mu, diag(sigma**2)), each clipped to an ellipsoid around `center`.
+    r"""Gaussian mechanism for the sum of normal rows, each clipped to an ellipsoid (Algorithm 3).
 
-    A row x becomes (x - center) * b, is clipped to norm C, and the sum gets normal noise of standard deviation 2 C
-    sigma_opt; both are divided by b, and n * center is added back. Privacy holds for any data whatever; the model
-    only says how often a row is clipped.
+    The mechanism subtracts a public center from each row, multiplies coordinate :math:`j` by
+    :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. It adds up the
+    rows, adds normal noise, divides by :math:`b`, and adds the center back. Chapter 5 of the book,
+    "The mechanism for Gaussian data", derives it and proves that it is private.
 
-    sigma: standard deviations of the data, (d,), from 1e-100 to 1e100. n: the number of rows, a whole number >= 1.
-    epsilon: > 0. delta: in (0, 1). center: a public guess of mu, a number or (d,). clip_probability: p in (0, 1), by
-    default 1/n: C is the radius that a row exceeds with probability p if center = mu and sigma is right; "optimal"
-    takes the C of least `error().total`, but none below a thousandth of a row's typical norm. scaling: "expected_norm"
-    (Lemma 4.1), "optimal", "none" or b itself, (d,), > 0. "optimal" has the least noise for normal rows, at most a
-    third less than Lemma 4.1 in the cases that chapter 9 tabulates, and trusts a far quantile for it: where columns are
-    correlated, or the centre is off by about sigma, or by less if sigma is too small as well, it can lose many times
-    what it gains (chapter 11). neighbors: "replace_one", or "add_remove", for which n is only a guess that sets the
-    clip norm: the sum of the clipped rows and count_weight times their number are released together, with sensitivity
-    sqrt(C**2 + count_weight**2) instead of 2 C, and the noisy number multiplies the centre. center_std: how far the
-    guess `center` may be from mu, a number or (d,), in the units of the data, by default half of sigma. sigma_factor:
-    by what sigma may be wrong, from 1 to 10, by default 1.25. These two change no privacy and, for a given
-    clip_probability, no release: they are what `error` and `confidence_radius` expect, and what "optimal" clips for.
-    With center_std=0 and sigma_factor=1 it clips much more, which gains where the guess is right, and costs far more
-    than it can gain where the centre is off by a part of sigma. columns: names, (d,), in the order of sigma, by default
-    those that sigma has if it is a mapping or a Series with an index of names. What else has names (center, center_std,
-    scaling, X, and what `error` is given) is matched by them, and is refused if its names are others or if there are no
-    columns to match them with; what has none is taken to be in the order of the columns. count_clipped: whether the
-    number of clipped rows is released, too: times a weight of an eighth of the sensitivity, and together with the sum,
-    whose noise grows by 0.8 percent. It tells whether the model holds (`excess_clipped`): forecast and confidence
-    radius rely on guesses as good as declared, and on coordinates that are nearly normal and independent. Of rows that
-    are zero but for one entry, as in a sum by groups, far more are clipped than they say. Raises ValueError or
-    TypeError otherwise, and warns (DeltaWarning) of a delta of 1/n or more. Poulsen (2023), Algorithm 3, which as
-    printed adds the centre before dividing by b and so is wrong unless the centre is zero.
+    Parameters
+    ----------
+    sigma : array_like or mapping, shape (d,)
+        Public guess of the standard deviations of the columns, in the units of the data, from
+        1e-100 to 1e100.
+    n : int
+        Number of rows, >= 1. For "add_remove" it is only a guess, which sets the clip norm.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1). It should be far below 1/n.
+    center : float or array_like or mapping, shape (d,), default 0.0
+        Public guess of the mean of a row, in the units of the data, from -1e100 to 1e100.
+    clip_probability : float or "optimal", optional
+        Probability in (0, 1) that a row is clipped if `center` and `sigma` are right. The default
+        is 1/n, and for n = 1 there is none. "optimal" takes the clip norm for which the total of
+        `error` is least, but no clip norm below a thousandth of a row's typical norm.
+    scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
+        How to choose `b`: by Lemma 4.1 (the default), for least noise, all ones, or these numbers,
+        from 1e-100 to 1e100.
+    neighbors : {"replace_one", "add_remove"}, default "replace_one"
+        Data sets that a release must not tell apart: one row is replaced, and `n` is public; or one
+        row is added or removed.
+    center_std : float or array_like or mapping, shape (d,), optional
+        How far `center` may be from the mean, in the units of the data, >= 0. By default half of
+        `sigma`.
+    sigma_factor : float, default 1.25
+        Factor by which `sigma` may be too large or too small, from 1 to 10.
+    columns : sequence of hashable, shape (d,), optional
+        Names of the columns, in the order of `sigma`. By default those of `sigma`, if it is a
+        mapping or a Series with an index of names.
+    count_clipped : bool, default False
+        Whether the number of clipped rows is released, too. The noise of the sum then grows by 0.8
+        percent.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Least standard deviation of the noise for a sum of sensitivity 1, by
+        `egm.calibration.analytic_noise_multiplier`.
+    b : ndarray, shape (d,)
+        Scaling vector by which the centered rows are multiplied before they are clipped.
+    p : float
+        Probability that a row of the model is clipped. The model is that `center` and `sigma` are
+        right.
+    clip_norm : float
+        Norm :math:`C` to which longer rows of the scaled space are shortened.
+    count_weight : float
+        Weight of one row in the count that is released with the sum, at least a tenth of
+        `clip_norm`. It is 0.0 for "replace_one".
+    clipped_std : float or None
+        Standard deviation of the noise in `Release.clipped`, in rows. None unless `count_clipped`
+        is True.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each coordinate of the sum, in the units of the data.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or has another shape, if names do not match, or if an
+        entry of `noise_std` is not between 1e-300 and 1e300.
+    TypeError
+        If a parameter has another type.
+
+    Warns
+    -----
+    DeltaWarning
+        If `delta` is 1/n or more: whoever publishes one of the n rows as it is keeps that promise,
+        too.
+
+    See Also
+    --------
+    egm.adaptive.AdaptiveDataMechanism : Finds out center and spread within the same budget.
+    EllipticalGaussianMechanism : Takes bounds of the coordinates, not guesses of their spread.
+
+    Notes
+    -----
+    **Algorithm.** With the center :math:`\hat\mu`, rows :math:`y_i = b (x_i - \hat\mu)` and
+    products taken coordinate by coordinate, the release under "replace_one" is
+
+    .. math::
+
+        n \hat\mu + \frac{1}{b} \Bigl( \sum_{i=1}^n \min\Bigl\{ 1, \frac{C}{\|y_i\|} \Bigr\} \, y_i + \eta \Bigr),
+        \qquad \eta_j \sim N(0, (2 C \sigma_{opt})^2),
+
+    where :math:`\sigma_{opt}` is the noise multiplier [1]_. As printed there, Algorithm 3 adds the
+    center before it divides by :math:`b`, which is wrong unless the center is zero.
+
+    **Privacy.** A release is (epsilon, delta)-differentially private for any data whatever
+    (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
+    row is clipped. Secure releases add integers, so that no rounding breaks the promise (see
+    `egm.lattice`).
+
+    **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
+    number are released together. Their sensitivity is :math:`\sqrt{C^2 + w^2}` with :math:`w` for
+    `count_weight`, instead of :math:`2 C`, and the center is multiplied by the noisy number instead
+    of :math:`n`.
+
+    **Scaling.** "optimal" has the least noise for normal rows: at most a third less than Lemma 4.1
+    in the cases that chapter 9 of the book tabulates. It relies on a far quantile of the norm.
+    Where columns are correlated, or where the center is off by about `sigma`, or by less if `sigma`
+    is too small as well, it can lose many times what it gains (chapter 11 of the book).
+
+    **Doubts.** `center_std` and `sigma_factor` change no privacy. For a given `clip_probability`
+    they change no release either: they are what `error` and `confidence_radius` expect, and what
+    "optimal" clips for. With ``center_std=0`` and ``sigma_factor=1`` "optimal" clips much more.
+    This gains where the guesses are right, and it costs far more than it can gain where the center
+    is off by a part of `sigma`.
+
+    **Names.** If there are `columns`, then `center`, `center_std`, `scaling`, the data and what
+    `error` is given are matched with them by name wherever they have names. They are refused if
+    their names are others, or if they have names and there are no columns to match them with. An
+    array without names is taken to be in the order of the columns.
+
+    **Clipped rows.** Under `count_clipped` the number of clipped rows is released together with the
+    sum, times a weight of an eighth of the sensitivity. The method `excess_clipped` tells from it
+    whether the model holds. Forecast and confidence radius rely on guesses as good as declared, and
+    on coordinates that are nearly normal and independent. Rows with a single entry that is not
+    zero, as in a sum by groups, are clipped far more often than both say.
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed data".
+    .. [2] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and
+       Optimal Denoising".
+
+    Examples
+    --------
+    Release the sums of age, income and visits of 10 000 people. What is known beforehand are
+    guesses of the standard deviations and of the means.
+
+    >>> import numpy as np
+    >>> from egm import GaussianDataMechanism
+    >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
+    >>> print(mechanism.noise_std.round())
+    [ 4834. 39471.  1974.]
+    >>> round(mechanism.error().total ** 0.5)  # the error that is to be expected, before there are data
+    41192
+
+    The data of this example are simulated, and so is the release. Without `rng` its noise is
+    secure.
+
+    >>> X = np.random.default_rng(1).normal([41, 2450, 4.2], [17, 1150, 3.1], size=(10_000, 3))
+    >>> release = mechanism.release(X, rng=np.random.default_rng(2))
+    >>> print((release.estimate / 10_000).round(1), X.mean(axis=0).round(1))
+    [  41.  2439.3    4.1] [  41.  2441.3    4.2]
     """
 
     sigma: Array
@@ -362,7 +941,7 @@ class GaussianDataMechanism(_Mechanism):
         _fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
     def _check_doubts(self) -> None:
-        """What is doubtful about center and sigma."""
+        """Check `center_std` and `sigma_factor`, and store them as numbers."""
         if self.center_std is not None:
             given = _tables.ordered(self.columns, center_std=self.center_std)
             std = nonnegative(center_std=_location(given, self.sigma, "center_std"))
@@ -372,18 +951,19 @@ class GaussianDataMechanism(_Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """How far mu may be from the centre in each coordinate, and the factors by which sigma may be wrong."""
+        """Return how far the mean may be from the center (d,), and the factors by which sigma may be wrong."""
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
         )
         return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
 
     def _best_clip(self) -> tuple[Array, float, float]:
-        """(b, C, p): a scaling, for it the clip norm of least forecast error, and how often a row exceeds it.
+        """Return (b, C, p): a scaling, its clip norm of least forecast error, and how often a row exceeds it.
 
-        "optimal" scaling depends on p, and p on it: once for p = 1/n, once for the p that is best with that. Where
-        nearly every row is clipped the best scaling is nearly that of p = 0.1 (its error is within four percent of that
-        of the best of all scalings in every case tried).
+        "optimal" scaling depends on p, and p depends on the scaling. So the search is done twice:
+        for p = 1/n, and then for the p that was best with it. Where nearly every row is clipped,
+        the best scaling is nearly the one for p = 0.1. (In every case that was tried, its error is
+        within four percent of the least error of all scalings.)
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -406,11 +986,12 @@ class GaussianDataMechanism(_Mechanism):
         return best[1:]
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """What one row adds to the weighted count: the share of least error of the sum, but never less than C / 10.
+        """Return the weight of one row in the count: the weight of least error of the sum, at least C / 10.
 
-        With A = sum b**-2 and B = ||center||**2 the noise of the sum has the variance (C**2 + weight**2) (A + B /
-        weight**2) sigma_opt**2, least for weight**2 = C sqrt(B / A). C / 10 costs one percent, and gives a count with
-        noise 10 sigma_opt for a centre of zero.
+        With A = sum b**-2 and B = ||center||**2 the noise of the sum has the variance (C**2 +
+        weight**2) (A + B / weight**2) sigma_opt**2, which is least for weight**2 = C sqrt(B / A).
+        The weight C / 10 costs one percent, and for a center of zero it gives a count with noise 10
+        sigma_opt.
         """
         if self.neighbors == "replace_one":
             return 0.0
@@ -418,7 +999,7 @@ class GaussianDataMechanism(_Mechanism):
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """The variance of the noise in each coordinate of the sum."""
+        """Return the variance of the noise in each coordinate of the sum."""
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
@@ -428,21 +1009,60 @@ class GaussianDataMechanism(_Mechanism):
 
     @property
     def _stretch(self) -> float:
-        """The sensitivity with the number of clipped rows over that without."""
+        """Return the sensitivity with the number of clipped rows, divided by the sensitivity without it."""
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
         self, *, mean: Named | None = None, sigma: Named | None = None, target: Target = "sample"
     ) -> ErrorForecast:
-        """The ErrorForecast for normal data: exact expectations, known before any data.
+        """Compute the expected squared error of a release for normal data, before there are data.
 
-        By default for a centre and a sigma that are doubtful as declared: mu is off by center_std in each coordinate,
-        and the standard deviations are sigma times or divided by sigma_factor, with equal chance. mean: the true mu, a
-        number or (d,). sigma: the true standard deviations, (d,). If either is given nothing is doubtful, and the other
-        is what the mechanism was told: `error(mean=center)` is the forecast for a right guess. target: "sample", the
-        sum of the rows, or "population", n mu. With a known centre the second is degenerate: the best estimate of n mu
-        is n center, and needs no data. For "add_remove" n is taken for the true number of rows. Raises ValueError
-        otherwise.
+        Parameters
+        ----------
+        mean : float or array_like or mapping, shape (d,), optional
+            True mean of a row, in the units of the data.
+        sigma : array_like or mapping, shape (d,), optional
+            True standard deviations of the columns, in the units of the data, from 1e-100 to 1e100.
+        target : {"sample", "population"}, default "sample"
+            What the release is compared with: the sum of the rows, or n times the true mean.
+
+        Returns
+        -------
+        egm.forecast.ErrorForecast
+            Expected squared l2 errors by their causes, in squared units of the data. They are exact
+            expectations.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is outside its range or has another shape, or if names do not match.
+        TypeError
+            If `mean` or `sigma` is not made of real numbers.
+
+        Notes
+        -----
+        If neither `mean` nor `sigma` is given, both guesses are doubtful as declared: the mean is
+        off by `center_std` in each coordinate, and the standard deviations are the declared `sigma`
+        times or divided by `sigma_factor`, with equal chance. If either of the two is given nothing
+        is doubtful, and the other is what the mechanism was told: ``error(mean=center)`` is the
+        forecast for right guesses.
+
+        With a known center the target "population" is degenerate: the best estimate of n times the
+        mean is then n times the center, and it needs no data. Under "add_remove" the field `n` is
+        taken for the true number of rows.
+
+        Examples
+        --------
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
+        >>> forecast = mechanism.error()
+        >>> round(forecast.noise ** 0.5), round(forecast.clipping ** 0.5), round(forecast.center ** 0.5)
+        (39814, 2611, 10235)
+
+        The forecast for right guesses:
+
+        >>> round(mechanism.error(mean=[40, 2500, 4]).total ** 0.5)
+        39816
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
@@ -459,22 +1079,74 @@ class GaussianDataMechanism(_Mechanism):
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def error_by_column(self) -> Array:
-        """The expected squared error of each coordinate of the sum, (d,), noise and clipping together.
+        """Compute the expected squared error of each coordinate of the sum, for guesses that are doubtful as declared.
 
-        For a centre and a sigma that are doubtful as declared: the parts of `error().total`.
+        Returns
+        -------
+        ndarray, shape (d,)
+            Expected squared errors by noise and clipping together, in squared units of the data.
+            Their sum is the total of `error`.
+
+        Examples
+        --------
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
+        >>> print((mechanism.error_by_column() ** 0.5).round())
+        [ 4834. 40860.  1974.]
         """
         offset, factors = self._doubts
         lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
         return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
 
     def confidence_radius(self, level: float) -> float:
-        """r such that ||b * (estimate - sum of the rows)|| <= r with at least this probability, for normal rows.
+        r"""Compute a radius around the estimate that holds the exact sum with a given probability, for normal rows.
 
-        It holds in both declared cases: mu off by center_std, and sigma too small or too large by sigma_factor.
-        level: in (0, 1). The noise alone has a chi distribution with d degrees of freedom in the scaled space. What
-        clipping takes away has a mean, which is added, and to what it varies by Markov's inequality applies; the chance
-        to fail is divided between noise and clipping so that r is least. So r is nearly exact where little is clipped,
-        and more than enough where much is. Only for "replace_one". Raises ValueError otherwise.
+        Parameters
+        ----------
+        level : float
+            Probability in (0, 1), for example 0.95.
+
+        Returns
+        -------
+        float
+            Radius in the scaled space, in the units of `clip_norm`. It is nearly exact where little
+            is clipped, and more than enough where much is.
+
+        Raises
+        ------
+        ValueError
+            If `level` is not in (0, 1), or if `neighbors` is not "replace_one".
+        TypeError
+            If `level` is not a real number.
+
+        Notes
+        -----
+        With at least the probability `level`, the radius :math:`r` satisfies
+
+        .. math::
+
+            \| b \, (\hat f - f) \| \le r,
+
+        where :math:`\hat f` is the estimate and :math:`f` the sum of the rows. This holds for a
+        mean that is off by `center_std`, and for a `sigma` that is too small as well as for one
+        that is too large by `sigma_factor`.
+
+        In the scaled space, the norm of the noise has a chi distribution with d degrees of freedom.
+        The part that clipping takes away has a mean, which is added to the radius, and Markov's
+        inequality bounds how far that part varies. The probability of failure is divided between
+        noise and clipping so that the radius is least.
+
+        Examples
+        --------
+        The radius bounds the error of the whole sum in the scaled space. So one column is off by at
+        most the radius divided by its entry of `b`, which is the second number here for the
+        incomes.
+
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
+        >>> radius = mechanism.confidence_radius(0.95)
+        >>> round(radius, 1), round(float(radius / mechanism.b[1]))
+        (130.9, 158420)
         """
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
@@ -489,10 +1161,35 @@ class GaussianDataMechanism(_Mechanism):
         return float(max(radii))
 
     def check(self, X: RowSource) -> None:
-        """Raises what release would, as far as type and shape of X tell it; no row of X is read.
+        """Raise what `release` would raise, as far as the type and the shape of the rows tell it.
 
-        So a mistake that anybody may see is found before a budget is charged. What X is if it is an iterator, only
-        its blocks show.
+        Parameters
+        ----------
+        X : array_like, table or iterator of array_like, shape (n, d)
+            Rows that would be released, as for `release`. No row is read. Blocks of an iterator are
+            not looked at.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape or, where `n` is public, another number of rows; or if names do
+            not match.
+        TypeError
+            If the type of `X` shows that it does not hold real numbers.
+
+        Notes
+        -----
+        By this check a mistake that anybody may see is found before a step of a budget is charged.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6)
+        >>> mechanism.check(np.zeros((9_999, 3)))
+        Traceback (most recent call last):
+            ...
+        ValueError: X must have the declared n = 10000 rows, got 9999
         """
         if isinstance(X, Iterator):
             return
@@ -515,15 +1212,62 @@ class GaussianDataMechanism(_Mechanism):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
     def release(self, X: RowSource, *, rng: np.random.Generator | None = None) -> Release:
-        """A private estimate of X.sum(axis=0).
+        """Release a private estimate of the sum of the rows.
 
-        X: real numbers, (n, d): an array, a table of pandas, polars, pyarrow, dask or `egm.files.rows`, or an iterator
-        over blocks of rows, (rows, d) each. It is read once and never changed. Columns with names are taken in the
-        order of `columns`, in every block anew; flags in a table count as 0 and 1. The rows are summed as integers
-        (`egm._rows`), so the same rows in any order, in any blocks and on any number of machines of one kind give the
-        same sum. Without rng the noise is secure. rng: a numpy Generator, which makes this a simulation. Raises
-        ValueError for another shape or, where n is public, number of rows, for names that are not those of `columns`,
-        or for a value that is not finite, and TypeError for what does not hold real numbers.
+        Parameters
+        ----------
+        X : array_like, table or iterator of array_like, shape (n, d)
+            Real numbers: an array; a table of pandas, polars, pyarrow, dask or `egm.files.rows`; or
+            an iterator over blocks of rows, each of shape (rows, d). It is read once and never
+            changed.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has shape (d,), in the units of the data. It has a noisy `count` under
+            "add_remove", and a noisy number `clipped` under `count_clipped`.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape or, where `n` is public, another number of rows; if its names
+            are not those of `columns`; if a value is not finite; and as `check_noise`.
+        TypeError
+            If `X` does not hold real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        Columns with names are taken in the order of `columns`, in every block anew. Flags in a
+        table count as 0 and 1.
+
+        The rows are summed as integers (see `egm.lattice`). So the same rows give the same sum in
+        any order, in any blocks, and on any number of machines of one kind.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
+        >>> X = np.random.default_rng(1).normal([41, 2450, 4.2], [17, 1150, 3.1], size=(10_000, 3))
+        >>> release = mechanism.release(X)  # secure
+        >>> release.simulated
+        False
+
+        Here the number of rows is private, and a noisy one is released with the sum:
+
+        >>> mechanism = GaussianDataMechanism(
+        ...     [18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4], neighbors="add_remove"
+        ... )
+        >>> release = mechanism.release(X, rng=np.random.default_rng(2))
+        >>> round(release.count)
+        9982
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X)
@@ -540,24 +1284,43 @@ class GaussianDataMechanism(_Mechanism):
         return _noisy(total.astype(float) * grid.unit / self.b + self.n * self.center, self.noise_std, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
-        """The release by integers: sum of the rows on the lattice, weighted counts, discrete Gaussian noise."""
+        """Return the secure release: sum and weighted counts on the lattice, plus discrete Gaussian noise."""
         weight, clipped_weight, size, std = self._on_lattice(grid)
         drawn = samplers.secure_gaussian(std, size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
         return Release(estimate, self.noise_std, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
-        """Raises what a secure release would, where rounding would cost too much of delta."""
+        """Raise what a secure release would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        X : object
+            Rows that would be released. They are not looked at.
+
+        Raises
+        ------
+        ValueError
+            If rounding to integers would cost half of `delta` or more, which happens to a tiny
+            `delta`; or if the noise is more than 2**36 times the clip norm.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6)
+        >>> mechanism.check_noise(np.zeros((10_000, 3)))
+        """
         self._on_lattice(self._grid())
 
     def _grid(self) -> lattice.Lattice:
-        """The lattice of secure releases, with room for their noise."""
+        """Return the lattice of secure releases, with room for their noise."""
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         room = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, int, float]:
-        """The weights of the number of rows and of the clipped ones, how many numbers are released, and their noise."""
+        """Return the weights of the two counts, how many numbers are released, and their noise in units."""
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
         if self.neighbors == "add_remove":
@@ -570,7 +1333,7 @@ class GaussianDataMechanism(_Mechanism):
         return weight, clipped_weight, size, lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
-        """Sum and weighted counts with the same noise, which is the sensitivity of all together times sigma_opt."""
+        """Return the simulated release: sum and weighted counts, plus noise for the sensitivity of all together."""
         sensitivity = 2 * self.clip_norm
         if self.neighbors == "add_remove":
             sensitivity = math.hypot(self.clip_norm, self.count_weight)
@@ -585,7 +1348,10 @@ class GaussianDataMechanism(_Mechanism):
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
     ) -> tuple[Array, dict[str, float]]:
-        """The estimate, and the noisy counts: sum and weighted counts are one vector, to which noise is added."""
+        """Return the estimate and the noisy counts.
+
+        Sum and weighted counts are one vector, to which the noise is added.
+        """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
         noisy = [t + z for t, z in zip(joint, drawn, strict=True)]
@@ -598,15 +1364,51 @@ class GaussianDataMechanism(_Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compares the noisy number of clipped rows with what is to be expected of guesses as good as declared.
+        """Compute by how many standard deviations more rows were clipped than the declared guesses explain.
 
-        Returns by how many standard deviations it is above that: of the noise (`clipped_std`) and of the number itself
-        together. What is to be expected is n times the probability that a row is clipped if mu is off by center_std and
-        sigma is too small by sigma_factor; with center_std=0 and sigma_factor=1 that is n p. Above 3, which by chance
-        is one release in 700 at most (for an epsilon above 10 somewhat more often), neither `error` nor
-        `confidence_radius` holds, and `noise_std` says little of how far the sum is off: the guesses are worse than
-        declared, or the rows are not nearly normal. It says nothing against privacy, and costs none, since it is
-        computed from what is published. Raises ValueError if the release has no such number.
+        Parameters
+        ----------
+        release : Release
+            Release of this mechanism, made with ``count_clipped=True``.
+
+        Returns
+        -------
+        float
+            Excess of the noisy number of clipped rows over its expectation, in standard deviations
+            of the noise (`clipped_std`) and of the number itself together.
+
+        Raises
+        ------
+        ValueError
+            If the release has no noisy number of clipped rows.
+
+        Notes
+        -----
+        The expectation is n times the probability that a row is clipped if the mean is off by
+        `center_std` and `sigma` is too small by `sigma_factor`. With ``center_std=0`` and
+        ``sigma_factor=1`` it is n times `p`.
+
+        By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
+        epsilon above 10. Above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
+        says little about how far the sum is off: the guesses are worse than declared, or the rows
+        are not nearly normal.
+
+        The excess says nothing against privacy. It costs none either, since it is computed from
+        what is published.
+
+        Examples
+        --------
+        The incomes of this table are three times as large as those that the guesses were made for:
+
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism(
+        ...     [18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4], count_clipped=True
+        ... )
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal([40, 7500, 4], [18, 3600, 3], size=(10_000, 3))
+        >>> mechanism.excess_clipped(mechanism.release(X, rng=rng)) > 3
+        True
         """
         if release.clipped is None or self.clipped_std is None:
             raise ValueError("release must have a noisy number of clipped rows: ask for it by count_clipped=True")
@@ -622,13 +1424,41 @@ class GaussianDataMechanism(_Mechanism):
         return (release.clipped - rows * share) / math.sqrt(variance)
 
     def clip(self, rows: ArrayLike) -> Array:
-        """Rows of the scaled space, (rows, d), shortened to norm clip_norm where they are longer."""
+        """Shorten rows of the scaled space to the clip norm where they are longer.
+
+        Parameters
+        ----------
+        rows : array_like, shape (rows, d)
+            Rows of the scaled space: centered and multiplied by `b`. They are not changed.
+
+        Returns
+        -------
+        ndarray, shape (rows, d)
+            New array of the clipped rows.
+
+        Raises
+        ------
+        ValueError
+            If `rows` has another shape, or if an entry is not finite.
+        TypeError
+            If `rows` does not hold real numbers.
+
+        Examples
+        --------
+        >>> from egm import GaussianDataMechanism
+        >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6)
+        >>> round(mechanism.clip_norm, 2)
+        3.86
+        >>> print(mechanism.clip([[1, 2, 2], [10, 20, 20]]).round(2))
+        [[1.   2.   2.  ]
+         [1.29 2.57 2.57]]
+        """
         rows = matrix(self.sigma.size, rows=rows)
         return norms.clip(rows, self.clip_norm)
 
 
 def _fix(mechanism: object, **values: Any) -> None:
-    """Set the fields of a frozen dataclass once, with arrays of its own that cannot be written to."""
+    """Set fields of a frozen dataclass. Arrays are copied, and the copies cannot be written to."""
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -637,7 +1467,7 @@ def _fix(mechanism: object, **values: Any) -> None:
 
 
 def _ordinary(noise: T, **parameters: Any) -> T:
-    """The noise, or a ValueError with the parameters where it is so small or large that doubles lose digits of it."""
+    """Return the noise, or raise a ValueError where it is so small or large that doubles lose digits."""
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
@@ -645,14 +1475,14 @@ def _ordinary(noise: T, **parameters: Any) -> T:
 
 
 def _match(columns: Columns, **named: Array) -> None:
-    """A ValueError unless there are as many names of columns as entries of the vector, or none."""
+    """Raise a ValueError unless there are as many names of columns as entries of the vector, or no names."""
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
         raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
 
 
 def _calibrate(mechanism: Any) -> float:
-    """The noise multiplier for the mechanism's (epsilon, delta), which are checked and stored as numbers."""
+    """Return the noise multiplier for the mechanism's epsilon and delta, which are checked and stored as numbers."""
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
     _fix(mechanism, epsilon=epsilon, delta=delta)
@@ -660,17 +1490,20 @@ def _calibrate(mechanism: Any) -> float:
 
 
 def _noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
-    """The release of a value with normal noise."""
+    """Return the release of a value with simulated normal noise."""
     return Release(value + samplers.simulated_gaussian(std, rng), std, simulated=True)
 
 
 def _unit(sensitivity: float, noise: float) -> float:
-    """A power of two near 2**-40 of the sensitivity, or more where the noise is so many times as large."""
+    """Return a unit: a power of two near 2**-40 of the sensitivity.
+
+    It is larger where `noise`, a multiple of the sensitivity, leaves less room in 64 bits.
+    """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
 def _from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
-    """The value rounded to units, plus so many units of noise; and only then rounded to doubles."""
+    """Round a value to units, add the integers as units of noise, and round the sum to doubles."""
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
     doubles = [lattice.nearest_double(step, u) for step, u in zip(steps, units.ravel().tolist(), strict=True)]
@@ -678,18 +1511,21 @@ def _from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 
 
 def _std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
-    """The noise for a value that is rounded to units; sensitivity is in units, to which rounding adds sqrt(size)."""
+    """Return the noise for a value that is rounded to units, in units.
+
+    The sensitivity is in units, too; rounding adds sqrt(size) to it.
+    """
     return lattice.gaussian_std(math.ceil(sensitivity) + math.isqrt(size) + 1, size, epsilon, delta)
 
 
 def _secure(value: Whole, unit: Array, std: float) -> Release:
-    """The release of a value with discrete Gaussian noise of this standard deviation, in units."""
+    """Return the release of a value with discrete Gaussian noise, whose standard deviation is given in units."""
     estimate = _from_lattice(value, unit, samplers.secure_gaussian(std, value.size))
     return Release(estimate, std * unit, simulated=False)
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """The scaling vector b that the argument `scaling` asks for."""
+    """Return the scaling vector b that the argument `scaling` asks for."""
     if not isinstance(choice, str):
         return choice
     if choice == "optimal":
@@ -702,7 +1538,7 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 
 
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
-    """A scaling vector that was given as numbers."""
+    """Return a scaling vector that was given as numbers, checked."""
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
@@ -710,7 +1546,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 
 
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
-    """The centre, or a mean: a number for all coordinates, or one for each."""
+    """Return a center, a mean or the like, checked: a number for all coordinates, or one for each."""
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):
         given = f"got shape {location.shape}"
@@ -719,6 +1555,6 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
 
 
 def _asked(mechanism: Any) -> tuple[Any, ...]:
-    """What a mechanism was asked for, as plain Python values."""
+    """Return the arguments of a mechanism's constructor as plain Python values."""
     wishes = (getattr(mechanism, wish.name) for wish in fields(mechanism) if wish.init)
     return tuple(tuple(wish.tolist()) if isinstance(wish, np.ndarray) else wish for wish in wishes)

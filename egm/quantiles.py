@@ -1,11 +1,16 @@
-"""Private quantiles by the exponential mechanism, for data in a known range.
+r"""Draw private quantiles by the exponential mechanism, for values in a known range.
 
-A point x of [low, high] scores minus the distance of its rank from the wanted one, and is drawn with density
+The score of a point :math:`x` of the range falls with the distance of its rank from the wanted one,
+and the point is drawn with the density
 
-    p(x)  proportional to  exp(-epsilon/2 |#{i: values_i <= x} - q n|),      low <= x <= high.
+.. math::
 
-Where one value is replaced by another, n stays and a rank moves by at most one, so the density moves by at most a
-factor exp(epsilon). It is constant between neighbouring order statistics: with n + 1 gaps the sampling is exact.
+    p(x) \propto \exp\Bigl( -\frac{\varepsilon}{2} \bigl| \#\{i : v_i \le x\} - q n \bigr| \Bigr),
+    \qquad low \le x \le high.
+
+If one value is replaced by another, :math:`n` stays and a rank moves by at most one, so the density
+moves by at most a factor :math:`\exp(\varepsilon)`. The density is constant between neighboring
+order statistics. They leave :math:`n + 1` gaps, and so the sampling is exact.
 """
 
 from __future__ import annotations
@@ -27,18 +32,68 @@ _TINY = np.finfo(float).tiny
 def quantile(
     values: ArrayLike, q: float, low: ArrayLike, high: ArrayLike, epsilon: float, rng: np.random.Generator
 ) -> FloatOrArray:
-    """A point between low and high that about a share q of the values does not exceed: epsilon-private.
+    r"""Draw a point that about a share q of the values does not exceed, for each column, as a simulation.
 
-    values: (n,) or (n, k), n >= 1, a quantile for each column; they are clipped to [low, high] and never changed. q:
-    in (0, 1). low < high: numbers or (k,). epsilon: > 0, spent in each column. rng: a numpy Generator, which makes
-    this a simulation. Returns a number or (k,).
+    Parameters
+    ----------
+    values : array_like, shape (n,) or (n, k)
+        Values of one column or of k columns, n >= 1. They are clipped to the range from `low` to
+        `high`, and never changed.
+    q : float
+        Share of the values, in (0, 1).
+    low, high : float or array_like, shape (k,)
+        Ends of the public range, in the units of the values. Each `low` is below its `high`.
+    epsilon : float
+        Privacy parameter, > 0. It is spent in each column.
+    rng : numpy.random.Generator
+        Source of the randomness, which makes this a simulation.
 
-    Neighbours replace one value of a column; n is public. The cost is epsilon, or epsilon**2 / 8 in zCDP (see
-    epsilon_of_rho), for each column. The rank is off by more than t with probability at most (high - low) / g *
-    exp(-epsilon (t - s) / 2), where g is the length of the gaps whose rank is off by at most s < t; so values that
-    are many times the same should be spread out first, and a wide range costs only its logarithm. Takes O(n log n) a
-    column. Raises ValueError outside these ranges, TypeError for another rng. McSherry and Talwar (2007); Smith
-    (2011), Algorithm 2.
+    Returns
+    -------
+    float or ndarray, shape (k,)
+        Quantile of each column, between `low` and `high`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or has another shape.
+    TypeError
+        If a parameter is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+    See Also
+    --------
+    secure_quantile : Draws by secure randomness, on a lattice.
+
+    Notes
+    -----
+    The law of a draw is epsilon-differentially private for neighbors of which one value is
+    replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
+    :math:`\varepsilon^2 / 8` for each column (see `zcdp_epsilon`). Algorithm 2 of [2]_ draws such
+    quantiles.
+
+    The rank is off by more than :math:`t` with a probability of at most
+
+    .. math::
+
+        \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
+
+    where :math:`g` is the length of the gaps whose rank is off by at most :math:`s < t`. So a wide
+    range costs only its logarithm, and values that occur many times should be spread out first. A
+    column takes a time of O(n log n).
+
+    References
+    ----------
+    .. [1] McSherry and Talwar (2007), "Mechanism Design via Differential Privacy".
+    .. [2] Smith (2011), "Privacy-preserving Statistical Estimation with Optimal Convergence Rates".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import quantiles
+    >>> rng = np.random.default_rng(1)
+    >>> ages = rng.normal(40, 18, size=10_000)
+    >>> round(quantiles.quantile(ages, 0.5, low=0, high=120, epsilon=0.1, rng=rng)), round(np.median(ages))
+    (40, 40)
     """
     values, q, epsilon = finite(values=values), scalar(probability, q=q), scalar(positive, epsilon=epsilon)
     if values.ndim not in (1, 2) or len(values) == 0:
@@ -57,12 +112,57 @@ def quantile(
 
 
 def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilon: float, step: float) -> Floats:
-    """A quantile of secure randomness, on a lattice: low, low + step, ... up to high. epsilon-private in each column.
+    r"""Draw a private quantile of each column by secure randomness, on a lattice of points.
 
-    A point of the lattice stands for the values above the point before it, up to itself (the first for all below it,
-    the last for all above), and is drawn by `interval`: so values that are many times the same are found. step: > 0,
-    what the answer may be off by for it. values, q, epsilon, errors and cost are those of quantile; low and high are
-    numbers. Takes a microsecond a point and column besides.
+    Parameters
+    ----------
+    values : array_like, shape (n,) or (n, k)
+        Values of one column or of k columns, n >= 1. They are never changed.
+    q : float
+        Share of the values that the quantile does not exceed, in (0, 1).
+    low, high : float
+        Ends of the public range, in the units of the values, with `low` below `high`.
+    epsilon : float
+        Privacy parameter, > 0. It is spent in each column.
+    step : float
+        Distance of the points, in the units of the values, > 0. The answer may be off by as much
+        because of it.
+
+    Returns
+    -------
+    float or ndarray, shape (k,)
+        Quantile of each column, one of the points `low`, ``low + step``, ... up to `high`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or has another shape.
+    TypeError
+        If a parameter is not made of real numbers.
+
+    Notes
+    -----
+    The draw of a column is epsilon-differentially private for neighbors of which one value is
+    replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
+    :math:`\varepsilon^2 / 8` for each column (see `zcdp_epsilon`).
+
+    A point stands for the values above the point before it, up to itself. The first point stands
+    for all values below it, too, and the last one for all values above. The point is drawn by
+    `interval`, so that values that occur many times are found. Each point takes a microsecond in
+    each column, besides the time to count the values.
+
+    References
+    ----------
+    .. [1] McSherry and Talwar (2007), "Mechanism Design via Differential Privacy".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import quantiles
+    >>> ages = np.random.default_rng(1).normal(40, 18, size=10_000)
+    >>> median = quantiles.secure_quantile(ages, 0.5, low=0, high=120, epsilon=1, step=0.5)
+    >>> 38 < median < 42
+    True
     """
     values, q = finite(values=values), scalar(probability, q=q)
     low, high = (scalar(finite, **bound) for bound in ({"low": low}, {"high": high}))
@@ -76,16 +176,61 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
 
 
 def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generator | None = None) -> int:
-    """The place of one of the intervals, in order, of which counts says how many of the values are in each.
+    r"""Draw the place of an interval that holds a quantile, from the numbers of values in the intervals.
 
-    An interval scores 0 if the q-quantile is in it, else minus the number of values between the two:
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Number of values in each of the intervals, in their order.
+    q : float
+        Share of the values that the quantile does not exceed, in (0, 1).
+    epsilon : float
+        Privacy parameter, > 0.
+    rng : numpy.random.Generator, optional
+        Generator that makes the draw a simulation. By default the draw is secure and exact.
 
-        -max(0, rank - #{values up to its end}, #{values below its start} - rank),   rank = q n rounded.
+    Returns
+    -------
+    int
+        Place of the interval, from 0 to m - 1.
 
-    One value that moves changes each count of values by at most one, so a score by at most one: the exponential
-    mechanism of parameter epsilon is epsilon-private, and epsilon**2 / 8-zCDP. Whatever the values are, one interval
-    scores 0; each that is t values off has at most exp(-epsilon t / 2) times its probability. rng: a numpy Generator,
-    which makes this a simulation; without it the draw is exact and secure.
+    Raises
+    ------
+    ValueError
+        If `epsilon` is not finite and > 0 and there is no `rng`.
+
+    Notes
+    -----
+    Let the rank be q n, rounded to a whole number. An interval has the score 0 if it holds the
+    value of this rank. Otherwise its score is minus the number of values between the interval and
+    the rank:
+
+    .. math::
+
+        -\max\{0,\; rank - \#\{\text{values up to its end}\},\; \#\{\text{values below its start}\} - rank\}.
+
+    One value that moves changes each of these numbers by at most one, and so each score by at most
+    one. So the draw, an exponential mechanism, is epsilon-differentially private [1]_. It is also
+    :math:`\rho`-zero-concentrated differentially private with :math:`\rho = \varepsilon^2 / 8`
+    ([2]_, Lemma 3.4).
+
+    Whatever the values are, one interval has the score 0. An interval that is off by :math:`t`
+    values has at most :math:`\exp(-\varepsilon t / 2)` times the probability of that one.
+
+    References
+    ----------
+    .. [1] McSherry and Talwar (2007), "Mechanism Design via Differential Privacy".
+    .. [2] Cesar and Rogers (2021), "Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition for Data
+       Analytics".
+
+    Examples
+    --------
+    Of 1000 people, 480 are at most 39 years old and 200 are from 40 to 49. The median is in the
+    second interval.
+
+    >>> from egm import quantiles
+    >>> quantiles.interval([480, 200, 320], q=0.5, epsilon=10)
+    1
     """
     ends = np.cumsum(counts, dtype=np.int64)
     rank = round(q * int(ends[-1]))
@@ -99,20 +244,56 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
 @overload
 def epsilon_of_rho(rho: float) -> float: ...
 @overload
-def epsilon_of_rho(rho: ArrayLike) -> Array: ...
-def epsilon_of_rho(rho: ArrayLike) -> Floats:
-    """The epsilon sqrt(8 rho) for which `quantile` is rho-zCDP in each column.
+def zcdp_epsilon(rho: ArrayLike) -> Array: ...
+def zcdp_epsilon(rho: ArrayLike) -> Floats:
+    r"""Compute the epsilon for which a private quantile is rho-zero-concentrated differentially private.
 
-    rho: >= 0, any shape. An exponential mechanism of parameter epsilon has a privacy loss in an interval of length
-    epsilon, so it is epsilon**2 / 8-zCDP, four times less than any epsilon-private mechanism. Raises ValueError for
-    rho < 0. Cesar and Rogers (2021), Lemma 3.4.
+    Parameters
+    ----------
+    rho : float or array_like
+        Budget of one column in zero-concentrated differential privacy, >= 0.
+
+    Returns
+    -------
+    float or ndarray
+        The epsilon sqrt(8 rho) for `quantile`, `secure_quantile` and `interval`, in the shape of
+        `rho`.
+
+    Raises
+    ------
+    ValueError
+        If `rho` is not finite and >= 0.
+    TypeError
+        If `rho` is not made of real numbers.
+
+    Notes
+    -----
+    The privacy loss of an exponential mechanism with the parameter epsilon lies in an interval of
+    length epsilon. Therefore it is :math:`\rho`-zero-concentrated differentially private with
+    :math:`\rho = \varepsilon^2 / 8` ([1]_, Lemma 3.4). This is a quarter of the :math:`\rho` that
+    holds for every epsilon-differentially private mechanism.
+
+    References
+    ----------
+    .. [1] Cesar and Rogers (2021), "Bounding, Concentrating, and Truncating: Unifying Privacy Loss Composition for Data
+       Analytics".
+
+    Examples
+    --------
+    >>> from egm import quantiles
+    >>> round(float(quantiles.zcdp_epsilon(0.02)), 4)
+    0.4
     """
     return np.sqrt(8 * nonnegative(rho=rho))[()]
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
-    """A point for each of the rows (k, n). The gap with the largest log(length) - penalty + Gumbel noise is drawn with
-    probability proportional to length exp(-penalty); minus the log of a standard exponential is Gumbel noise."""
+    """Draw a point for each of the rows (k, n).
+
+    The gap with the largest log(length) - penalty + Gumbel noise is drawn with probability
+    proportional to length * exp(-penalty). Minus the logarithm of a standard exponential variable
+    is Gumbel noise.
+    """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)
     with np.errstate(divide="ignore"):
@@ -122,7 +303,7 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
 
 
 def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
-    """The bounds as vectors (k,), with low < high."""
+    """Return the bounds as vectors (k,), with each low below its high."""
     low, high = finite(low=low), finite(high=high)
     for name, bound in (("low", low), ("high", high)):
         if bound.shape not in ((), (k,)):

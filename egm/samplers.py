@@ -1,14 +1,17 @@
-"""Samplers of privacy noise: secure ones, and simulation.
+"""Draw privacy noise: securely on the integers, or as a simulation from a NumPy Generator.
 
-Secure noise is drawn on the integers by OpenDP's exact samplers, from the operating system's randomness and by integer
-arithmetic alone. What it protects is a sum of integers, so that no digit of a floating-point number can give the data
-away (Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022).
+Secure noise is drawn by the exact samplers of OpenDP, which take their randomness from the
+operating system and use integer arithmetic alone. It protects a sum of integers, so that no digit
+of a floating-point number can give the data away (Mironov 2012; Haney, Desfontaines, Hartman,
+Shrestha and Hay 2022).
 
-What is not proved here: that OpenDP's compiled library and the operating system's random bits are what they say. The
-tests hold the laws of the samplers against the exact ones, which finds a wrong law and no back door. How long a draw
-takes is not hidden; it depends on the noise drawn.
+Two things are not proved here: that OpenDP's compiled library and the operating system's random
+bits are what they say. The tests compare the samplers with their exact laws, which finds a wrong
+law and no back door. The time that a draw takes is not hidden, and it depends on the noise that is
+drawn.
 
-A numpy Generator draws floating-point noise: good for experiments and for nothing else. It says so, once a process.
+A NumPy Generator draws floating-point noise, which is good for experiments and for nothing else. A
+warning says so, once in a process.
 """
 
 from __future__ import annotations
@@ -36,34 +39,145 @@ __all__ = [
 
 
 class SimulationWarning(UserWarning):
-    """Noise from a numpy Generator: what it was added to is not private."""
+    """Warning that noise came from a NumPy Generator: the numbers to which it was added are not private.
+
+    Examples
+    --------
+    In a script of simulations, which needs no reminder:
+
+    >>> import warnings
+    >>> from egm import noise
+    >>> warnings.simplefilter("ignore", noise.SimulationWarning)
+    """
 
 
 def secure_gaussian(std: float, size: int) -> list[int]:
-    """`size` independent draws from the discrete Gaussian distribution: a list of Python integers.
+    r"""Draw independent integers from the discrete Gaussian distribution, securely.
 
-    P[k] is proportional to exp(-k**2 / (2 std**2)), exactly but for |k| >= 2**63, which is 32 standard deviations or
-    more. std: > 0, at most 2**58. size: a whole number >= 1. Takes some 10 microseconds a draw. Raises ValueError
-    outside these ranges. Canonne, Kamath and Steinke (2020).
+    Parameters
+    ----------
+    std : float
+        Parameter s of the distribution, > 0 and at most 2**58. It is nearly the standard deviation,
+        unless it is small.
+    size : int
+        Number of draws, >= 1.
+
+    Returns
+    -------
+    list of int
+        The draws. Their law is exact but for integers of size 2**63 or more, which are 32 standard
+        deviations or more away.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    TypeError
+        If a parameter is not a real number.
+
+    Notes
+    -----
+    The probability of the integer k is proportional to :math:`\exp(-k^2 / (2 s^2))`; see [1]_. A
+    draw takes some 10 microseconds.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import noise
+    >>> counts = [1234, 5678]
+    >>> noisy = [count + z for count, z in zip(counts, noise.secure_gaussian(4.5, size=2))]
+    >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
+    True
     """
     return _vector_noise("make_gaussian", "l2_distance", _fitting(2.0**58, std=std))([0] * count(size=size))
 
 
 def secure_laplace(scale: float, size: int) -> list[int]:
-    """`size` independent draws from the discrete Laplace distribution: a list of Python integers.
+    """Draw independent integers from the discrete Laplace distribution, securely.
 
-    P[k] is proportional to exp(-|k| / scale), exactly but for |k| >= 2**63, which is 512 scales or more. scale: > 0,
-    at most 2**54. Otherwise as secure_gaussian.
+    Parameters
+    ----------
+    scale : float
+        Scale of the distribution, > 0 and at most 2**54.
+    size : int
+        Number of draws, >= 1.
+
+    Returns
+    -------
+    list of int
+        The draws. Their law is exact but for integers of size 2**63 or more, which are 512 scales
+        or more away.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    TypeError
+        If a parameter is not a real number.
+
+    Notes
+    -----
+    The probability of the integer k is proportional to ``exp(-abs(k) / scale)``; see [1]_. A draw
+    takes some 10 microseconds.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import noise
+    >>> noisy = 1234 + noise.secure_laplace(2, size=1)[0]
+    >>> abs(noisy - 1234) < 200
+    True
     """
     return _vector_noise("make_laplace", "l1_distance", _fitting(2.0**54, scale=scale))([0] * count(size=size))
 
 
 def secure_index(scores: list[int], epsilon: float) -> int:
-    """An index drawn with probability proportional to exp(epsilon' / 2 scores[index]), exactly: an integer.
+    """Draw an index by the exponential mechanism, securely.
 
-    The exponential mechanism for scores that change by at most 1, where epsilon' is smaller than epsilon by 2**-30 of
-    itself: that pays for rounding where the epsilons of several draws are added up. scores: a list of integers.
-    epsilon: > 0. Takes a microsecond a score. Raises ValueError outside these ranges. McSherry and Talwar (2007).
+    Parameters
+    ----------
+    scores : list of int
+        Score of each index. One person may change a score by at most 1.
+    epsilon : float
+        Privacy parameter, > 0.
+
+    Returns
+    -------
+    int
+        The index. Its law is exact.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` is not finite and > 0.
+    TypeError
+        If `epsilon` is not a real number.
+
+    Notes
+    -----
+    An index is drawn with probability proportional to ``exp(epsilon' / 2 * scores[index])`` [1]_,
+    where ``epsilon'`` is smaller than `epsilon` by 2**-30 of itself. This pays for rounding where
+    the epsilons of several draws are added up. A draw takes a microsecond for each score.
+
+    A draw is epsilon-differentially private if neighbors change each score by at most 1 [1]_.
+
+    References
+    ----------
+    .. [1] McSherry and Talwar (2007), "Mechanism Design via Differential Privacy".
+
+    Examples
+    --------
+    Which of three answers was given most often? It is nearly certain here.
+
+    >>> from egm import noise
+    >>> noise.secure_index([310, 1250, 440], epsilon=1)
+    1
     """
     return _choice(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
 
@@ -73,7 +187,37 @@ def simulated_gaussian(std: float, rng: np.random.Generator) -> float: ...
 @overload
 def simulated_gaussian(std: ArrayLike, rng: np.random.Generator) -> Array: ...
 def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
-    """One draw of N(0, std**2) for every entry of `std`. Raises TypeError unless rng is a numpy Generator."""
+    """Draw normal noise from a NumPy Generator, for a simulation.
+
+    Parameters
+    ----------
+    std : float or array_like
+        Standard deviations, >= 0.
+    rng : numpy.random.Generator
+        Source of the randomness.
+
+    Returns
+    -------
+    float or ndarray
+        One draw for each entry of `std`, independent of each other, in the shape of `std`.
+
+    Raises
+    ------
+    TypeError
+        If `rng` is not a NumPy Generator.
+
+    Warns
+    -----
+    SimulationWarning
+        Once in a process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import noise
+    >>> print(noise.simulated_gaussian([1, 10], np.random.default_rng(1)).round(2))
+    [0.35 8.22]
+    """
     drawn: Floats = _generator(rng).normal(0.0, std)
     return drawn
 
@@ -83,14 +227,43 @@ def simulated_laplace(scale: float, rng: np.random.Generator) -> float: ...
 @overload
 def simulated_laplace(scale: ArrayLike, rng: np.random.Generator) -> Array: ...
 def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
-    """One draw of density exp(-|z|/scale) / (2 scale) for every entry. Raises TypeError unless rng is a numpy
-    Generator."""
+    """Draw Laplace noise from a NumPy Generator, for a simulation.
+
+    Parameters
+    ----------
+    scale : float or array_like
+        Scales, >= 0. The noise has the density ``exp(-abs(z) / scale) / (2 * scale)``.
+    rng : numpy.random.Generator
+        Source of the randomness.
+
+    Returns
+    -------
+    float or ndarray
+        One draw for each entry of `scale`, independent of each other, in the shape of `scale`.
+
+    Raises
+    ------
+    TypeError
+        If `rng` is not a NumPy Generator.
+
+    Warns
+    -----
+    SimulationWarning
+        Once in a process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import noise
+    >>> print(noise.simulated_laplace([10, 20], np.random.default_rng(1)).round(1))
+    [ 0.2 46.2]
+    """
     drawn: Floats = _generator(rng).laplace(0.0, scale)
     return drawn
 
 
 def _fitting(most: float, **named: float) -> float:
-    """A scale of noise whose tail 64 bits do not cut off, or a ValueError."""
+    """Return a scale of noise as a number, or raise a ValueError if 64 bits would cut off the tail of the noise."""
     ((name, _),) = named.items()
     number = scalar(positive, **named)
     if number > most:
@@ -100,7 +273,7 @@ def _fitting(most: float, **named: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """OpenDP's sampler for integer vectors."""
+    """Return OpenDP's sampler for vectors of integers."""
     dp = opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
@@ -110,7 +283,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """OpenDP's sampler of the place of the largest score."""
+    """Return OpenDP's sampler of the place of the largest noisy score."""
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()
@@ -120,7 +293,19 @@ def _choice(scale: float) -> Callable[[list[int]], int]:
 
 @functools.cache
 def opendp() -> ModuleType:
-    """OpenDP's prelude, ready for use: imported where it is needed, because that takes half a second."""
+    """Return OpenDP's prelude with its contributed parts enabled.
+
+    Returns
+    -------
+    module
+        The prelude. It is imported by the first call, because that takes half a second.
+
+    Examples
+    --------
+    >>> from egm import noise
+    >>> noise.opendp().__name__
+    'opendp.prelude'
+    """
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -128,7 +313,7 @@ def opendp() -> ModuleType:
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """The Generator, or an error that says how to get one."""
+    """Return the Generator, or raise an error that says how to get one."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
     _warn()
@@ -137,6 +322,6 @@ def _generator(rng: np.random.Generator) -> np.random.Generator:
 
 @functools.cache
 def _warn() -> None:
-    """Warn once a process."""
+    """Warn, once in a process, that simulated noise protects nobody."""
     message = "noise from a numpy Generator is simulation: it protects nobody. Leave rng out for secure noise"
     warnings.warn(message, SimulationWarning, stacklevel=5)

@@ -1,8 +1,8 @@
-"""Sums over dask arrays: larger than memory, or on many machines.
+"""Sums over dask arrays, which may be larger than memory or computed on many machines.
 
-Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. A worker that is lost
-takes nothing with it but time: the scheduler computes again what it held, and a task counts once however often it ran.
-No task draws noise.
+Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. If
+a worker is lost, only time is lost: the scheduler computes again what the worker held, and a task
+counts once however often it ran. No task draws noise.
 """
 
 from __future__ import annotations
@@ -27,19 +27,24 @@ Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
 
 def is_dask(X: object) -> bool:
-    """Whether X comes from dask, which is not imported to find out."""
+    """Return whether X comes from dask, which is not imported to find out."""
     return type(X).__module__.split(".")[0] == "dask"
 
 
 def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
-    """What `partial` finds in the blocks of rows of X: at most 16 pairs (total, rows), to be added up in this order.
+    """Apply `partial` to the blocks of rows of X, and return at most 16 pairs (total, rows).
 
-    X: a dask array (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. partial: a picklable
-    function of a block (m, d), an array, to (total, rows), whose totals can be added; it must depend on nothing but the
-    block, as it may be called for it more than once. Each pair is the sum over consecutive blocks, and each block is
-    in one pair. Computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Raises
-    TypeError for another dask collection, ValueError for another number of axes or for columns in several chunks of
-    unknown size, and whatever partial raises.
+    The pairs are to be added up in their order.
+
+    X is a dask array (n, d) in any chunks; n and the sizes of the chunks of rows need not be known.
+    `partial` is a picklable function that maps a block, an array (m, d), to (total, rows), and its
+    totals can be added. It must depend on nothing but the block, because it may be called more than
+    once for it. Each pair is the sum over consecutive blocks, and each block is in one pair. The
+    pairs are computed by dask's current scheduler: threads, or the cluster of a
+    `distributed.Client`.
+
+    TypeError is raised for another dask collection, and ValueError for another number of axes or
+    for columns in several chunks of unknown size. What `partial` raises is passed on.
     """
     import dask
     from dask.array import Array
@@ -62,40 +67,73 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
-    """One object for each block of rows, as an array (blocks, 1): with two axes dask makes one task of loading a block
-    and of the function."""
+    """Return an array (blocks, 1) with one object for each block of rows.
+
+    Because it has two axes, dask makes one task of loading a block and of the function.
+    """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
 
 
 def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
-    """What is found in one block."""
+    """Return what `partial` finds in one block, as a cell."""
     return _cell(partial(block))
 
 
 def _added(cells: NDArray[Any]) -> NDArray[Any]:
-    """The sum of results."""
+    """Return the sum of several results, as a cell."""
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 
 
 def _cell(result: Sum) -> NDArray[Any]:
-    """An array of this one object."""
+    """Return an array (1, 1) that holds this one object."""
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell
 
 
 def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskArray:
-    """A dask array (n, d) of columns of numbers, a block for each row group, of which nothing is read before it is
-    summed.
+    """Make a dask array of columns of numbers in Parquet files, of which nothing is read before it is summed.
 
-    path: a Parquet file, or a folder of them, taken in the order of their names; a name that begins with a dot or an
-    underscore is skipped. columns: names, by default all of the first file. Integers and floating-point numbers of any
-    size; they get the type that holds them all. A mechanism matches their names with its own, as long as the array is
-    given to it as it comes from here. Raises FileNotFoundError if there is nothing, ValueError for a file
-    that is not Parquet, has not these columns, or (when read) has missing values, TypeError for columns of another
-    type.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Parquet file, or a folder of them. The files of a folder are taken in the order of their
+        names. A name that begins with a dot or an underscore is skipped.
+    columns : sequence of str, optional
+        Names of the columns that are read, by default all columns of the first file. They hold
+        integers or floating-point numbers of any size.
+
+    Returns
+    -------
+    dask.array.Array, shape (n, d)
+        A block for each row group, of the type that holds the numbers of all columns. A mechanism
+        matches the names of the columns with its own, as long as it gets the array as it is
+        returned here.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are no Parquet files.
+    ValueError
+        If a file is not Parquet, or has not these columns. When a block is read, if it has missing
+        values.
+    TypeError
+        If a column is of another type, or if `columns` is a single name.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow
+    >>> import pyarrow.parquet
+    >>> from egm import files
+    >>> table = pyarrow.table({"age": [31, 52], "income": [1800, 2900]})
+    >>> with TemporaryDirectory() as folder:
+    ...     pyarrow.parquet.write_table(table, f"{folder}/people.parquet")
+    ...     X = files.from_parquet(folder)
+    ...     X.shape, X.compute().sum(axis=0)
+    ((2, 2), array([  83, 4700]))
     """
     import dask
     from dask.array import map_blocks
@@ -124,7 +162,7 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """NumPy's types of the columns of a file, each of which must be there, once, and of numbers."""
+    """Return NumPy's types of the columns of a file, each of which must occur there once and hold numbers."""
     from pyarrow import types
 
     schema = fragment.physical_schema
@@ -142,7 +180,7 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
 
 
 def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
-    """One row group as an array (rows, d), read a few columns at a time, so that it is in memory once."""
+    """Return one row group as an array (rows, d), read a few columns at a time so that it is in memory only once."""
     from pyarrow.parquet import ParquetFile
 
     filesystem, groups, columns, dtype = source

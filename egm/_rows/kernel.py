@@ -1,6 +1,7 @@
-"""The compiled inner loop of `egm._rows.lattice`: rows centred, scaled, clipped, truncated to integers and added up.
+"""The compiled inner loop of `egm.lattice`, which centers, scales, clips and truncates rows and adds them up.
 
-It is imported when a first row comes, because compilation costs seconds once on a machine and half a second later.
+It is imported when the first row comes, because compilation costs seconds once on a machine and
+half a second later.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _compiled(**options: Any) -> Callable[[F], F]:
-    """numba.njit without the GIL, and kept on disk where there is a place for it."""
+    """Return numba.njit without the GIL, with its results kept on disk where there is a place for them."""
 
     def decorate(function: F) -> F:
         try:
@@ -38,7 +39,10 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 
 @_compiled(fastmath={"reassoc"})
 def _centred(row: Array, center: Array, scaling: Array, y: Array) -> float:
-    """y = (row - center) * scaling. Returns its squared norm, added up in whatever order is fast, always the same."""
+    """Compute y = (row - center) * scaling and return its squared norm.
+
+    The squares are added up in whatever order is fast, which is always the same.
+    """
     square = 0.0
     for j in range(y.size):
         entry = (row[j] - center[j]) * scaling[j]
@@ -49,7 +53,10 @@ def _centred(row: Array, center: Array, scaling: Array, y: Array) -> float:
 
 @_compiled()
 def _careful_norm(y: Array) -> float:
-    """The norm of a row whose squares overflow or underflow; entries beyond 1e300 are shortened to that first."""
+    """Return the norm of a row whose squares overflow or underflow.
+
+    Entries beyond 1e300 are shortened to 1e300 first.
+    """
     largest = 0.0
     for j in range(y.size):
         y[j] = min(max(y[j], -_LARGEST), _LARGEST)
@@ -64,7 +71,7 @@ def _careful_norm(y: Array) -> float:
 
 @_compiled()
 def _first_not_finite(row: Array) -> int:
-    """The place of the first entry that is not finite, or -1."""
+    """Return the place of the first entry that is not finite, or -1."""
     for j in range(row.size):
         if not np.isfinite(row[j]):
             return j
@@ -73,7 +80,7 @@ def _first_not_finite(row: Array) -> int:
 
 @_compiled()
 def _first_nan(y: Array) -> int:
-    """The place of the first entry that is NaN, or -1."""
+    """Return the place of the first entry that is NaN, or -1."""
     for j in range(y.size):
         if np.isnan(y[j]):
             return j
@@ -90,12 +97,15 @@ def add_rows(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Add trunc(target / max(||y||, clip_norm) y) for the rows y = (x - center) * scaling of X to `total`, int64 (d,),
-    and the number of rows with ||y|| > clip_norm to `clipped`, int64 (1,).
+    """Add the integer vectors of the rows to `total`, and the number of rows that are clipped to `clipped`.
 
-    X: (n, d), C order; n target < 2**62. Four rows at a time, which share the reading and writing of the sum; after
-    the last row come zeros. Returns -1, or the flat place of the first entry of X that is not finite in the first row
-    that has one; total and clipped are then of no use.
+    A row y = (x - center) * scaling adds trunc(target / max(||y||, clip_norm) y) to `total`, int64
+    (d,). It adds 1 to `clipped`, int64 (1,), if ||y|| > clip_norm. X has shape (n, d) and C order,
+    and n target < 2**62. Four rows at a time share the reading and writing of the sum; after the
+    last row come zeros.
+
+    The function returns -1. If X has entries that are not finite, it returns the flat place of the
+    first of them in the first row that has one, and then `total` and `clipped` are of no use.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -130,7 +140,7 @@ def add_rows(
 
 @_compiled()
 def _flush(integers: Array, total: NDArray[np.int64]) -> None:
-    """Take the integers to the total."""
+    """Move the integers to the total."""
     for j in range(total.size):
         total[j] += np.int64(integers[j])
         integers[j] = 0.0

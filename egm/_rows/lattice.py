@@ -1,20 +1,37 @@
-"""Vectors on the integers, where sums are exact and a sensitivity is what it says.
+r"""Round vectors to integers, so that sums are exact and a sensitivity is what it says.
 
-In floating point a sum depends on its order and on its rounding, and two neighbouring data sets can differ in it by
-more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here each vector is rounded first, in units
-so small that nobody misses what is lost, and everything after that is integer arithmetic:
+In floating point a sum depends on its order and on its rounding, and two neighboring data sets can
+differ in it by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
+each vector is rounded first, in units so small that the loss does not matter, and everything after
+that is integer arithmetic:
 
-- a row that is clipped to norm C becomes an integer vector of norm at most K, by rounding towards zero: no entry grows;
-- any other value is rounded to the nearest integer, which can move neighbours apart by one in each entry, and that is
-  charged;
-- the noise is a discrete Gaussian, and what it differs from a continuous Gaussian that is rounded is charged to delta.
+1. A row that is clipped to norm C becomes an integer vector of norm at most K. It is rounded towards zero, so that no
+   entry grows.
+2. Any other value is rounded to the nearest integer. This can move neighbors apart by one in each entry, which is added
+   to the sensitivity.
+3. The noise is a discrete Gaussian. What distinguishes it from a rounded continuous Gaussian is taken from delta.
 
-Let r be the distribution of a normal variable N(0, s^2) rounded to the nearest integer, and p that of the discrete
-Gaussian. Jensen's inequality and Poisson's summation formula give r(k) >= p(k) exp(-1 / (24 s^2)) for every k, so their
-total variation distance is at most 1 / (24 s^2), for every s > 0, and d / (24 s^2) for d entries. (Chapter 12 of the
-book has the proof.) Integers plus r are a Gaussian mechanism, rounded: private for the continuous Gaussian's epsilon
-and delta. Integers plus p are therefore private for that epsilon and delta + (1 + exp(epsilon)) d / (24 s^2). What is
-charged is six times that, d / (4 s^2), which also covers the tails beyond 64 bits.
+Let :math:`r` be the distribution of a normal variable :math:`N(0, s^2)` that is rounded to the
+nearest integer, and :math:`p` the discrete Gaussian distribution. By Jensen's inequality and
+Poisson's summation formula,
+
+.. math::
+
+    r(k) \ge p(k) \exp\Bigl( -\frac{1}{24 s^2} \Bigr) \qquad \text{for every } k \text{ and every } s > 0.
+
+So the total variation distance of the two is at most :math:`1 / (24 s^2)` for one entry, and
+:math:`d / (24 s^2)` for :math:`d` entries. (Chapter 12 of the book has the proof.)
+
+Integers plus noise with the distribution :math:`r` are a rounded release of the Gaussian mechanism,
+and so they are private for the epsilon and the delta of continuous noise. Therefore integers plus
+noise with the distribution :math:`p` are private for this epsilon and for
+
+.. math::
+
+    \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
+
+What is taken from delta is six times the necessary amount, with :math:`d / (4 s^2)` in place of the
+fraction. This also covers the tails beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -50,10 +67,44 @@ T = TypeVar("T")
 
 
 class Lattice:
-    """The integer vectors for rows clipped to `clip_norm`: `radius` is K, a power of two, and `unit` what 1 stands for.
+    """Lattice of integer vectors for rows that are clipped to a norm.
 
-    noise: the standard deviation of the noise over the clip norm; K is as large as the noise leaves room for. Raises
-    ValueError if that room is under 20 bits, or for a clip norm that is not between 1e-250 and 1e250.
+    Parameters
+    ----------
+    clip_norm : float
+        Norm to which rows are clipped, from 1e-250 to 1e250.
+    d : int
+        Number of coordinates.
+    noise : float
+        Standard deviation of the noise that will be added, divided by `clip_norm`.
+
+    Attributes
+    ----------
+    radius : int
+        Bound K of the norm of the integer vector of a row: a power of two, as large as the noise
+        leaves room for.
+    shrink : float
+        Factor slightly below 1, by which a row is shortened lest rounding takes its integer vector
+        beyond the radius.
+    unit : float
+        Length that the integer 1 stands for, in the units of `clip_norm`.
+
+    Raises
+    ------
+    ValueError
+        If `clip_norm` is outside its range, or if the noise leaves less than 20 bits for the
+        radius.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import lattice
+    >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
+    >>> grid.radius == 2**40
+    True
+    >>> total = grid.sum(np.array([[3.0, 4.0], [30.0, 40.0]]))
+    >>> print((total.astype(float) * grid.unit).round(6))
+    [6. 8.]
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
@@ -65,27 +116,118 @@ class Lattice:
         self.unit = clip_norm / (self.radius * self.shrink)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """The rows (m, d) as integer vectors of norm at most the radius, one at a time: int64, (m, d). As in sum."""
+        """Round each row to an integer vector of norm at most the radius.
+
+        Parameters
+        ----------
+        X : array_like, shape (m, d)
+            Rows of real numbers.
+        center : float or array_like, shape (d,), default 0.0
+            Center that is subtracted from each row.
+        scaling : float or array_like, shape (d,), default 1.0
+            Factors by which the coordinates are multiplied before a row is clipped.
+
+        Returns
+        -------
+        ndarray of int64, shape (m, d)
+            Integer vectors of the rows, computed one at a time.
+
+        Raises
+        ------
+        ValueError
+            If an entry of `X` is not finite.
+
+        Examples
+        --------
+        >>> from egm import lattice
+        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
+        >>> print((grid.rows([[3.0, 4.0], [30.0, 40.0]]) * grid.unit).round(6))
+        [[3. 4.]
+         [3. 4.]]
+        """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """The sum of the integer vectors of the rows (x - center) * scaling, exactly: Python integers, (d,).
+        """Add up the integer vectors of the centered, scaled and clipped rows, exactly.
 
-        X: numbers (m, d) of any real type, order and size; beyond X it takes no memory to speak of. center, scaling:
-        numbers or (d,). Whatever the rows are added with, one row always gives the same integers on processors of one
-        kind; others may add up its norm in another order. Raises ValueError for an entry that is not finite.
+        Parameters
+        ----------
+        X : ndarray, shape (m, d)
+            Numbers of any real type, in any memory order, and of any size. Beside `X` the sum takes
+            hardly any memory.
+        center : float or array_like, shape (d,), default 0.0
+            Center that is subtracted from each row.
+        scaling : float or array_like, shape (d,), default 1.0
+            Factors by which the coordinates are multiplied before a row is clipped.
+
+        Returns
+        -------
+        ndarray of int, shape (d,)
+            Python integers: the exact sum of the integer vectors of the rows
+            ``(x - center) * scaling``.
+
+        Raises
+        ------
+        ValueError
+            If an entry of `X` is not finite.
+
+        Notes
+        -----
+        On processors of one kind a row always gives the same integers, whatever rows it is added
+        with. Processors of another kind may add up the norm of a row in another order.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import lattice
+        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
+        >>> X = np.random.default_rng(1).normal(size=(1000, 2))
+        >>> bool(np.all(grid.sum(X) == grid.sum(X[::-1])))
+        True
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
     def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
-        """The sum, and how many of the rows are longer than the clip norm: one row always is, or never. As in sum."""
+        """Add up the integer vectors of the rows as `sum` does, and count the rows that are clipped.
+
+        Parameters
+        ----------
+        X : ndarray, shape (m, d)
+            Numbers of any real type, in any memory order, and of any size.
+        center : float or array_like, shape (d,), default 0.0
+            Center that is subtracted from each row.
+        scaling : float or array_like, shape (d,), default 1.0
+            Factors by which the coordinates are multiplied before a row is clipped.
+
+        Returns
+        -------
+        total : ndarray of int, shape (d,)
+            Python integers: the exact sum of the integer vectors of the rows.
+        clipped : int
+            Number of rows that are longer than the clip norm. On processors of one kind a row
+            always is, or never.
+
+        Raises
+        ------
+        ValueError
+            If an entry of `X` is not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import lattice
+        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
+        >>> total, clipped = grid.sum_and_clipped(np.array([[1.0, 2.0], [30.0, 40.0]]))
+        >>> clipped
+        1
+        """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
         *total, clipped = sum((part.astype(object) for part in totals), np.zeros(X.shape[1] + 1, dtype=object))
         return np.array(total, dtype=object), clipped
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """The sum of the rows of a range, and the number of those that are clipped: int64, (d + 1,)."""
+        """Return the sum of a range of rows, followed by the number of clipped ones: int64, (d + 1,)."""
         from egm._rows import kernel  # compiles
 
         joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
@@ -104,14 +246,14 @@ class Lattice:
 
 
 def _parts(rows: int, d: int) -> list[range]:
-    """Ranges of rows: one a core if there is much to do, and few enough for 64-bit sums."""
+    """Divide the rows into ranges: one for each core if there is much to do, and none too long for 64-bit sums."""
     cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // cores), _MOST))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
-    """[function(item) for item in items], in threads if there are several."""
+    """Return [function(item) for item in items], computed in threads if there are several items."""
     if len(items) < 2:
         return [function(item) for item in items]
     return list(_pool().map(function, items))
@@ -119,7 +261,7 @@ def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """The threads, which stay for the next block."""
+    """Return the threads, which stay for the next block."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
 
@@ -128,9 +270,28 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """How many bits below a clip norm, or a sensitivity, the unit can be for noise so many times as large.
+    """Return how many bits the unit can be below a clip norm or a sensitivity.
 
-    40, or what the noise leaves of 56. Raises ValueError if that is under 20.
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise, divided by the clip norm or the sensitivity.
+
+    Returns
+    -------
+    int
+        Number of bits: 40, or what the noise leaves of 56.
+
+    Raises
+    ------
+    ValueError
+        If less than 20 bits are left.
+
+    Examples
+    --------
+    >>> from egm import lattice
+    >>> lattice.fineness(8.5), lattice.fineness(2.0**20)
+    (40, 36)
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:
@@ -139,22 +300,70 @@ def fineness(noise: float) -> int:
 
 
 def rounded(value: NDArray[Any], unit: Array) -> list[int]:
-    """value / unit to the nearest integers, exactly: a list of Python integers. Both arrays of the same shape.
+    """Divide a value by units and round to the nearest integers, exactly.
 
-    value: of any real type, also long doubles, or of objects as `_validate.exact` returns them. No entry becomes a
-    double on the way: beyond 2**53 that would move two neighbouring integers apart by more than they are.
+    Parameters
+    ----------
+    value : ndarray
+        Numbers of any real type, also long doubles, or objects that are real numbers of Python or
+        NumPy.
+    unit : ndarray
+        Unit of each number, > 0, in the shape of `value`.
+
+    Returns
+    -------
+    list of int
+        Python integers nearest to ``value / unit``, in C order.
+
+    Notes
+    -----
+    No entry becomes a double on the way. Beyond 2**53 this would move two neighboring integers
+    apart by more than they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import lattice
+    >>> lattice.rounded(np.array([2**60, 2**60 + 1]), np.array([1.0, 1.0]))
+    [1152921504606846976, 1152921504606846977]
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
 
 
 def _fraction(number: Any) -> Fraction:
-    """A finite real number of Python or NumPy, as it is."""
+    """Return a finite real number of Python or NumPy as a fraction, exactly."""
     return Fraction(int(number)) if isinstance(number, np.integer) else Fraction(*number.as_integer_ratio())
 
 
 def nearest_double(steps: int, unit: float) -> float:
-    """steps * unit, rounded once; the largest double where that is larger."""
+    """Multiply a number of steps by a unit, with one rounding.
+
+    Parameters
+    ----------
+    steps : int
+        Number of units, of either sign.
+    unit : float
+        Unit, finite and > 0.
+
+    Returns
+    -------
+    float
+        Double nearest to ``steps * unit``, or the largest double with the same sign where the
+        product is larger.
+
+    Raises
+    ------
+    OverflowError
+        If the product and `steps` itself are both larger than the largest double, which no release
+        comes near.
+
+    Examples
+    --------
+    >>> from egm import lattice
+    >>> lattice.nearest_double(3, 0.25)
+    0.75
+    """
     numerator, denominator = unit.as_integer_ratio()
     try:
         return steps * numerator / denominator
@@ -164,12 +373,46 @@ def nearest_double(steps: int, unit: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
-    """The standard deviation of a discrete Gaussian for integer vectors (d,) of this l2-sensitivity.
+    """Compute the standard deviation of discrete Gaussian noise for integer vectors.
 
-    Of delta, what the noise differs from a rounded Gaussian is taken off first. Never less than sensitivity *
-    analytic_noise_multiplier(epsilon, delta), whose last digits are not monotone in delta, and larger by EXCESS, so
-    that what is computed from this product, such as 1 / (2 noise_multiplier**2) in zCDP, is no less than what the noise
-    costs. Raises ValueError if the difference is all of delta.
+    Parameters
+    ----------
+    sensitivity : float
+        Sensitivity in the l2-norm, in units of the lattice, > 0.
+    d : int
+        Number of entries of a vector.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+
+    Returns
+    -------
+    float
+        Standard deviation in units of the lattice, larger than what is needed by the factor 1 +
+        `EXCESS`.
+
+    Raises
+    ------
+    ValueError
+        If what distinguishes discrete noise from a rounded Gaussian is half of delta or more.
+
+    Notes
+    -----
+    Integer vectors plus this noise are (epsilon, delta)-differentially private: the head of this
+    module shows which part of delta is first taken off for the difference between discrete noise
+    and a rounded Gaussian.
+
+    The result is never less than ``sensitivity * analytic_noise_multiplier(epsilon, delta)``, whose
+    last digits are not monotone in delta. It is larger by `EXCESS`, so that what is computed from
+    this product, such as ``1 / (2 * noise_multiplier**2)`` in zero-concentrated differential
+    privacy, is no less than the cost of the noise.
+
+    Examples
+    --------
+    >>> from egm import lattice
+    >>> round(lattice.gaussian_std(2.0**40, d=3, epsilon=1.0, delta=1e-6) / 2.0**40, 4)
+    4.2247
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)

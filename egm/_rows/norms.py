@@ -1,4 +1,4 @@
-"""Rows of a matrix as vectors: their norms, and shortening them to a norm."""
+"""Rows of a matrix as vectors: compute their norms, and shorten them to a norm."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["clip", "norms"]
 
 
 def norms(rows: Array) -> Array:
-    """Euclidean norms of the rows (n, d), also of rows so long that their squares overflow: shape (n,)."""
+    """Return the Euclidean norms of the rows (n, d), also of rows so long that their squares overflow: shape (n,)."""
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
 
 
 def clip(rows: Array, clip_norm: float) -> Array:
-    """The rows (n, d), those longer than clip_norm shortened to it: a new array."""
+    """Return the rows (n, d) in a new array, where rows longer than clip_norm are shortened to it."""
     return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]
