@@ -217,7 +217,7 @@ class Budget:
         Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
         first charge decides: "gaussian" for Gaussian noise, "basic" for a Laplace mechanism or a
         quantile and wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`. Where rounding
-        would cost half of `delta` under "gaussian", "zcdp" takes its place.
+        would cost half of `delta` or more under "gaussian", "zcdp" takes its place.
     simulation : bool, optional
         True for a budget of rehearsals: each release is then a simulation by an rng, and is charged
         like a real one. False (the default) for a budget that refuses an rng, because a simulation
@@ -244,9 +244,9 @@ class Budget:
     Notes
     -----
     All releases that a budget grants are together as private as its total says, for its neighbor
-    relation: rho-zCDP, or (epsilon, delta)-differential privacy. This holds also if each release,
-    its mechanism and its cost are chosen after seeing the releases before it; only the rule
-    "planned" demands more (see below).
+    relation: rho-zCDP, or (epsilon, delta)-differential privacy, up to the rounding of sums
+    described below. This holds also if each release, its mechanism and its cost are chosen after
+    seeing the releases before it; only the rule "planned" demands more (see below).
 
     **Rules.** A release adds its cost to the costs before it, and is refused if the sum would
     exceed the total. A total rho is always counted by "zcdp".
@@ -281,8 +281,8 @@ class Budget:
     rules is not itself a valid rule. An analyst who chooses the rule after seeing releases can
     spend up to the sum of the rules' deltas. For example, after a Gaussian release of (0.1, 1e-6)
     out of a total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the
-    rest gets to a delta of 1.7e-6. Therefore the rule is an argument or follows from the first
-    mechanism. Two exceptions cost nothing. A first mechanism that by itself is (epsilon,
+    rest gets to a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the
+    first mechanism. Two exceptions cost nothing. A first mechanism that by itself is (epsilon,
     delta)-private may be the only one. Releases that are all without delta may add up their
     epsilons, because this event has no share of delta to add.
 
@@ -303,8 +303,8 @@ class Budget:
     either was never allowed, and is dropped, or the file is damaged, and is refused. Processes take
     turns by a lock (flock), and each reads what the others have spent. Only the owner may read a
     new journal, because whoever can open it can lock it. If the journal is replaced by another file
-    while it is locked, this is noticed when the charge is written, and nothing is granted. What no
-    file can tell is that an older copy of it was put back.
+    while it is locked, this is noticed when the charge is written, and nothing is granted. No file
+    can tell that an older copy of it was put back.
 
     References
     ----------
