@@ -1,8 +1,9 @@
-"""Names of columns, in vectors and in tables, and the numbers of a table in the order of the names that are wanted.
+"""Match the names of columns in vectors and tables, and give the numbers of a table in the order that is wanted.
 
-pandas, polars, pyarrow and dask are known by what their objects offer, and none is imported. A vector has names if it
-is a mapping, or has an `index`, as a Series of pandas. A table has them if it says so. Labels that count from 0, as
-those of pandas do, or from "1", as those of `egm.files`, are no names: nobody has given them.
+Tables of pandas, polars, pyarrow and dask are recognized by what the objects offer; none of these
+packages is imported. A vector has names if it is a mapping or has an `index`, like a Series of
+pandas. A table has names if it says so. Labels that count from 0, as those of pandas do, or from
+"1", as those of `egm.files` do, do not count as names, because nobody has given them.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ __all__ = [
     "require_one_type",
 ]
 
-_SHOWN = 5  # names in a message
-_COPIED = 1 << 20  # numbers that are copied at a time
+_SHOWN = 5  # names shown in a message
+_COPIED = 1 << 20  # numbers copied at a time
 
 
 class ColumnError(TypeError):
-    """A column that holds no numbers: its name and its type, which are public."""
+    """Error for a column that holds no numbers; it shows the column's name and type, which are public."""
 
 
 # Vectors ------------------------------------------------------------------------------------------------------------
 
 
 def declared(columns: object, **named: object) -> Columns:
-    """The names that all vectors are to be matched with: those that are given, or else those of this vector, or None.
+    """Return the names that all vectors are matched with: those given, else those of this vector, else None.
 
-    TypeError for what is no sequence of names, ValueError for a name that occurs twice.
+    Raise TypeError if `columns` is no sequence of names, and ValueError for a name that occurs
+    twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -58,9 +60,10 @@ def declared(columns: object, **named: object) -> Columns:
 
 
 def ordered(columns: Columns, **named: object) -> Any:
-    """The vector without names, its entries in the order of the columns where it has names.
+    """Return a vector without names; if it has names, its entries are put in the order of the columns.
 
-    ValueError for other names than those of the columns, and for names where the columns have none.
+    Raise ValueError if its names are not those of the columns, or if it has names and the columns
+    have none.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -72,7 +75,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """What `ordered` raises, found without looking at the numbers."""
+    """Raise the errors of `ordered`, without looking at the numbers."""
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -80,7 +83,7 @@ def check_vector(columns: Columns, **named: object) -> None:
 
 
 def _labels(vector: object) -> tuple[Hashable, ...] | None:
-    """The keys of a mapping, the index of a Series, or None."""
+    """Return the keys of a mapping, the index of a Series, or None."""
     if isinstance(vector, Mapping):
         return tuple(vector)
     index = getattr(vector, "index", None)
@@ -90,7 +93,7 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _values(series: Any) -> NDArray[Any]:
-    """The entries of a Series; of one that can have gaps NaN for a gap."""
+    """Return the entries of a Series; a gap becomes NaN if the Series is of a type that can have gaps."""
     found = np.asarray(series)
     if found.dtype.kind == "O" and getattr(series.dtype, "kind", "O") in "iuf":
         return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
@@ -101,14 +104,14 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Whether X is the table in a file, an `egm.files.Table`: names, and blocks to be read."""
+    """Tell whether X is the table in a file (`egm.files.Table`), which has names and blocks to be read."""
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:
-    """The names of the columns of a table, or None for what has none, such as an array."""
+    """Return the names of the columns of a table, or None for an object that has none, such as an array."""
     if is_blocks(X):
-        return tuple(X.names)  # type: ignore[attr-defined]  # has them
+        return tuple(X.names)  # type: ignore[attr-defined]  # it has names
     if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or _is_dask_frame(X)):
         return None
     # A column of a frame is an attribute of it, too, and may have this very name: so the type must have it.
@@ -118,7 +121,7 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 
 
 def check(X: object, columns: Columns) -> None:
-    """A ValueError if the names of a table are not those of the columns; a TypeError for text in a frame of dask's."""
+    """Raise ValueError if a table's names are not those of the columns, and TypeError for text in a frame of dask."""
     names = column_names(X)
     if names is None:
         return
@@ -128,9 +131,10 @@ def check(X: object, columns: Columns) -> None:
 
 
 def arranged(X: Any, columns: Columns) -> Any:
-    """Rows without names, their entries in the order of the columns: arrays, blocks of arrays, or a dask array.
+    """Return rows without names, with their entries in the order of the columns.
 
-    What has no names remains as it is. ValueError as by `check`.
+    They are arrays, blocks of arrays, or a dask array; an object without names is returned as it
+    is. Raise ValueError as `check` does.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
@@ -148,39 +152,42 @@ def arranged(X: Any, columns: Columns) -> Any:
     if not _is_dask_frame(X):
         return array(X=X) if place is None else _blocks(X, wanted)
     by_name = columns is not None and set(columns) == set(names)
-    chosen = X.map_partitions(_select, list(columns or ())) if by_name else X  # each may have an order of its own
+    chosen = X.map_partitions(_select, list(columns or ())) if by_name else X  # a partition may have its own order
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
 
 
 def _is_dask_frame(X: object) -> bool:
-    """Whether X is a data frame of dask's."""
+    """Tell whether X is a data frame of dask."""
     return hasattr(type(X), "to_dask_array")
 
 
 def refuse_rows_of_tables(X: object) -> None:
-    """A TypeError for a list of rows that have names, which would be added by position, and for one of tables."""
+    """Raise TypeError for a list of rows with names, which would be added up by position, or for a list of tables."""
     if isinstance(X, list | tuple):
         for row in X:
             if len(getattr(row, "shape", ())) == 2:
                 way_out = "put them together, or give iter(X) where blocks of rows are taken"
                 raise TypeError(f"X must be one table or array, got a list of them: {way_out}")
             index = getattr(row, "index", None)
-            if index is not None and not callable(index):  # of a list it is a method
+            if index is not None and not callable(index):  # a list's index is a method
                 raise TypeError(
                     "X must be one table or array, got a list of rows with names: a data frame of them is one"
                 )
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """The columns of these names, in this order, a few rows at a time: the table is not copied as a whole."""
+    """Yield the columns of these names, in this order, a few rows at a time.
+
+    So the table is not copied as a whole.
+    """
     step = max(1, _COPIED // len(names))
     for start in range(0, len(X), step):
         yield array(X=_select(X[start : start + step], names))
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The blocks, and those of a block that comes in several."""
+    """Yield the blocks; a block that consists of several is yielded one after the other."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block
@@ -189,14 +196,14 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Whether X is an array of dask's, which has names if `egm.files.from_parquet` made it."""
+    """Tell whether X is an array of dask, which has names if `egm.files.from_parquet` made it."""
     return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
 
 
 def array(**named: Any) -> NDArray[Any]:
-    """numpy.asarray, but of a table with flags or with columns that can have gaps: 0 and 1, and NaN for a gap.
+    """Convert to an array as numpy.asarray does, but for a table write flags as 0 and 1, and gaps as NaN.
 
-    TypeError for a table with a column that holds neither numbers nor flags.
+    Raise TypeError for a table with a column that holds neither numbers nor flags.
     """
     ((name, value),) = named.items()
     unnamed = is_blocks(value) or _is_dask_frame(value) or _is_dask_array(value)
@@ -212,7 +219,7 @@ def array(**named: Any) -> NDArray[Any]:
 
 
 def require_one_type(name: str, X: Any) -> None:
-    """A TypeError for a table whose columns differ in type: as one array, its integers would become doubles."""
+    """Raise TypeError for a table whose columns differ in type: as one array, its integers would become doubles."""
     names = column_names(X)
     if names is not None and not _is_dask_array(X):
         kinds = set(map(str, _kinds(X)))
@@ -221,17 +228,17 @@ def require_one_type(name: str, X: Any) -> None:
 
 
 def _kinds(X: Any) -> Any:
-    """The types of the columns of a table."""
+    """Return the types of the columns of a table."""
     return X.schema.types if hasattr(type(X), "column_names") else X.dtypes
 
 
 def _select(X: Any, names: list[Hashable]) -> Any:
-    """The columns of these names, in this order."""
+    """Return the columns of these names, in this order."""
     return X.select(names) if hasattr(X, "select") else X[names]
 
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
-    """A TypeError that names the first column of a table that holds neither numbers nor flags."""
+    """Raise TypeError with the name of the first column that holds neither numbers nor flags."""
     if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
     for column, kind in zip(names, _kinds(X), strict=True):
@@ -247,7 +254,7 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
 
 
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
-    """Where each of the columns is among the labels, or None where the order that is there holds."""
+    """Return where each of the columns is among the labels, or None if the labels are in the right order already."""
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):
             return None
@@ -270,14 +277,14 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:
-    """Whether they are 0, 1, 2, ... or "1", "2", "3", ..., which nobody has given."""
+    """Tell whether labels are 0, 1, 2, ... or "1", "2", "3", ..., which nobody has given."""
     return all(label == i for i, label in enumerate(labels)) or all(
         label == str(i) for i, label in enumerate(labels, start=1)
     )
 
 
 def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
-    """The labels as a tuple, or a ValueError for one that occurs twice."""
+    """Return the labels as a tuple, or raise ValueError for one that occurs twice."""
     seen: dict[Hashable, None] = {}
     for label in labels:
         if label in seen:
@@ -287,6 +294,6 @@ def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
 
 
 def _few(labels: Collection[Hashable]) -> str:
-    """The first names, as text."""
+    """Return the first names, as text."""
     shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
     return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

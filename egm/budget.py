@@ -1,59 +1,21 @@
-"""A privacy budget for several releases from the same data, kept on disk.
+"""Keep a privacy budget for several releases from the same data, on disk.
 
-    budget = Budget("survey.budget", rho=0.5)                     # or epsilon=1, delta=1e-6
-    release = budget.release(mechanism, X)                        # charged first; BudgetExceeded if it does not fit
-    budget.left, budget.split(12)                                 # what one release may cost, or each of twelve
+A `Budget` is a total: rho of zero-concentrated differential privacy, or (epsilon, delta).
+`Budget.release` charges a release and then makes it; a release that does not fit is refused with
+`BudgetExceeded`.
 
-**Order.** `release` first compares what is public: the mechanism, and the type and shape of X. A mistake there costs
-nothing. Then the charge is recorded, and only then are values read. So an error that depends on a value, such as NaN in
-X, comes after the charge, and the charge stays: that there was such an error says something about the data.
+Three things a user must know:
 
-**Counting.** A release adds its cost to those before it, and is refused if a fixed total would be exceeded:
+1. A mistake in public matters (the mechanism, the type or the shape of the data) costs nothing. The
+   charge is recorded before any value of the data is read, and it stays if the release then fails,
+   for example because of a NaN: such an error says something about the data.
+2. A total (epsilon, delta) is counted by one rule: "gaussian", "zcdp", "basic" or "planned". The
+   rule must be public before the first release. By the first three, every release may be chosen
+   after seeing those before it.
+3. With a path, the charges are kept in a journal, a text file that survives a crash and that
+   several processes can share. No file can tell that an older copy of it was put back.
 
-- "zcdp": rho; 1 / (2 z^2) for Gaussian noise of multiplier z, also for discrete noise (Canonne, Kamath and Steinke
-  2020, Theorem 14), and epsilon^2 / 2 for an epsilon-private mechanism (Bun and Steinke 2016, Proposition 1.4). OpenDP
-  converts the sum to (epsilon, delta).
-- "gaussian": mu^2 = 1 / z^2; the releases together are as private as one Gaussian mechanism of that sum (Dong, Roth and
-  Su 2022, Corollary 3.3), so that the exact curve of `egm.calibration` converts it. An epsilon-private mechanism costs
-  mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)): the normal trade-off curve is convex and meets the piecewise linear one of
-  epsilon-privacy at both ends and at its kink, so it lies below.
-- "basic": epsilon and delta, each added up (Dwork and Roth 2014, Theorem 3.16).
-
-**Choosing.** What is released next, at what cost, may depend on the releases before. Induct on the number of releases
-still to come: the cost c of the first is fixed, whatever it answers; the rest may cost the total less c, and has that
-privacy by induction; composition adds the two. So each rule by itself is a filter (Feldman and Zrnic 2021 for zCDP,
-Smith and Thakurta 2022 for Gaussian privacy, Rogers, Roth, Ullman and Vadhan 2016 for the basic one). The least of
-several rules is none: who chooses by the releases which of them will hold gets up to the sum of their deltas, and 1.7
-delta after a Gaussian release of (0.1, 1e-6) where the total is (1, 1e-6) ("gaussian" or "basic" for the rest). So the
-rule must be public before the first release: it is an argument, or follows from the first mechanism. Two exceptions
-cost nothing. A first mechanism that is (epsilon, delta)-private by itself may be the only one. Releases that are all
-without delta may add up their epsilons: this event has no share of delta to add.
-
-"planned" takes the least of all rules, also with the pure epsilons added to what another rule finds for the rest. It
-is valid if the mechanisms were fixed before the first release; only what they are applied to may depend on releases.
-
-**Rounding.** Costs are rounded up and added up as fractions. One is granted up to the total, a sum of several up to
-2^-51 of the total more: what the digits of doubles leave open, so that ten tenths fill one. A twelfth of (epsilon,
-delta) under "gaussian" is the result of several conversions, each with its rounding. Therefore Gaussian noise is drawn
-2^-30 larger than the mechanism says (`EXCESS` in `egm._rows.lattice`), and a sum is granted if it fits for noise that
-is 2^-31 larger: the difference pays for the conversions, and no total is exceeded.
-
-Under "gaussian" delta must also pay for noise that is discrete. By the quotient r / p of `egm._rows.lattice`, a rounded
-Gaussian r and the discrete Gaussian p of standard deviation s have the Kullback-Leibler divergence KL(r, p) <=
-chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15. Divergences add up over coordinates and over releases,
-also if each release is chosen by those before. Here s is at least 2^40 z or 2^55, so for 2^24 coordinates and 2^20
-releases with a sum M of mu^2 all of them are at most 2^24 (2^-160 M^2 + 2^-200) / 15. By Pinsker's inequality the
-releases are within 2^-70 M + 2^-90 of rounded Gaussians in total variation. (1 + e^epsilon) times that is taken off
-delta. The other rules do not need it.
-
-**The journal** is a text file: the terms, a seal, and a line for each charge, with SHA-256 over it and all before it.
-A charge is on the disk before the data are read. A crash can therefore waste budget and never exceed it. The seal has
-the number of the charges that were ever allowed, and is written after their lines: so a line that is cut off was
-either never allowed, and is dropped, or the file is damaged, and is refused. Processes take turns (flock), each reads
-what the others have spent. A lock that another process holds for more than a minute is an error, not a wait without
-end. Only the owner may read a new journal, since whoever can open it can lock it. A journal that is replaced by another
-file while it is locked is noticed when the charge is written, and nothing is granted. What no file can tell is that an
-old copy of it was put back.
+The Notes of `Budget` say what the rules add up, why that is private, and how rounding is paid for.
 """
 
 from __future__ import annotations
@@ -100,21 +62,36 @@ __all__ = ["Budget", "BudgetExceeded", "Charge", "JournalError", "Loss"]
 _RULES = "gaussian", "zcdp", "basic", "planned"
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # coordinates of a release, and releases, for which the rounding is charged
-_POINTS = 1e8  # of the lattice of a quantile, more than fit into memory
-_UP = 1 + 1e-12
+_POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
+_UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 _FORMAT = "egm budget 1"
 _PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
 Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
 DataMechanism: TypeAlias = GaussianDataMechanism | AdaptiveDataMechanism
-Spent: TypeAlias = Any  # rho, a float, or a Loss: as the total is one or the other
+Spent: TypeAlias = Any  # a float if the total is rho, a Loss if it is (epsilon, delta)
 Cost: TypeAlias = float | Fraction
 Charges: TypeAlias = "Sequence[Charge]"
 
 
 class Loss(NamedTuple):
-    """(epsilon, delta)."""
+    """Privacy loss (epsilon, delta) of one release or of several together.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon, >= 0.
+    delta : float
+        Delta, in [0, 1).
+
+    Examples
+    --------
+    >>> from egm.budget import Budget
+    >>> loss = Budget(epsilon=1, delta=1e-6).left
+    >>> loss.epsilon, loss.delta
+    (1.0, 1e-06)
+    """
 
     epsilon: float
     delta: float
@@ -122,7 +99,33 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release costs: rho of zCDP, mu**2 of Gaussian privacy, and its own (epsilon, delta); inf for unknown."""
+    """Cost of one release in every unit that a rule may add up; infinite where it is not known.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    rho : float
+        Cost in zero-concentrated differential privacy (zCDP).
+    mu_squared : float
+        Square of the parameter mu of Gaussian differential privacy.
+    epsilon : float
+        Epsilon of the release alone.
+    delta : float
+        Delta of the release alone.
+
+    See Also
+    --------
+    Budget.charge : Records a charge, and returns it.
+
+    Examples
+    --------
+    >>> from egm import LaplaceMechanism
+    >>> from egm.budget import Budget
+    >>> charge = Budget(epsilon=1).charge(LaplaceMechanism(sensitivity=1.0, epsilon=0.25))
+    >>> charge.mechanism, charge.epsilon, charge.delta, charge.rho
+    ('LaplaceMechanism', 0.25, 0.0, 0.03125)
+    """
 
     mechanism: str
     rho: float
@@ -132,7 +135,35 @@ class Charge:
 
 
 class BudgetExceeded(ValueError):
-    """The release was refused, and no data were read. asked: its Charge. left: Budget.left."""
+    """Error for a release that was refused because it does not fit; no data were read.
+
+    Parameters
+    ----------
+    message : str
+        Text of the error.
+    asked : Charge
+        Cost of the release that was refused.
+    left : float or Loss
+        Value of `Budget.left` when it was refused.
+
+    Attributes
+    ----------
+    asked : Charge
+        Cost of the release that was refused.
+    left : float or Loss
+        Value of `Budget.left` when it was refused.
+
+    Examples
+    --------
+    >>> from egm import LaplaceMechanism
+    >>> from egm.budget import Budget, BudgetExceeded
+    >>> budget = Budget(epsilon=1)
+    >>> try:
+    ...     budget.charge(LaplaceMechanism(sensitivity=1.0, epsilon=1.5))
+    ... except BudgetExceeded as refusal:
+    ...     print(refusal.asked.epsilon, refusal.left)
+    1.5 Loss(epsilon=1.0, delta=0.0)
+    """
 
     def __init__(self, message: str, asked: Charge, left: Spent) -> None:
         super().__init__(message)
@@ -143,30 +174,158 @@ class BudgetExceeded(ValueError):
 
 
 class JournalError(ValueError):
-    """The journal is damaged, gone, or another one; what was spent cannot be known from it."""
+    """Error for a journal that is damaged, gone, or not the one that was opened.
+
+    It cannot be known from such a journal what was spent, and so nothing is granted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm.budget import Budget, JournalError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "survey.budget"
+    ...     _ = path.write_text("notes of a meeting")
+    ...     try:
+    ...         Budget(path)
+    ...     except JournalError:
+    ...         print("refused")
+    refused
+    """
 
 
 class Budget:
-    """A total for all releases from one data set: rho-zCDP, or (epsilon, delta).
+    r"""Privacy budget for all releases from one data set: a total rho of zCDP, or a total (epsilon, delta).
 
-    path: of the journal, which is made if it is not there; None keeps the charges in memory, for one process. rho: > 0,
-    or epsilon: > 0, from 1e-80 to 1e80, and delta: 0 or from 1e-300 and below 1. For a journal that is there they may
-    be left out, and if given must be the same. neighbors: "replace_one" or "add_remove": what a neighbour is, for all
-    releases; mechanisms that take a sensitivity must have been given it for this relation. rule: "gaussian", "zcdp",
-    "basic" or "planned", see above, for (epsilon, delta); by default the first charge decides: "gaussian" for a
-    Gaussian mechanism, "basic" for Laplace, "zcdp" for AdaptiveDataMechanism. simulation: True makes a budget for
-    rehearsals, whose releases are all simulations by an rng and are charged like real ones; any other budget refuses an
-    rng, since a simulation of private data gives them away. The journal says which of the two it is. Raises ValueError
-    or TypeError otherwise, JournalError for a journal that is damaged, OSError where there can be no such file, and
-    TimeoutError if another process holds the lock of the journal for a minute.
+    Parameters
+    ----------
+    path : str or path-like, optional
+        Place of the journal, the file in which the charges are kept. If there is no such file, a
+        new journal is made. By default the charges are kept in memory, for the process that made
+        the budget.
+    rho : float, optional
+        Total in zero-concentrated differential privacy (zCDP), > 0. A budget has either this total
+        or `epsilon`.
+    epsilon : float, optional
+        Total epsilon, from 1e-80 to 1e80.
+    delta : float, optional
+        Total delta that goes with `epsilon`: 0, the default, or from 1e-300 and below 1.
+    neighbors : {"replace_one", "add_remove"}, optional
+        Neighbor relation of all releases, by default "replace_one". A mechanism that takes a
+        sensitivity must have been given the sensitivity for this relation.
+    rule : {"gaussian", "zcdp", "basic", "planned"}, optional
+        Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
+        first charge decides: "gaussian" for Gaussian noise, "basic" for a Laplace mechanism or a
+        quantile and wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`. Where rounding
+        would cost half of `delta` or more under "gaussian", "zcdp" takes its place.
+    simulation : bool, optional
+        True for a budget of rehearsals: each release is then a simulation by an rng, and is charged
+        like a real one. False (the default) for a budget that refuses an rng, because a simulation
+        of private data gives them away. The journal says which of the two it is.
 
-    A budget in memory belongs to the process that made it: in a forked process its methods raise RuntimeError.
+    Raises
+    ------
+    ValueError
+        If a number is out of range, if the total is missing or stated in both ways, if a rule does
+        not go with the total, or if an argument differs from what an existing journal says. For an
+        existing journal, every argument but `path` may be left out.
+    TypeError
+        If an argument is not of the right type.
+    JournalError
+        If the journal is damaged.
+    OSError
+        If there can be no such file.
+    TimeoutError
+        If another process holds the lock of the journal for a minute.
+    RuntimeError
+        From every method, if a budget in memory is used in a forked process: it belongs to the
+        process that made it.
+
+    Notes
+    -----
+    All releases that a budget grants are together as private as its total says, for its neighbor
+    relation: rho-zCDP, or (epsilon, delta)-differential privacy, up to the rounding of sums
+    described below. This holds also if each release, its mechanism and its cost are chosen after
+    seeing the releases before it; only the rule "planned" demands more (see below).
+
+    **Rules.** A release adds its cost to the costs before it, and is refused if the sum would
+    exceed the total. A total rho is always counted by "zcdp".
+
+    - "zcdp" adds up :math:`\rho`. Gaussian noise of multiplier z costs :math:`1 / (2 z^2)`, also if
+      it is discrete ([1]_, Theorem 14). An :math:`\varepsilon`-private mechanism costs
+      :math:`\varepsilon^2 / 2` ([2]_, Proposition 1.4), a quantile :math:`\varepsilon^2 / 8` for
+      each column, and an `AdaptiveDataMechanism` its rho. OpenDP converts the sum to (epsilon,
+      delta).
+    - "gaussian" adds up :math:`\mu^2 = 1 / z^2`. The releases together are as private as one
+      Gaussian mechanism with that sum ([3]_, Corollary 3.3), so the exact curve of
+      `egm.calibration` converts it. An :math:`\varepsilon`-private mechanism costs
+
+      .. math:: \mu = 2 \Phi^{-1}\left(\frac{e^\varepsilon}{1 + e^\varepsilon}\right).
+
+      The normal trade-off curve of this :math:`\mu` is convex, and it meets the piecewise linear
+      curve of :math:`\varepsilon`-privacy at both ends and at its kink, so it lies below that
+      curve.
+    - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
+    - "planned" takes the smallest result of all these rules. It also tries to add up the epsilons
+      of the pure mechanisms (those with delta = 0), and to add this sum to what another rule finds
+      for the rest. It is valid only if the mechanisms were fixed before the first release; only the
+      data they are applied to may depend on releases.
+
+    **Why releases may be chosen one after the other.** The proof is by induction on the number of
+    releases still to come. The cost c of the next one is fixed, whatever its answer is; the
+    releases after it may cost the total less c, and have that privacy by induction; composition
+    adds the two. So each of the first three rules is a privacy filter: [5]_ for zCDP, [6]_ for
+    Gaussian privacy, [7]_ for "basic".
+
+    **Why the rule must be public before the first release.** Taking the smallest result of several
+    rules is not itself a valid rule. An analyst who chooses the rule after seeing releases can
+    spend up to the sum of the rules' deltas. For example, after a Gaussian release of (0.1, 1e-6)
+    out of a total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the
+    rest gets to a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the
+    first mechanism. Two exceptions cost nothing. A first mechanism that by itself is (epsilon,
+    delta)-private may be the only one. Releases that are all without delta may add up their
+    epsilons, because this event has no share of delta to add.
+
+    **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
+    exceed the total. A sum of several may exceed it by a factor :math:`1 + 2^{-51}`, which is
+    within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", a
+    twelfth of (epsilon, delta) is the result of several conversions, each of them rounded. To pay
+    for them, Gaussian noise is drawn larger by :math:`2^{-30}` of itself than the mechanism says
+    (`egm.lattice.EXCESS`), and several charges are granted if they fit for noise that is larger by
+    :math:`2^{-31}`. So no total is exceeded. Under "gaussian" delta also pays for the noise being
+    discrete. What is reserved for that is enough for :math:`2^{20}` releases of fewer than
+    :math:`2^{24}` coordinates each, and so a budget takes no more.
+
+    **Journal.** The journal is a text file: the terms, a seal, and one line for each charge with a
+    SHA-256 digest of this line and all lines before it. A charge is on the disk before the data are
+    read, so a crash can waste budget and can never exceed it. The seal holds the number of charges
+    that were ever allowed, and is written after their lines. Therefore a line that is cut off
+    either was never allowed, and is dropped, or the file is damaged, and is refused. Processes take
+    turns by a lock (flock), and each reads what the others have spent. Only the owner may read a
+    new journal, because whoever can open it can lock it. If the journal is replaced by another file
+    while it is locked, this is noticed when the charge is written, and nothing is granted. No file
+    can tell that an older copy of it was put back.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+    .. [2] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds".
+    .. [3] Dong, Roth and Su (2022), "Gaussian Differential Privacy".
+    .. [4] Dwork and Roth (2014), "The Algorithmic Foundations of Differential Privacy".
+    .. [5] Feldman and Zrnic (2021), "Individual Privacy Accounting via a Rényi Filter".
+    .. [6] Smith and Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy".
+    .. [7] Rogers, Roth, Ullman and Vadhan (2016), "Privacy Odometers and Filters: Pay-as-you-Go Composition".
+
+    Examples
+    --------
+    Four Gaussian releases of epsilon = 0.4 each are together much cheaper than epsilon = 1.6:
 
     >>> from egm import GaussianMechanism
+    >>> from egm.budget import Budget
     >>> budget = Budget(epsilon=1, delta=1e-6)
     >>> charges = [budget.charge(GaussianMechanism(1.0, 0.4, 1e-6)) for _ in range(4)]
-    >>> budget.spent  # doctest: +ELLIPSIS
-    Loss(epsilon=0.840..., delta=1e-06)
+    >>> budget.rule, round(budget.spent.epsilon, 4)
+    ('gaussian', 0.8408)
     """
 
     def __init__(
@@ -190,75 +349,124 @@ class Budget:
 
     @property
     def rho(self) -> float | None:
-        """The total, or None for a total (epsilon, delta)."""
+        """Total rho, or None for a total (epsilon, delta)."""
         return self._terms.rho
 
     @property
     def epsilon(self) -> float | None:
-        """Of the total, or None for a total rho."""
+        """Epsilon of the total, or None for a total rho."""
         return self._terms.epsilon
 
     @property
     def delta(self) -> float | None:
-        """Of the total, or None for a total rho."""
+        """Delta of the total, or None for a total rho."""
         return self._terms.delta
 
     @property
     def neighbors(self) -> Neighbors:
-        """What a neighbour is."""
+        """Neighbor relation of all releases, "replace_one" or "add_remove"."""
         return self._terms.neighbors
 
     @property
     def simulation(self) -> bool:
-        """Whether it is for simulations only."""
+        """Whether the budget is for simulations only."""
         return self._terms.simulation
 
     @property
     def rule(self) -> Rule | None:
-        """The rule, or None if it is still open."""
+        """Rule by which charges are added up, or None if the total is rho or no charge has decided yet."""
         return self._terms.rule_for(self.history)
 
     @property
     def history(self) -> tuple[Charge, ...]:
-        """The charges, a tuple of Charge."""
+        """All charges so far, as a tuple of `Charge` in the order in which they were granted."""
         return self._store.read()
 
     @property
     def spent(self) -> Spent:
-        """What all charges cost together: rho, or the Loss (epsilon, delta) by the rule. Never more than the total."""
+        """Cost of all charges together: rho, or the `Loss` by the rule. It is never more than the total."""
         return self._terms.spent(self.history)
 
     @property
     def left(self) -> Spent:
-        """What one more release may cost: rho, or the Loss of the largest GaussianMechanism that would be granted.
+        """Largest cost of one more release: rho, or the `Loss` of a `GaussianMechanism` that would be granted.
 
-        Where only pure mechanisms can follow, the Loss has delta 0.
+        The `Loss` has delta 0 where only pure mechanisms can follow.
         """
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
-        """What each of so many equal releases may cost, so that all of them are granted: rho, or a Loss.
+        """Return the cost of each of several equal releases, such that all of them are granted.
 
-        parts: a whole number >= 1. The Loss is that of a GaussianMechanism, up to a relative 1e-12, where only pure
-        mechanisms can follow that of a LaplaceMechanism. Raises ValueError otherwise.
+        Parameters
+        ----------
+        parts : int
+            Number of releases, >= 1.
 
-        >>> budget = Budget(epsilon=1, delta=1e-6)
-        >>> each = budget.split(12)
-        >>> f"{each.epsilon:.4f}", each.delta
-        ('0.2642', 1e-06)
+        Returns
+        -------
+        float or Loss
+            Cost rho of each release, or the `Loss` of each `GaussianMechanism`; where only pure
+            mechanisms can follow, the `Loss` of each `LaplaceMechanism`, with delta 0. Under
+            "gaussian", "zcdp" and "planned" epsilon is found by bisection: it is too small by at
+            most 1e-12 of the total epsilon, and 0 where it would be less than about 1e-9 of the
+            total epsilon divided by `parts`.
+
+        Raises
+        ------
+        ValueError
+            If `parts` is not a whole number >= 1.
+
+        Examples
+        --------
+        >>> from egm.budget import Budget
+        >>> each = Budget(epsilon=1, delta=1e-6).split(12)
+        >>> round(each.epsilon, 4), each.delta
+        (0.2642, 1e-06)
         """
         return self._terms.left(self.history, count(parts=parts))
 
     def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
-        """Record a release by this mechanism, which is allowed once this returns. The Charge.
+        """Record a release by a mechanism, without making it.
 
-        Raises BudgetExceeded if it does not fit, and then nothing is recorded; ValueError for another neighbour
-        relation; TypeError for what is not a mechanism of egm.
+        Parameters
+        ----------
+        mechanism : mechanism of `egm.mechanisms`, or AdaptiveDataMechanism
+            Mechanism of the release.
+
+        Returns
+        -------
+        Charge
+            Cost that was recorded. The release is allowed once this method returns.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the release does not fit, or if :math:`2^{20}` releases were charged already. Nothing
+            is recorded then.
+        ValueError
+            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
+            more.
+        TypeError
+            If `mechanism` is not a mechanism of egm.
+
+        See Also
+        --------
+        Budget.release : Charges a release and makes it.
+
+        Examples
+        --------
+        >>> from egm import GaussianDataMechanism
+        >>> from egm.budget import Budget
+        >>> budget = Budget(rho=0.5)
+        >>> charge = budget.charge(GaussianDataMechanism([18, 1200, 3], n=10_000, epsilon=1, delta=1e-6))
+        >>> round(charge.rho, 3), round(budget.left, 3)
+        (0.028, 0.472)
         """
         return self._grant(_charge(mechanism, self.neighbors))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record a Charge, or raise BudgetExceeded."""
+        """Record a `Charge`, or raise `BudgetExceeded`."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 record(asked)
@@ -274,11 +482,58 @@ class Budget:
     def release(
         self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None
     ) -> Release | AdaptiveRelease:
-        """mechanism.check(X), then the charge, then mechanism.release(X).
+        """Charge a release by a mechanism, then make it.
 
-        rng: a numpy Generator, for a budget that was made for simulation, and for no other. Raises what these three
-        raise. Up to the charge no value of X is read, and an error costs nothing; the charge stays if the release
-        fails, since a value that it read may have caused that.
+        Parameters
+        ----------
+        mechanism : mechanism of `egm.mechanisms`, or AdaptiveDataMechanism
+            Mechanism of the release.
+        X : array_like
+            Data as `mechanism.release` takes them. They are not changed.
+        rng : numpy.random.Generator, optional
+            Source of simulated noise, required for a budget that was made for simulation and
+            refused by any other.
+
+        Returns
+        -------
+        Release or AdaptiveRelease
+            Result of `mechanism.release(X, rng=rng)`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the release does not fit. Nothing is recorded then.
+        ValueError
+            If `rng` is given where it must not be or missing where it must be, or from
+            `Budget.charge`, from `mechanism.check`, or from `mechanism.release`.
+        TypeError
+            If `rng` is not a Generator, or from these three methods.
+
+        Notes
+        -----
+        First `mechanism.check(X)` compares what is public, the mechanism and the type and shape of
+        `X`; then the charge is recorded; only then are values of `X` read, by `mechanism.release`.
+        An error before the charge costs nothing. If the release fails after the charge, the charge
+        stays, because a value that was read may have caused the error. A `GaussianMechanism` takes
+        fewer than :math:`2^{24}` entries here.
+
+        Examples
+        --------
+        A rehearsal with simulated data:
+
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> from egm.budget import Budget
+        >>> rng = np.random.default_rng(1)
+        >>> sigma = [18, 1200, 3]  # of age, income and visits
+        >>> X = rng.normal([45, 2400, 6], sigma, size=(10_000, 3))
+        >>> mechanism = GaussianDataMechanism(sigma, n=10_000, epsilon=0.5, delta=1e-6, center=[40, 2000, 5])
+        >>> budget = Budget(epsilon=1, delta=1e-6, simulation=True)
+        >>> release = budget.release(mechanism, X, rng=rng)
+        >>> release.estimate.shape
+        (3,)
+        >>> budget.left.epsilon < 1
+        True
         """
         self._require_kind(rng)
         _charge(mechanism, self.neighbors)
@@ -289,7 +544,7 @@ class Budget:
         if unbounded and hasattr(X, "shape"):
             _require_room(X)
         self.charge(mechanism)
-        if unbounded:  # of a list, the entries are counted when it may be read
+        if unbounded:  # the entries of a list are counted only when it may be read
             _require_room(X)
         return mechanism.release(X, rng=rng)
 
@@ -304,29 +559,70 @@ class Budget:
         *,
         rng: Rng | None = None,
     ) -> Floats:
-        """Charge a private quantile, then compute it: `egm.quantiles.secure_quantile` of the same arguments.
+        r"""Charge a private quantile, then compute it by `egm.quantiles.secure_quantile`.
 
-        It costs epsilon for each column, or epsilon**2 / 8 of rho (see `egm.quantiles.epsilon_of_rho`). values: (n,) or
-        (n, k), with n public, so that a neighbour has one row replaced; a list is one column. rng: as for release; the
-        simulation is `egm.quantiles.quantile`. Raises BudgetExceeded, ValueError or TypeError; nothing is charged for a
-        mistake in any argument but the numbers in values.
+        Parameters
+        ----------
+        values : array_like, shape (n,) or (n, k)
+            Numbers of which the quantile is taken, for each column. The number n is public, and a
+            neighbor has one row replaced. A list is one column.
+        q : float
+            Level of the quantile, in (0, 1).
+        low : float
+            Lower end of the range in which the quantile is looked for, in the units of `values`.
+        high : float
+            Upper end of this range, above `low`.
+        epsilon : float
+            Privacy of the quantile of each column, > 0.
+        step : float
+            Distance of the points among which the answer is drawn, > 0, in the units of `values`;
+            at most 1e8 of them between `low` and `high`.
+        rng : numpy.random.Generator, optional
+            Source of simulated noise, required for a budget that was made for simulation and
+            refused by any other. The simulation is `egm.quantiles.quantile`.
 
-        >>> budget = Budget(epsilon=1)
-        >>> median = budget.quantile(list(range(1000)), 0.5, 0, 1000, epsilon=0.5, step=1)
+        Returns
+        -------
+        float or ndarray, shape (k,)
+            Private quantile, one for each column.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the quantile does not fit. Nothing is recorded then.
+        ValueError
+            If an argument is out of range, if the neighbor relation of the budget is not
+            "replace_one", or if `rng` is given where it must not be or missing where it must be.
+        TypeError
+            If `values` are not numbers, or if `rng` is not a Generator.
+
+        Notes
+        -----
+        The cost is `epsilon` for each column, or :math:`\varepsilon^2 / 8` of rho for each (see
+        `egm.quantiles.zcdp_epsilon`). A mistake in any argument costs nothing, except one that only
+        the numbers in `values` show: they are read after the charge.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm.budget import Budget
+        >>> ages = np.random.default_rng(1).normal(45, 18, size=10_000)
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> median = budget.quantile(ages, 0.5, low=0, high=120, epsilon=0.4, step=1)
         >>> budget.left
-        Loss(epsilon=0.5, delta=0.0)
+        Loss(epsilon=0.6, delta=1e-06)
         """
         self._require_kind(rng)
         shape = unread(values=values)
         self._grant(_quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors))
-        if isinstance(values, list | tuple):  # was charged for one column
+        if isinstance(values, list | tuple):  # a list was charged for one column
             _require_flat(values)
         if rng is not None:
-            return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # one or the other
+            return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # a float or an array
         return secure_quantile(values, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
-        """An error unless there is a Generator where the budget is for simulation, and none where it is not."""
+        """Require an rng for a budget that is for simulation, and none for any other."""
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
         if rng is not None and not self.simulation:
@@ -342,7 +638,7 @@ class Budget:
 
 
 def _charge(mechanism: Any, neighbors: Neighbors) -> Charge:
-    """The Charge of a mechanism."""
+    """Return the `Charge` of a mechanism, which must be for this neighbor relation."""
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
         epsilon = mechanism.epsilon
@@ -367,7 +663,7 @@ def _charge(mechanism: Any, neighbors: Neighbors) -> Charge:
 def _quantile_charge(
     shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
 ) -> Charge:
-    """The Charge of a quantile of values of this shape, whose other arguments are checked."""
+    """Check the arguments of a quantile of values of this shape, and return its `Charge`."""
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
     scalar(probability, q=q)
@@ -382,33 +678,33 @@ def _quantile_charge(
 
 
 def _require_flat(values: Sequence[Any]) -> None:
-    """A ValueError for a list that is more than one column, which only its entries tell."""
+    """Raise a ValueError for a list that is more than one column, which only its entries tell."""
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def _require_room(X: ArrayLike) -> None:
-    """An error for more entries than the rounding is charged for."""
+    """Raise a ValueError for more entries than the rounding is charged for."""
     entries = math.prod(np.shape(X))  # of an array without a look at it
     if entries >= _ENTRIES:
         raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
 
 def _pure_mu_squared(epsilon: float) -> float:
-    """(2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up."""
+    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, the cost of an epsilon-private mechanism, rounded up."""
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
         return float(np.float64(mu) ** 2 * _UP)
 
 
 def _sum(values: Iterable[Any]) -> Cost:
-    """The exact sum of numbers >= 0: a Fraction, or inf."""
+    """Return the exact sum of numbers >= 0, a Fraction or inf."""
     values = list(values)
     return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
 
 
 def _up(number: Cost) -> float:
-    """The least double that is not below the number."""
+    """Return the least double that is not below the number."""
     try:
         nearest = float(number)
     except OverflowError:
@@ -417,12 +713,15 @@ def _up(number: Cost) -> float:
 
 
 def _down(number: Cost) -> float:
-    """The largest double that is not above the number, or 0 for a negative one."""
+    """Return the largest double that is not above the number, or 0 for a negative one."""
     return -_up(-number) if number > 0 else 0.0
 
 
 def _within(number: Cost, total: float, several: bool) -> bool:
-    """Whether a cost, or the sum of several, is granted."""
+    """Tell whether a cost fits into the total; the sum of several may exceed it by a factor 1 + 2^-51.
+
+    The factor covers the rounding of doubles, so that ten charges of 0.1 fit into 1.0.
+    """
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
 
 
@@ -431,10 +730,10 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Terms:
-    """The total and how costs are added up to it."""
+    """Total of a budget, and the rules by which costs are added up to it."""
 
     rho: float | None
-    epsilon: float | Any  # None where rho is given
+    epsilon: float | Any  # None if rho is given
     delta: float | Any
     neighbors: Neighbors
     rule: Rule | None
@@ -445,7 +744,7 @@ class _Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """The rule, which the first charge decides if the terms do not."""
+        """Return the rule, which the first charge decides if the terms do not."""
         if self.rho is not None or self.rule or not charges:
             return self.rule
         if self.delta == 0 or _is_pure(charges[0]):
@@ -453,11 +752,11 @@ class _Terms:
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
     def grants(self, charges: Charges, asked: Charge) -> bool:
-        """Whether a charge fits after those."""
+        """Tell whether one more charge fits after the charges so far."""
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """The BudgetExceeded for a charge that does not fit after those."""
+        """Return the `BudgetExceeded` for a charge that does not fit after the charges so far."""
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
@@ -473,14 +772,14 @@ class _Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Budget.spent."""
+        """Return the value of `Budget.spent` for these charges."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
     def left(self, charges: Charges, parts: int = 1) -> Spent:
-        """Budget.left, or Budget.split."""
+        """Return the value of `Budget.left` for these charges, or of `Budget.split` for several parts."""
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
         if not charges and parts == 1:
@@ -495,8 +794,10 @@ class _Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """The largest epsilon for which so many GaussianMechanisms of the total's delta would be granted, by
-        bisection."""
+        """Find by bisection the largest epsilon for which several more GaussianMechanisms would be granted.
+
+        Each of these `parts` mechanisms has the total's delta.
+        """
         low, high = 0.0, self.epsilon
         for _ in range(40):
             middle = (low + high) / 2
@@ -508,20 +809,24 @@ class _Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Whether these charges are within the total."""
+        """Tell whether these charges together are within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Those of _losses that are within the total, of several charges for noise that is larger by this excess."""
+        """Yield those results of `_losses` that are within the total.
+
+        Several charges count as if Gaussian noise were larger by the share `excess`: part of what
+        it really is larger by.
+        """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
         both = zip(self._losses(charges), self._losses(charges, excess if several else 0.0), strict=True)
         return (loss for loss, drawn in both if all(map(fits, drawn, total)))
 
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
-        """(epsilon, delta) of these charges together, each valid by the rule, one after the other."""
+        """Yield each (epsilon, delta) of these charges together that is valid by the rule."""
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
             yield basic
@@ -536,7 +841,7 @@ class _Terms:
             yield self._by_zcdp(charges), self.delta
 
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
-        """The epsilon of the Gaussian mechanism that the charges add up to, at the delta that rounding leaves."""
+        """Return the epsilon of the charges as one Gaussian mechanism, at the delta that rounding leaves."""
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
         squares = squares * shrink if squares < math.inf else squares
@@ -550,14 +855,21 @@ class _Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """What discrete noise may add to delta under the rule "gaussian"; see the head of this module."""
+        """Return the part of delta that pays for discrete noise under the rule "gaussian"."""
+        # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm.lattice) have the
+        # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
+        # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
+        # is at least 2^40 z or 2^55. So for 2^24 coordinates and 2^20 releases with a sum M of mu^2 they add up to at
+        # most 2^24 (2^-160 M^2 + 2^-200) / 15. By Pinsker's inequality the releases are within 2^-70 M + 2^-90 of
+        # rounded Gaussians in total variation. That, times 1 + e^epsilon, is taken off delta. The other rules do not
+        # need it.
         if not self.delta:
             return 0.0
         largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """The epsilon of the rho that the charges add up to, by OpenDP."""
+        """Return the epsilon of the rho that the charges add up to, as OpenDP converts it."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -565,25 +877,25 @@ class _Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """A cost in words: rho, or epsilon and delta unless epsilon is unknown."""
+    """Return a cost in words: rho, or epsilon and delta unless epsilon is unknown."""
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
     return f"rho = {cost if rho is None else rho!r}"
 
 
 def _is_pure(charge: Charge) -> bool:
-    """Whether it has an epsilon without a delta."""
+    """Tell whether a charge has an epsilon without a delta."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """The sums of epsilon and of delta."""
+    """Return the sums of epsilon and of delta."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
 @functools.lru_cache(maxsize=256)
 def _opendp_epsilon(rho: float, delta: float) -> float:
-    """The epsilon of (epsilon, delta)-privacy that OpenDP finds for rho-zCDP, by way of discrete Gaussian noise."""
+    """Return the epsilon that OpenDP finds for rho-zCDP at this delta, by way of discrete Gaussian noise."""
     dp = opendp()
     integers = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
     noise = dp.m.make_gaussian(*integers, scale=(1 - 4e-16) / math.sqrt(2 * rho))
@@ -599,7 +911,10 @@ def _terms(
     rule: str | None,
     simulation: bool | None,
 ) -> dict[str, Any]:
-    """The arguments that were given, checked: a dictionary of the fields of _Terms, None for what was not given."""
+    """Check the arguments of a budget, and return them as a dictionary of the fields of `_Terms`.
+
+    An argument that was not given is None there.
+    """
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
     if rho is not None:
@@ -624,7 +939,7 @@ def _terms(
 
 
 def _path(path: PathLike) -> Path:
-    """The place of a journal."""
+    """Return the place of a journal as a Path."""
     try:
         return Path(os.fsdecode(path))
     except TypeError:
@@ -632,14 +947,14 @@ def _path(path: PathLike) -> Path:
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError unless it is one of these or None."""
+    """Raise ValueError unless the argument is None or one of the allowed strings."""
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def _complete(terms: dict[str, Any], what: str) -> None:
-    """Fill in the relation and the kind of a new budget, which must have a total."""
+    """Fill in the neighbor relation and the kind of a new budget, which must have a total."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     terms["neighbors"] = terms["neighbors"] or _RELATIONS[0]
@@ -650,7 +965,7 @@ def _complete(terms: dict[str, Any], what: str) -> None:
 
 
 class _Memory:
-    """A list, for the process that made it."""
+    """List of charges in memory, for the process that made it."""
 
     name = "in memory"
 
@@ -659,13 +974,13 @@ class _Memory:
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
-        """The charges."""
+        """Return the charges."""
         self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """The charges, and a function that appends one; for this thread alone until the end."""
+        """Give the charges and a function that appends one, for this thread alone until the context ends."""
         self._require_process()
         with self._lock:
 
@@ -676,15 +991,18 @@ class _Memory:
             yield tuple(self._charges), record
 
     def _require_process(self) -> None:
-        """An error in a forked process, whose copy would be a second budget."""
+        """Raise an error in a forked process, whose copy would be a second budget."""
         if os.getpid() != self._process:
             raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
 
 @dataclass(frozen=True)
 class _State:
-    """What a journal says: its first line, the charges, the digests of header and charges, how many charges are sealed,
-    and where the last whole line ends."""
+    """Content of a journal: its header, its charges, and where its last whole line ends.
+
+    `digests` are those of the header and of each charge; `sealed` is the number of charges that the
+    seal allows.
+    """
 
     header: bytes
     charges: tuple[Charge, ...]
@@ -694,7 +1012,10 @@ class _State:
 
 
 class _Journal:
-    """The file: header, seal, charges, one line each. The seal is overwritten in place, all else is appended."""
+    """File with a header, a seal and the charges, one line each.
+
+    The seal is overwritten in place, and everything else is appended.
+    """
 
     def __init__(self, path: Path, given: dict[str, Any]) -> None:
         self.path, self.name, self._header = path, repr(str(path)), None
@@ -712,13 +1033,13 @@ class _Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """The charges."""
+        """Return the charges."""
         with self._open(fcntl.LOCK_SH) as file:
             return self._read(file).charges
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """The charges, and a function that appends one; for this process and thread alone until the end."""
+        """Give the charges and a function that appends one, for this process and thread alone."""
         with self._open(fcntl.LOCK_EX) as file:
             state, process = self._read(file), os.getpid()
 
@@ -734,7 +1055,7 @@ class _Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """A new journal, complete before it has its name, unless another process was faster."""
+        """Make a new journal, which is complete before it gets its name, unless another process was faster."""
         _complete(terms, f"a new journal, and {self.name} is none yet")
         if self.path.is_symlink():
             raise JournalError(f"journal {self.name}: it is a link to {os.readlink(self.path)!r}, which is not there")
@@ -745,7 +1066,7 @@ class _Journal:
                 _write(file, header + _seal(0, digest), 0)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
-        except OSError as error:  # it names the draft
+        except OSError as error:  # the error names the draft
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
             with contextlib.suppress(OSError):
@@ -758,19 +1079,19 @@ class _Journal:
 
     @contextlib.contextmanager
     def _open(self, lock: int) -> Iterator[FileIO]:
-        """The file of this name, locked until the end."""
+        """Open the file that has the journal's name now, locked until the context ends."""
         while True:
             with self._opened(lock) as file:
                 _lock(file, lock, self.name)
                 try:
-                    if self._is_here(file):  # else it was replaced before the lock was there: take the new one
+                    if self._is_here(file):  # if not, it was replaced before it was locked: open the new one
                         yield file
                         return
                 finally:
-                    fcntl.flock(file, fcntl.LOCK_UN)  # also for a fork that has the file, too
+                    fcntl.flock(file, fcntl.LOCK_UN)  # a fork may have the file open, too
 
     def _opened(self, lock: int) -> FileIO:
-        """The file, which must be a regular one."""
+        """Open the file, which must be a regular one."""
         try:
             if not stat.S_ISREG(os.stat(self.path).st_mode):
                 raise JournalError(f"journal {self.name}: it is not a regular file")
@@ -780,14 +1101,14 @@ class _Journal:
         return open(handle, "r+b" if lock == fcntl.LOCK_EX else "rb", buffering=0)
 
     def _is_here(self, file: FileIO) -> bool:
-        """Whether the file is the one that has the name now."""
+        """Tell whether the open file is the one that has the journal's name now."""
         try:
             return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path))
         except FileNotFoundError:
             return False
 
     def _read(self, file: FileIO) -> _State:
-        """The _State of the file. Raises JournalError unless all of it is as it was written."""
+        """Return the `_State` of the file, or raise JournalError unless all of it is as it was written."""
         try:
             state = _parse(file.read())
         except JournalError as error:
@@ -798,13 +1119,16 @@ class _Journal:
 
 
 def _lock(file: FileIO, lock: int, name: str) -> None:
-    """Lock the file; TimeoutError if others hold it for too long."""
+    """Lock the file, or raise TimeoutError if others hold its lock for too long."""
     with contextlib.suppress(BlockingIOError):
         return fcntl.flock(file, lock | fcntl.LOCK_NB)
     waiting, locked = os.dup(file.fileno()), threading.Event()
 
     def wait() -> None:
-        """Take a turn, as the system gives them. If nobody waits for it any more, closing the file gives it back."""
+        """Wait for the lock until the system gives it.
+
+        If nobody waits for it any more, closing the file gives it back.
+        """
         try:
             fcntl.flock(waiting, lock)
             locked.set()
@@ -817,7 +1141,7 @@ def _lock(file: FileIO, lock: int, name: str) -> None:
 
 
 def _parse(data: bytes) -> _State:
-    """The _State in the bytes of a journal."""
+    """Return the `_State` in the bytes of a journal."""
     if b"\r\n" in data:
         raise JournalError("its line ends are CR LF, as an editor or git may have made them")
     *lines, tail = data.split(b"\n")
@@ -843,7 +1167,7 @@ def _parse(data: bytes) -> _State:
 
 
 def _kept(record: dict[str, Any], number: int) -> Charge:
-    """The Charge of a line."""
+    """Return the `Charge` that a line of the journal holds."""
     try:
         charge = Charge(**record)
         between(0.0, math.inf, charge=dataclasses.astuple(charge)[1:])
@@ -853,8 +1177,8 @@ def _kept(record: dict[str, Any], number: int) -> Charge:
 
 
 def _append(file: FileIO, state: _State, charge: Charge) -> None:
-    """Write a charge behind the last whole line, then the seal, each on the disk before what follows."""
-    if len(state.charges) > state.sealed:  # a crash came between the two
+    """Write a charge behind the last whole line and then the seal, each on the disk before the next step."""
+    if len(state.charges) > state.sealed:  # a crash came between charge and seal
         _write(file, _seal(len(state.charges), state.digests[-1]), len(state.header) + 1)
     line, digest = _line(dataclasses.asdict(charge), state.digests[-1])
     file.truncate(state.end)
@@ -863,7 +1187,7 @@ def _append(file: FileIO, state: _State, charge: Charge) -> None:
 
 
 def _write(file: FileIO, data: bytes, place: int) -> None:
-    """Put the data there, and on the disk."""
+    """Put the data at this place of the file, and on the disk."""
     file.seek(place)
     while data:
         data = data[file.write(data) :]
@@ -871,14 +1195,14 @@ def _write(file: FileIO, data: bytes, place: int) -> None:
 
 
 def _line(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
-    """A line for the record, and its digest over the record and all lines before."""
+    """Return a line for the record, and its digest over the record and all lines before."""
     text = json.dumps(record)
     digest = hashlib.sha256((previous + text).encode()).hexdigest()
     return f"{text}\t{digest}\n".encode(), digest
 
 
 def _record(line: bytes, previous: str, number: int) -> tuple[dict[str, Any], str]:
-    """The record of a line, and its digest."""
+    """Return the record of a line, and its digest."""
     text, _, digest = line.partition(b"\t")
     if hashlib.sha256(previous.encode() + text).hexdigest().encode() != digest:
         raise JournalError(f"line {number} is damaged")
@@ -886,6 +1210,9 @@ def _record(line: bytes, previous: str, number: int) -> tuple[dict[str, Any], st
 
 
 def _seal(count: int, digest: str) -> bytes:
-    """The second line, always as long: the number of charges, and the digest of the last of them."""
+    """Return the second line of a journal: the number of charges, and the digest of the last of them.
+
+    It has the same length for every number.
+    """
     text = f"{count:012d}\t{digest}"
     return f"{text}\t{hashlib.sha256(text.encode()).hexdigest()}\n".encode()

@@ -1,12 +1,14 @@
-"""The command line: `egm sum`, `egm adaptive` and `egm plan` for people with a file.
+"""Run `egm sum`, `egm adaptive` and `egm plan`: the command line, for people with a file.
 
-Nothing but the release is written to standard output or to the output file: the estimate, its noise, and numbers that
-are public anyway. Messages go to standard error, for the operator alone. Exit codes: 0; 2 for a mistake in an option or
-a file; 1 for what nobody foresaw; 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+Only the release is written to standard output or to the output file: the estimate, its noise, and
+numbers that are public anyway. Messages go to standard error, for the operator alone. The exit code
+is 0 for success, 2 for a mistake in an option or a file, 1 for an error that nobody foresaw, 130
+after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
-Names of columns and of files come from strangers. What is printed or written of them can neither give orders to a
-terminal, since characters that cannot be printed appear as the escapes of Python, nor to a spreadsheet, since in CSV a
-name that such a program would compute has an apostrophe before it.
+Names of columns and of files come from strangers. When they are printed or written, they cannot
+give orders to a terminal, because characters that cannot be printed appear as the escapes of
+Python. They cannot give orders to a spreadsheet either, because in CSV a name that such a program
+would compute gets an apostrophe in front.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from egm.samplers import SimulationWarning
 __all__ = ["main"]
 
 _SCALINGS = ("optimal", "expected_norm", "none")
-_OPTIONS = {  # what egm calls it: what the command line calls it
+_OPTIONS = {  # names of egm's parameters: names on the command line
     "n": "--rows",
     **{name: f"--{name.replace('_', '-')}" for name in ("sigma", "epsilon", "delta", "center", "clip_probability")},
     **{
@@ -56,27 +58,28 @@ _OPTIONS = {  # what egm calls it: what the command line calls it
     "clip_norm": "the clip norm",
 }
 _PATIENCE = 1.0  # seconds before progress is shown
-_PAUSE = 0.2  # seconds between two of its numbers
-_SHOWN = 20  # columns of a plan
-_LONGEST = 500  # characters of a message
+_PAUSE = 0.2  # seconds between two updates of the progress
+_SHOWN = 20  # columns of a plan that are shown one by one
+_LONGEST = 500  # characters of a message at most
 _CONFIDENCE = 0.95  # of the intervals that are written
 _NEVER_WITH_ADAPTIVE = ("center_std", "sigma_factor", "clip_probability", "scaling", "neighbors", "count_clipped")
 _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first character of a formula, also in full width
 
 Document: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 
 class _Mistake(Exception):
-    """The user's, in one line."""
+    """Mistake of the user, told in one line."""
 
 
 class _Stops:
-    """Ctrl-C, SIGTERM and SIGHUP. Each raises KeyboardInterrupt, and is remembered where somebody swallows it.
+    """Handler of Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
 
-    Some libraries catch every exception while they import another one, and then go on as if nothing had happened. So
-    `check` raises it again, between two blocks and before anything is written. After `commit` it is too late.
+    Some libraries catch every exception while they import another library, and then go on as if
+    nothing had happened. Therefore `check` raises the exception again, between two blocks and
+    before anything is written. After `commit` it is too late.
     """
 
     def __init__(self) -> None:
@@ -86,7 +89,7 @@ class _Stops:
     def __enter__(self) -> _Stops:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as nohup and the shell want it
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # ignored signals stay ignored
                     self.before.setdefault(number, signal.signal(number, self.stop))
         return self
 
@@ -95,24 +98,53 @@ class _Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Called by the system."""
+        """Handle a signal; the system calls this method."""
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if there was one."""
+        """Raise KeyboardInterrupt if there was a signal."""
         if self.received and not self.committed:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Check for the last time: what comes later is too late to stop anything."""
+        """Check for the last time; a signal that comes later does not stop anything."""
         self.check()
         self.committed = True
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line, by default that of the process, and return its exit code."""
+    r"""Run a command line and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments, without the name of the program; by default those of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0 for success, 2 for a mistake in an option or a file, 1 for an error that nobody
+        foresaw, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
+
+    Examples
+    --------
+    Forecast the error of a release, without data:
+
+    >>> import json
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm.cli import main
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sigma, plan = Path(folder) / "sigma.csv", Path(folder) / "plan.json"
+    ...     _ = sigma.write_text("age,18\nincome,1200\nvisits,3\n")
+    ...     options = ["--rows", "10000", "--epsilon", "1", "--delta", "1e-6"]
+    ...     code = main(["plan", "--sigma", str(sigma), *options, "--output", str(plan)])
+    ...     share = json.loads(plan.read_text())["share"]
+    >>> code, [round(x, 1) for x in share]
+    (0, [2.7, 0.3, 6.6])
+    """
     stops = _Stops()
     try:
         with stops, _shown_warnings():
@@ -122,16 +154,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stops: _Stops) -> int:
-    """The exit code of a command line, unless it is interrupted."""
+    """Return the exit code of a command line, unless it is interrupted."""
     try:
         args = _parser().parse_args(argv)
         args.stops = stops
         args.command(args)
         return 0
-    except SystemExit as stop:  # argparse, after --help and --version
-        return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
+    except SystemExit as stop:  # argparse raises it after --help and --version
+        return stop.code or 0  # type: ignore[return-value]  # argparse's codes are numbers
     except (_Mistake, files.FileError) as mistake:
-        stops.check()  # what an interruption leaves half done may look like a mistake
+        stops.check()  # after an interruption, half-done work may look like a mistake
         return _complain(mistake, 2)
     except Exception as bug:
         stops.check()
@@ -142,26 +174,26 @@ def _run(argv: Sequence[str] | None, stops: _Stops) -> int:
 
 
 def _stopped(stops: _Stops) -> int:
-    """The end after a signal."""
+    """Report the end after a signal, and return the exit code."""
     number = stops.received or signal.SIGINT
     return _complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
 
 
 def _complain(message: object, code: int) -> int:
-    """One line on standard error, and the exit code."""
+    """Print one line on standard error, and return the exit code."""
     line = _visible(" ".join(str(message).split()))
     print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
     return code
 
 
 def _visible(text: str) -> str:
-    """The text with an escape for every character that cannot be printed, which could be an order to a terminal."""
+    """Replace every character that cannot be printed, and could be an order to a terminal, by an escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
 def _shown_warnings() -> Iterator[None]:
-    """A warning is one line on standard error, and the same one is not shown twice."""
+    """Print each warning as one line on standard error, and only once."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -179,7 +211,7 @@ def _shown_warnings() -> Iterator[None]:
 
 
 def _sum(args: Namespace) -> None:
-    """Release the sum of a file's rows."""
+    """Release the sum of the rows of a file."""
     table = _table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise _Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
@@ -197,12 +229,12 @@ def _sum(args: Namespace) -> None:
 
 
 def _adaptive(args: Namespace) -> None:
-    """Release the sum of a file's rows of which neither centre nor spread is known."""
+    """Release the sum of the rows of a file if neither their center nor their spread is known."""
     table = _table(args)
     n = _rows_declared(args, table)
     with _explained(table.names):
         mechanism = _adaptive_mechanism(args, n, len(table.names))
-        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
+        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # finds mistakes before much is read
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
@@ -213,13 +245,13 @@ def _adaptive(args: Namespace) -> None:
 
 
 def _plan(args: Namespace) -> None:
-    """Print what a release would be like, without data."""
+    """Forecast a release, without data."""
     _require_options_that_fit(args)
     (_plan_adaptive if args.adaptive else _plan_sum)(args)
 
 
 def _require_options_that_fit(args: Namespace) -> None:
-    """A mistake if options of a plan are of no use together, or one is missing."""
+    """Raise a _Mistake if options of a plan are of no use together, or if one is missing."""
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:
@@ -233,7 +265,7 @@ def _require_options_that_fit(args: Namespace) -> None:
 
 
 def _plan_adaptive(args: Namespace) -> None:
-    """Print what a release of `egm adaptive` would be like for normal rows, without data."""
+    """Forecast a release of `egm adaptive` for normal rows, without data."""
     names, sigma = _planned(args)
     center = args.center if isinstance(args.center, float) else _matched("--center", args.center, names, args)
     center = np.broadcast_to(center, sigma.shape)
@@ -260,7 +292,7 @@ def _plan_adaptive(args: Namespace) -> None:
 
 
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """A mistake if rows of a plan are none of those that it declares."""
+    """Raise a _Mistake if the rows of a plan do not lie in the ranges that the plan declares."""
     low, high = mechanism.sigma_range
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:
@@ -270,7 +302,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Print what a release of `egm sum` would be like, without data."""
+    """Forecast a release of `egm sum`, without data."""
     names, _ = _planned(args)
     with _explained(names):
         model = _model(args, args.rows, names)
@@ -291,13 +323,13 @@ def _plan_sum(args: Namespace) -> None:
 
 
 def _planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
-    """The columns of a plan and their standard deviations: those of --sigma."""
+    """Return the columns of a plan and their standard deviations, which are those of --sigma."""
     names, sigma = _vectors(args)[args.sigma]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
-def _table(args: Namespace) -> files.Table:
-    """The rows of the data file."""
+def _table(args: Namespace) -> files.Rows:
+    """Open the data file."""
     vectors = _vectors(args).values()
     known = {name for names, _ in vectors for name in names or ()}
     width = len(_vectors(args)[args.sigma][1]) if args.command is _sum and args.neighbors == "add_remove" else None
@@ -305,7 +337,7 @@ def _table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, files.Vector]:
-    """The names and the values in the files of options such as --sigma, which are read once."""
+    """Return the names and the values in the files of options such as --sigma; each file is read once."""
     if not hasattr(args, "vectors"):
         given = [getattr(args, name, None) for name in ("sigma", "center", "center_std", "scaling")]
         paths = [path for path in given if isinstance(path, str) and path not in _SCALINGS]
@@ -314,8 +346,8 @@ def _vectors(args: Namespace) -> dict[str, files.Vector]:
     return found
 
 
-def _rows_declared(args: Namespace, table: files.Table) -> int:
-    """The public number of rows: declared, or that of the file."""
+def _rows_declared(args: Namespace, table: files.Rows) -> int:
+    """Return the public number of rows: as declared, or else as in the file."""
     n = args.rows or sum(_progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
         raise _Mistake(f"{args.data}: has no rows")
@@ -325,7 +357,7 @@ def _rows_declared(args: Namespace, table: files.Table) -> int:
 
 
 def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
-    """The arguments of GaussianDataMechanism."""
+    """Return the arguments of GaussianDataMechanism."""
     center, scaling, std = args.center, args.scaling, args.center_std
     if n == 1 and args.clip_probability is None:
         raise _Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
@@ -345,7 +377,11 @@ def _model(args: Namespace, n: int, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _matched(option: str, path: str, columns: Sequence[str], args: Namespace) -> Array:
-    """The values of a vector file in the order of the columns: by name if it has names, else as many as columns."""
+    """Return the values of a vector file in the order of the columns.
+
+    They are matched by name if the file has names; otherwise there must be as many values as
+    columns.
+    """
     names, values = _vectors(args)[path]
     if names is None:
         if len(values) != len(columns):
@@ -363,23 +399,23 @@ def _matched(option: str, path: str, columns: Sequence[str], args: Namespace) ->
 
 
 def _rho(args: Namespace) -> float:
-    """The budget of `egm adaptive`, from either way of stating it."""
+    """Return the budget of `egm adaptive`, which is stated in one of two ways."""
     both = (args.epsilon is None, args.delta is None)
     if args.rho is not None and both == (True, True):
-        return args.rho  # type: ignore[no-any-return]  # argparse has seen to it
+        return args.rho  # type: ignore[no-any-return]  # argparse has made it a float
     if args.rho is None and both == (False, False):
         return float(zcdp_rho(args.epsilon, args.delta))
     raise _Mistake("the budget is either --rho, or --epsilon and --delta")
 
 
 def _adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """The mechanism of `egm adaptive`, if its budget is large enough for n rows and d columns."""
+    """Return the mechanism of `egm adaptive`, if its budget is large enough for n rows and d columns."""
     mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
     if args.delta is None:
         return mechanism
-    mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
+    mechanism.epsilon(args.delta)  # warns if delta is 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # said in the terms in which the budget was stated
+    if mechanism.rho < least:  # stated as the user stated the budget
         epsilon = _rounded_up(zcdp_epsilon(_rounded_up(least), args.delta))
         raise _Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
@@ -390,23 +426,23 @@ def _adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanis
 
 
 def _least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """The least number of rows of d columns for which the budget of a mechanism would do."""
+    """Return the least number of rows of d columns for which the budget of the mechanism is large enough."""
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
 def _rounded_up(x: float) -> float:
-    """To three digits, never below x: a budget that is shown must do."""
+    """Round up to three digits, so that a budget that is shown is large enough."""
     return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 def _rng(args: Namespace) -> np.random.Generator | None:
-    """None for secure noise; a Generator if a simulation was asked for."""
+    """Return None for secure noise, or a Generator if a simulation was asked for."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The output says itself that it is a simulation."""
+    """Suppress the warning of a simulation, because the output itself says that it is one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimulationWarning)
         yield
@@ -414,7 +450,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(names: Sequence[str]) -> Iterator[None]:
-    """An error of egm that names a parameter, as the user's mistake in an option."""
+    """Turn an error of egm that names a parameter into the user's mistake in an option."""
     try:
         yield
     except files.FileError:
@@ -435,8 +471,8 @@ def _explained(names: Sequence[str]) -> Iterator[None]:
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
-    """The blocks of the table, or an error if they are not n rows."""
+def _exactly(n: int, table: files.Rows, args: Namespace) -> Iterator[Array]:
+    """Yield the blocks of the table, and raise a _Mistake if they do not have n rows."""
     rows = 0
     for block in _progress(table, n, args):
         rows += len(block)
@@ -445,13 +481,13 @@ def _exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 
 
 def _require(rows: int, n: int, args: Namespace) -> None:
-    """An error for another number of rows than the public one."""
+    """Raise a _Mistake for another number of rows than the public one."""
     if rows != n:
         raise _Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
-def _in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """All n rows as one array."""
+def _in_memory(n: int, table: files.Rows, args: Namespace) -> Array:
+    """Return all n rows as one array."""
     X, start = np.empty((n, len(table.names))), 0
     for block in _exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]
@@ -462,7 +498,7 @@ def _in_memory(n: int, table: files.Table, args: Namespace) -> Array:
 def _progress(
     blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
 ) -> Iterator[T]:
-    """The blocks; on a terminal and after a second, how many rows of them there were."""
+    """Yield the blocks; on a terminal, show after a second how many rows were read."""
     if not sys.stderr.isatty():
         for block in blocks:
             args.stops.check()
@@ -489,7 +525,7 @@ def _progress(
 def _document(
     release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, parameters: dict[str, Any], **found: Any
 ) -> Document:
-    """What is written: the release and what it was made with."""
+    """Return the content of the output: the release, and the public numbers that it was made with."""
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
@@ -504,7 +540,7 @@ def _document(
 
 
 def _parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
-    """Everything public that a GaussianDataMechanism was made with or has worked out."""
+    """Return all public numbers that a GaussianDataMechanism was made with or has computed."""
     names = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
     names |= {name: name for name in ("clip_norm", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in names.items()}
@@ -514,19 +550,22 @@ def _parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
 
 
 def _adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
-    """Everything public that an AdaptiveDataMechanism was made with."""
+    """Return all public numbers that an AdaptiveDataMechanism was made with."""
     ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
 
 
-def _forecast(forecast: ErrorForecast) -> dict[str, float]:
-    """An ErrorForecast as a dictionary."""
+def _forecast(forecast: forecast.ErrorForecast) -> dict[str, float]:
+    """Return an ErrorForecast as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
 
 
 @contextlib.contextmanager
 def _output(args: Namespace) -> Iterator[Callable[[Document], object]]:
-    """A function that writes a document where it belongs; whether it can is found out before there is one."""
+    """Give a function that writes a document to the place the user asked for.
+
+    Whether this place can be written to is found out before there is a release.
+    """
     form = args.format or _suffix_form(args)
     if args.output is None:
         if form == "npy" and sys.stdout.isatty():
@@ -546,13 +585,13 @@ def _output(args: Namespace) -> Iterator[Callable[[Document], object]]:
 
 
 def _suffix_form(args: Namespace) -> str:
-    """The format that the name of the output file asks for, or the command's first."""
+    """Return the format that the name of the output file asks for, or else the first format of the command."""
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     return suffix if suffix in args.forms else args.forms[0]
 
 
 def _print(data: bytes, args: Namespace) -> None:
-    """Bytes on standard output, all of them: without a buffer, one call may write a part."""
+    """Write all the bytes to standard output; without a buffer, a single call may write only a part."""
     args.stops.check()
     rest = memoryview(data)
     try:
@@ -560,18 +599,21 @@ def _print(data: bytes, args: Namespace) -> None:
             rest = rest[sys.stdout.buffer.write(rest) or 0 :]
         sys.stdout.flush()
     except OSError as wrong:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
         raise _Mistake(f"standard output: {wrong.strerror}") from None
 
 
 def _as_json(document: Document) -> bytes:
-    """Indented, one key a line."""
+    """Format a document as JSON, with one line for each key."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 
 def _as_csv(document: Document) -> bytes:
-    """One line for each column; before them a comment line with the numbers that belong to none, as JSON."""
+    """Format a document as CSV, with one row for each data column.
+
+    A comment line at the top holds, as JSON, the values that belong to no column.
+    """
     d = len(document["columns"])
     flat = {**document, **document["parameters"]}
     columns = {key: value for key, value in flat.items() if isinstance(value, list) and len(value) == d}
@@ -587,19 +629,19 @@ def _as_csv(document: Document) -> bytes:
 
 
 def _cell(name: str) -> str:
-    """A name as text for a spreadsheet, which takes what begins like a formula for one."""
+    """Return a name as text for a spreadsheet, which would compute a name that begins like a formula."""
     return _visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_npy(document: Document) -> bytes:
-    """One record with the fields of the document: numpy.load(file)["estimate"]."""
+    """Format a document as one record with its fields, so that ``numpy.load(file)["estimate"]`` works."""
     file = io.BytesIO()
     np.save(file, _record(document), allow_pickle=False)
     return file.getvalue()
 
 
-def _record(values: Document) -> StructuredArray:
-    """A dictionary as a structured array without axes."""
+def _record(values: Document) -> Table:
+    """Return a dictionary as a structured array without axes."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
     for key, array in arrays.items():
@@ -608,12 +650,12 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """A plan to read."""
+    """Format a plan as text."""
     return (_text_of_adaptive if "success" in plan else _text_of_sum)(plan)
 
 
 def _text_of_adaptive(plan: Document) -> bytes:
-    """A plan of `egm adaptive`."""
+    """Format a plan of `egm adaptive` as text."""
     made = plan["parameters"]
     budget, least = f"rho = {made['rho']:.5g}", f"rho = {_rounded_up(plan['least_rho']):g}"
     if "delta" in made:
@@ -639,7 +681,7 @@ def _text_of_adaptive(plan: Document) -> bytes:
 
 
 def _text_of_forecast(plan: Document) -> list[str]:
-    """The parts of the expected error."""
+    """Return the lines of text with the parts of the expected error."""
     return [
         "Expected squared error (squared units of the data, summed over the columns)",
         *(f"  {name:<14}{plan['forecast'][name]:>12.5g}" for name in ("noise", "clipping", "center", "total")),
@@ -647,7 +689,7 @@ def _text_of_forecast(plan: Document) -> list[str]:
 
 
 def _text_of_sum(plan: Document) -> bytes:
-    """A plan of `egm sum`."""
+    """Format a plan of `egm sum` as text."""
     made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [
@@ -795,7 +837,7 @@ _HELP = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Whose errors are one line."""
+    """Parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         raise _Mistake(f"{message} ({self.prog} --help explains)")
@@ -805,7 +847,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
-    """All commands and options."""
+    """Return the parser of all commands and options."""
     shape: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
     parser.add_argument("--version", action="version", version=f"egm {egm.__version__}")

@@ -1,13 +1,14 @@
-"""Tables of numbers in files, read in blocks of rows, and results that are written whole or not at all.
+"""Read tables of numbers from files in blocks of rows, and write results whole or not at all.
 
-A table is CSV (commas, UTF-8, with a header or without), NumPy (.npy, two axes) or Parquet (needs pyarrow). What is in
-memory at a time is one block, and of a Parquet file a page of each column, whatever the size of the file. What is wrong
-with a file is a FileError that names the file and, where it is one cell, its row and column; never its value, which may
-be private.
+A table is CSV (commas, UTF-8, with a header or without), NumPy (.npy, two axes) or Parquet (needs
+pyarrow). However large the file is, only one block is in memory at a time, and of a Parquet file
+also a page of each column. If something is wrong with a file, a `FileError` names the file and, if
+it is one cell, its row and column. It never shows the value of the cell, which may be private.
 
-A CSV file does not say whether its first line has names or the first person's values. So names are taken from it only
-where the caller says that they are names, or knows them already. A first line of numbers that are whole, or in order,
-can be either, and so it is taken for neither unless the caller says so.
+A CSV file does not say whether its first line has names or the first person's values. Therefore
+names are taken from it only if the caller says that they are names, or knows them already. A first
+line of numbers that are whole, or in order, can be either; it is taken for neither unless the
+caller says which it is.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from egm._types import Array, PathLike
 __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
-_PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
+_PAGE = 1 << 16  # bytes buffered for each column of a Parquet file
 _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 T = TypeVar("T")
-# Names, the number of rows if the file says it, and how to read some columns in blocks and the counts of rows.
+# The names, the number of rows if the file says it, and two functions: one yields blocks of some columns, the other
+# yields numbers of rows.
 Reader: TypeAlias = tuple[list[str], int | None, Callable[[list[int]], Iterator[Array]], Callable[[], Iterator[int]]]
 Vector: TypeAlias = tuple[list[str] | None, Array]
 
@@ -47,12 +49,22 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 class FileError(ValueError):
-    """A file that cannot be used. The message begins with its name."""
+    """Error for a file that cannot be used; the message begins with the name of the file.
+
+    Examples
+    --------
+    >>> from egm import files
+    >>> try:
+    ...     files.rows("people.txt")
+    ... except files.FileError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What is known of the first line of a CSV file; see `rows`."""
+    """What the caller knows of the first line of a CSV file; the fields are arguments of `rows`."""
 
     header: str
     columns: Sequence[str] | None
@@ -61,11 +73,41 @@ class _Header:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The table in a file: the names of its columns, its number of rows if the file says it, and its blocks.
+class Rows:
+    r"""Table in a file: names of its columns, number of its rows if the file says it, and its blocks.
 
-    Iterating reads the file from the start: float64 blocks, (rows, columns), all finite, or a FileError. Columns
-    without names are called "1", "2" and so on. `counts()` gives the number of rows in parts, if need be by reading.
+    Iterating reads the file from the start, and yields the blocks. `rows` makes such a table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns. Columns without names are called "1", "2" and so on.
+    count : int or None
+        Number of rows, or None if only reading the file can tell it, as with CSV.
+    blocks : callable
+        Function without arguments that reads the file from the start. It yields arrays of float64,
+        shape (rows, columns), with finite values only, or raises a `FileError`.
+    counts : callable
+        Function without arguments that yields the number of rows in parts, by reading the file if
+        necessary.
+
+    See Also
+    --------
+    rows : Opens the table in a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm import files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "people.csv"
+    ...     _ = path.write_text("age,income\n31,2400\n58,1900\n")
+    ...     table = files.rows(path)
+    ...     print(table.names, table.count, sum(table.counts()))
+    ...     print([block.tolist() for block in table])
+    ('age', 'income') None 2
+    [[[31.0, 2400.0], [58.0, 1900.0]]]
     """
 
     names: tuple[str, ...]
@@ -84,16 +126,56 @@ def rows(
     header: Literal["auto", "yes", "no"] = "auto",
     known: Collection[str] | None = None,
     width: int | None = None,
-) -> Table:
-    """The Table of a .csv, .npy, .parquet or .pq file.
+) -> Rows:
+    r"""Open the table in a .csv, .npy, .parquet or .pq file, to be read in blocks of rows.
 
-    columns: the names of those to read, in this order; by default all. header: "yes" or "no" for whether the first line
-    of a CSV file has names. "auto" takes it for values if all are numbers, of which two are alike, or which are neither
-    whole nor in order; and for names if none of its cells is a number and if they are `known`: names that are public
-    already, among which all cells must be, unless `columns` chooses some. known: None for a caller who will not publish
-    the names; then any text is taken for names. width: the number of columns of a CSV file without header that may be
-    empty, and then has no rows. Raises FileError for a file that is not there, not of its kind, without such columns,
-    or with a first line that "auto" cannot tell. Such an error shows no cell of the first line unless header is "yes".
+    Parameters
+    ----------
+    path : str or path-like
+        Place of the file.
+    columns : sequence of str, optional
+        Names of the columns to read, in this order; by default all.
+    header : {"auto", "yes", "no"}, default "auto"
+        Whether the first line of a CSV file has names. "auto" takes it for values if all its cells
+        are numbers of which two are equal, or which are neither all whole nor in order. It takes it
+        for names if no cell is a number and, unless `columns` is given, all cells are in `known`.
+        It refuses any other first line.
+    known : collection of str, optional
+        Names that are public already. None is for a caller who will not publish the names: "auto"
+        then takes any text for names.
+    width : int, optional
+        Number of columns of a CSV file that may be empty and has no header (`header` "no"). An
+        empty file is then a table without rows.
+
+    Returns
+    -------
+    Table
+        Table in the file.
+
+    Raises
+    ------
+    FileError
+        If the file is not there, is not of its kind, does not have the columns, or has a first line
+        that "auto" cannot tell. The message shows no cell of the first line of a CSV file unless
+        `header` is "yes".
+
+    See Also
+    --------
+    vector : Reads a file with one number for each column.
+    from_parquet : Reads Parquet files as an array of dask.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm import files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "people.csv"
+    ...     _ = path.write_text("age,income,visits\n31,2400,4\n58,1900,7\n")
+    ...     table = files.rows(path, ["visits", "age"], header="yes")
+    ...     print(next(iter(table)))
+    [[ 4. 31.]
+     [ 7. 58.]]
     """
     path = Path(path)
     with _reading(path):
@@ -109,10 +191,39 @@ def rows(
 
 
 def vector(path: PathLike) -> tuple[list[str] | None, Array]:
-    """(names, values) of a file with one number a line, or a name and a number: a list or None, and an array (d,).
+    r"""Read the values, and the names if there are any, of a file with one number on each line.
 
-    CSV with a header or without, NumPy of one axis, or Parquet with one column of numbers, or one of text before it.
-    Raises FileError as `rows`, and for a value that is not finite or a name that occurs twice.
+    Parameters
+    ----------
+    path : str or path-like
+        Place of the file: CSV with a header or without, with a number or a name and a number on
+        each line; NumPy with one axis; or Parquet with one column of numbers, or one column of text
+        before it.
+
+    Returns
+    -------
+    names : list of str or None
+        Names, or None if the file has none.
+    values : ndarray, shape (d,)
+        Values, all finite.
+
+    Raises
+    ------
+    FileError
+        If the file is not there, is not of its kind, is empty, has a value that is not finite, or a
+        name that occurs twice.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm import files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sigma.csv"
+    ...     _ = path.write_text("age,18\nincome,1200\nvisits,3\n")
+    ...     names, sigma = files.vector(path)
+    >>> names, sigma.tolist()
+    (['age', 'income', 'visits'], [18.0, 1200.0, 3.0])
     """
     path = Path(path)
     with _reading(path):
@@ -127,11 +238,45 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
 
 @contextlib.contextmanager
 def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
-    """A binary file to write to, that appears under its name when all is written and safe, or never.
+    """Open a binary file for writing that gets its name only when all is written and on the disk.
 
-    A file that is replaced leaves its permissions to the new one. last: called when all is on the disk and the file is
-    about to get its name; if it raises, there will be none. Raises FileError, before anything is written, if the name
-    is taken (unless overwrite, and then only by a regular file) or if there can be no such file.
+    If something fails before, there will be no file of this name, or the old one stays.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Name of the file.
+    overwrite : bool, default False
+        Whether a regular file of this name may be replaced. It leaves its permissions to the new
+        one.
+    last : callable, optional
+        Function that is called when all is on the disk and the file is about to get its name. If it
+        raises, there will be no file.
+
+    Yields
+    ------
+    BinaryIO
+        File to write to.
+
+    Raises
+    ------
+    FileError
+        If the name is taken, unless `overwrite` is true and it is that of a regular file, or if
+        there can be no such file. Both are found before anything is written. Also if writing fails,
+        or if the name was taken meanwhile.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm import files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sums.json"
+    ...     with files.whole(path) as file:
+    ...         _ = file.write(b"{}")
+    ...         early = path.exists()
+    ...     print(early, path.exists())
+    False True
     """
     target, part = Path(os.path.realpath(path)), None
     try:
@@ -156,7 +301,7 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
 
 
 def _place(part: Path, target: Path, overwrite: bool) -> None:
-    """Give the finished file its name; FileExistsError if it was taken meanwhile."""
+    """Give the finished file its name; raise FileExistsError if the name was taken meanwhile."""
     if not overwrite:
         try:
             os.link(part, target)
@@ -174,7 +319,7 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What the operating system and the decoder say against a file, as a FileError."""
+    """Turn an error of the operating system or of the decoder into a FileError."""
     try:
         yield
     except OSError as error:
@@ -184,7 +329,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _reader(path: Path, readers: dict[str, T]) -> T:
-    """The reader for the suffix of a regular file."""
+    """Return the reader for the suffix of a regular file."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
         raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
@@ -195,7 +340,10 @@ def _reader(path: Path, readers: dict[str, T]) -> T:
 
 
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
-    """Where the columns are among the names. shown: whether an error may show names that nobody has asked for."""
+    """Return the places of the columns among the names.
+
+    `shown` says whether an error may show names that nobody has asked for.
+    """
     if columns is None:
         if not shown and len(set(names)) < len(names):
             raise FileError(f"{path}: line 1 names two columns alike")
@@ -213,7 +361,7 @@ def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: 
 
 
 def _refuse_twins(path: Path, names: Sequence[str]) -> None:
-    """An error for a name that occurs twice."""
+    """Raise a FileError for a name that occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -222,12 +370,12 @@ def _refuse_twins(path: Path, names: Sequence[str]) -> None:
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first names of a list, as text."""
+    """Return the first names of a list, as text."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _finite(path: Path, names: list[str], blocks: Iterable[Array]) -> Iterator[Array]:
-    """The blocks, or a FileError for the first number that is not finite."""
+    """Yield the blocks, or raise a FileError for the first number that is not finite."""
     start = 0
     for block in blocks:
         finite = np.isfinite(block)
@@ -239,12 +387,12 @@ def _finite(path: Path, names: list[str], blocks: Iterable[Array]) -> Iterator[A
 
 
 def _wrong(value: float) -> str:
-    """What a number is that is not finite."""
+    """Say in words why a number is not finite."""
     return "NaN or missing" if np.isnan(value) else "infinite"
 
 
 def _step(columns: int) -> int:
-    """Rows in a block."""
+    """Return the number of rows in a block."""
     return max(1, _BLOCK // columns)
 
 
@@ -252,7 +400,11 @@ def _step(columns: int) -> int:
 
 
 def _csv(path: Path, given: _Header) -> Reader:
-    """Names, no count, a reader of blocks and one of counts for a CSV file."""
+    """Open a CSV file as a Reader.
+
+    The Reader has the column names, None for the number of rows (unknown without reading), and two
+    functions: one yields blocks of rows, the other yields numbers of rows.
+    """
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return _numbered(given.width), None, lambda chosen: iter(()), lambda: iter(())
     names = _header(path)
@@ -262,7 +414,7 @@ def _csv(path: Path, given: _Header) -> Reader:
         names = _numbered(width)
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        with contextlib.closing(_lines(path)) as whole:  # also where a cell is no number
+        with contextlib.closing(_lines(path)) as whole:  # closed also if a cell is no number
             lines, start = itertools.islice(whole, skip, None), 0
             while taken := list(itertools.islice(lines, _step(width))):
                 yield _parsed(path, taken, start, skip, names, chosen)
@@ -278,7 +430,7 @@ def _csv(path: Path, given: _Header) -> Reader:
 
 
 def _has_names(path: Path, cells: list[str], given: _Header) -> bool:
-    """Whether line 1 has names, or an error if it cannot be told."""
+    """Tell whether line 1 has names, or raise a FileError if this is uncertain."""
     if given.header != "auto":
         return given.header == "yes"
     numbers = sum(map(_is_number, cells))
@@ -294,14 +446,14 @@ def _has_names(path: Path, cells: list[str], given: _Header) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Whether columns may be called by these numbers: no two are alike, and they are whole, or go up or down."""
+    """Tell whether these numbers may be names of columns: no two are equal, and they are whole, or go up or down."""
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
     return named and len(set(numbers)) == len(numbers)
 
 
 def _csv_vector(path: Path) -> Vector:
-    """Names or None, and values."""
+    """Return the names of a CSV file, or None, and its values."""
     first = _header(path)
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
@@ -319,7 +471,7 @@ def _csv_vector(path: Path) -> Vector:
 
 
 def _lines(path: Path) -> Generator[str, None, None]:
-    """The lines of a text file without blank ones at its end."""
+    """Yield the lines of a text file, without blank lines at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
         for line in file:
@@ -332,7 +484,7 @@ def _lines(path: Path) -> Generator[str, None, None]:
 
 
 def _header(path: Path) -> list[str]:
-    """The cells of the first line."""
+    """Return the cells of the first line."""
     cells = next((_cells(path, 1, line) for line in _lines(path)), None)
     if not cells:
         raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
@@ -342,7 +494,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _cells(path: Path, line: int, text: str) -> list[str]:
-    """The cells of a line, without spaces around them."""
+    """Return the cells of a line, without the spaces around them."""
     try:
         (cells,) = csv.reader([text], strict=True)
     except csv.Error as error:
@@ -352,7 +504,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether a cell has a number, be it NaN or infinite."""
+    """Tell whether a cell has a number; NaN and infinity are numbers here."""
     try:
         float(cell)
     except ValueError:
@@ -361,7 +513,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
-    """A block of numbers from lines, of which the first is row `start` (from 0)."""
+    """Return a block of numbers from lines, the first of which is row `start`, counted from 0."""
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
         with contextlib.suppress(ValueError):
@@ -373,7 +525,7 @@ def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str
 
 
 def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
-    """The numbers of one line, slowly, or what is wrong with it."""
+    """Return the numbers of one line, or raise a FileError that says what is wrong with it; this is slow."""
     cells = _cells(path, row + skip + 1, text)
     place = f"{path}: row {row + 1} (line {row + skip + 1})"
     if not text.strip():
@@ -389,7 +541,7 @@ def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: l
 
 
 def _numbered(width: int) -> list[str]:
-    """Names for columns that have none."""
+    """Return names for columns that have none."""
     return [str(i + 1) for i in range(width)]
 
 
@@ -397,7 +549,11 @@ def _numbered(width: int) -> list[str]:
 
 
 def _npy(path: Path, _: _Header) -> Reader:
-    """Names, count, a reader of blocks and one of counts for a NumPy file, which is mapped into memory."""
+    """Open a NumPy file as a Reader, by mapping it into memory.
+
+    The Reader has names for the columns, the number of rows, and two functions: one yields blocks
+    of rows, the other yields the number of rows.
+    """
     array = _mapped(path, 2)
 
     def read(chosen: list[int]) -> Iterator[Array]:
@@ -405,19 +561,19 @@ def _npy(path: Path, _: _Header) -> Reader:
         for start in range(0, len(array), step := _step(array.shape[1])):
             block = array[start : start + step]
             yield np.array(block if everything else block[:, chosen], dtype=float)
-            if hasattr(mmap, "MADV_DONTNEED"):  # or the pages that were read would stay in this process
+            if hasattr(mmap, "MADV_DONTNEED"):  # without it, the pages that were read stay in this process
                 array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
     return _numbered(array.shape[1]), len(array), read, lambda: iter([len(array)])
 
 
 def _npy_vector(path: Path) -> Vector:
-    """No names, and values."""
+    """Return None for the names, and the values."""
     return None, np.array(_mapped(path, 1), dtype=float)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
-    """The array of a file, in memory only where it is looked at."""
+    """Return the array in a file, of which only the parts that are used are in memory."""
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:
@@ -436,10 +592,14 @@ def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
 
 
 def _parquet(path: Path, _: _Header) -> Reader:
-    """Names, count, a reader of blocks and one of counts for a Parquet file."""
+    """Open a Parquet file as a Reader.
+
+    The Reader has the column names, the number of rows, and two functions: one yields blocks of
+    rows, the other yields the number of rows.
+    """
     with _open_parquet(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    everything = list(schema.names)  # which pyarrow makes anew each time
+    everything = list(schema.names)  # pyarrow makes schema.names anew each time
     if not everything:
         raise FileError(f"{path}: has no columns")
 
@@ -449,14 +609,14 @@ def _parquet(path: Path, _: _Header) -> Reader:
             _require_numbers(path, schema.field(i))
         with _open_parquet(path) as file:
             for batch in file.iter_batches(batch_size=_step(len(names)), columns=names):
-                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, pyarrow searches
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, it would search
                 yield np.column_stack([_numbers(found[name]) for name in names])
 
     return everything, count, read, lambda: iter([count])
 
 
 def _parquet_vector(path: Path) -> Vector:
-    """Names or None, and values."""
+    """Return the names of a Parquet file, or None, and its values."""
     with _open_parquet(path) as file:
         table = file.read()
     if table.num_columns not in (1, 2):
@@ -468,27 +628,27 @@ def _parquet_vector(path: Path) -> Vector:
 
 @contextlib.contextmanager
 def _open_parquet(path: Path) -> Iterator[Any]:
-    """The file, or a FileError for what is wrong with it."""
+    """Open a Parquet file, or raise a FileError that says what is wrong with it."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise FileError(f"{path}: {_INSTALL}") from None
     try:
-        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or whole row groups are in memory
+        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # else row groups stay in memory
             yield file
     except (pa.ArrowException, OSError) as error:
         raise FileError(f"{path}: cannot be read as Parquet ({error})") from None
 
 
 def _require_numbers(path: Path, field: Any) -> None:
-    """An error for a column of anything but numbers."""
+    """Raise a FileError for a column of anything but numbers."""
     if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
 
 
 def _numbers(column: Any) -> Array:
-    """A column as float64; what is missing becomes NaN."""
+    """Return a column as float64; a missing value becomes NaN."""
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
 
 
