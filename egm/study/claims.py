@@ -1,7 +1,8 @@
-"""What the check of a claim found: the chapters state it in the outputs of their cells, and the ledger is made of that.
+"""State in a chapter what the check of a claim found; the ledger is made of these findings.
 
-A check computes whether a statement holds as it is printed in its source and, where it does not, whether the
-correction holds. What follows for the ledger is a function of these two:
+A chapter states each finding in the output of a cell. A check computes whether a statement holds as it
+is printed in its source and, where it does not, whether the correction holds. The result for the
+ledger follows from these two:
 
 ====================  ==================  ======================
 as printed            corrected           result
@@ -22,12 +23,32 @@ from IPython.display import display
 __all__ = ["CORRECTED", "FAILS", "HOLDS", "MIME", "Finding", "record"]
 
 HOLDS, CORRECTED, FAILS = "holds", "holds with correction", "does not hold"
-MIME = "application/vnd.egm.finding+json"  # the type of the output in which a notebook carries a finding
+MIME = "application/vnd.egm.finding+json"  # type of the output in which a notebook carries a finding
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The claim's key in the ledger, what was found, and the figures that the check computed."""
+    """Finding of one check, which a notebook displays and carries in its output.
+
+    Parameters
+    ----------
+    claim : str
+        Key of the claim in the ledger.
+    result : str
+        What was found: `HOLDS`, `CORRECTED` or `FAILS`.
+    figures : dict of str to float, optional
+        Numbers that the check computed, by their names.
+
+    See Also
+    --------
+    record : Make and display a finding.
+
+    Examples
+    --------
+    >>> from egm.claims import HOLDS, Finding
+    >>> print(Finding("lemma-4-1", HOLDS, {"gradient": 0.0}))
+    lemma-4-1: holds, gradient = 0
+    """
 
     claim: str
     result: str
@@ -42,12 +63,34 @@ class Finding:
 
 
 def record(claim: str, *, printed: bool, corrected: bool | None = None, **figures: SupportsFloat) -> None:
-    """State in the output of the running cell what the check of a claim found.
+    """Display what the check of a claim found, in the output of the running cell.
 
-    claim: its key in the ledger. printed: whether the statement holds as its source prints it. corrected: whether it
-    holds as corrected; only where the printed form fails. figures: numbers that the check computed.
-    Raises TypeError if printed or corrected is not a truth value, ValueError if there is nothing to correct or the
-    correction fails: then the chapter is wrong, not its source.
+    Parameters
+    ----------
+    claim : str
+        Key of the claim in the ledger.
+    printed : bool
+        Whether the statement holds as its source prints it.
+    corrected : bool, optional
+        Whether the statement holds as corrected. It is given only where the printed form fails.
+    **figures : float
+        Numbers that the check computed, by their names.
+
+    Raises
+    ------
+    TypeError
+        If `printed` or `corrected` is not a truth value.
+    ValueError
+        If the printed form holds, so that there is nothing to correct, or if the correction fails: then
+        the chapter is wrong, not its source.
+
+    Examples
+    --------
+    >>> from egm.claims import record
+    >>> record("lemma-4-1", printed=True)
+    lemma-4-1: holds
+    >>> record("algorithm-3", printed=False, corrected=True, bias=0.25)
+    algorithm-3: holds with correction, bias = 0.25
     """
     printed = _truth("printed", printed)
     if corrected is not None:
@@ -60,7 +103,10 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
 
 
 def _truth(name: str, value: object) -> bool:
-    """A truth value of Python or NumPy as a bool: a number or an array would be true by accident."""
+    """Return a truth value of Python or NumPy as a bool.
+
+    A number or an array is refused, because it would be true by accident.
+    """
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")
     return bool(value)

@@ -1,10 +1,12 @@
-"""Figures in one style: each function draws on the axis that it is given, and most return that axis.
+"""Draw the figures of the book in one style.
 
-A figure has to be read on paper, on a phone, in grey, by readers who do not see all hues, and in the book's dark theme.
-So the hues are those of Okabe and Ito, each darkened until text in it can be read on white; lines also differ in their
-dashes, points in their markers; a line carries its name itself. In the dark theme the book turns dark ink into light
-ink, so that nothing may be painted behind it. Text has the size of the book's own, because a figure is as wide as the
-page shows it.
+Each function draws on the axes that it is given, and most return these axes.
+
+A figure has to be readable on paper, on a phone, in gray, for readers who do not see all hues, and in
+the book's dark theme. So the hues are those of Okabe and Ito, each darkened until text in it can be read
+on white. Lines also differ in their dashes, and points in their markers; each line carries its name
+itself. In the dark theme the book turns dark ink into light ink, so that nothing may be painted behind
+it. Text has the size of the book's own text, because a figure is as wide as the page shows it.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ GREYS = (INK, "#555555", "#B0B0B0")  # text and axes, rules, grid
 COLORS = ("#0072B2", "#C05500", "#008662", "#A36186", INK, "#5C3F00", "#00446B")
 _MARKERS = "osvD^XP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))
-_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several: with these the text below is as large as the book's
+_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several; text of the sizes below is then as large as the book's
 _LINE = 12.5  # points from one name to the next
 
 _STYLE: dict[Any, Any] = {
@@ -87,24 +89,110 @@ _STYLE: dict[Any, Any] = {
 
 
 def figure(columns: int = 1, height: float = 3.3, **options: Any) -> tuple[Figure, Any]:
-    """(figure, axis or axes): axes side by side in the book's style, as wide as the book shows them."""
+    """Make a figure with panels side by side, as wide as the book shows it.
+
+    Parameters
+    ----------
+    columns : int, default 1
+        Number of panels.
+    height : float, default 3.3
+        Height of the figure in inches.
+    **options
+        Further arguments of `matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    fig : matplotlib.figure.Figure
+        The figure.
+    axes : matplotlib.axes.Axes or ndarray of matplotlib.axes.Axes
+        The axes of the panel, or an array of them if there are several.
+
+    Notes
+    -----
+    The function changes Matplotlib's settings, ``matplotlib.rcParams``, to the book's style. They stay
+    changed.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, (left, right) = plots.figure(columns=2, sharey=True)
+    >>> plt.close(fig)
+    """
     plt.rcParams.update(_STYLE)
     return plt.subplots(1, columns, figsize=(_WIDTHS[columns > 1], height), layout="constrained", **options)
 
 
 def line(i: int, j: int | None = None) -> dict[str, Any]:
-    """Keywords of a line that looks like the i-th of `curves`, or has its colour and the dashes of the j-th."""
+    """Choose the look of a line: the color and dashes of the i-th line of `curves`.
+
+    Parameters
+    ----------
+    i : int
+        Number of the line, from 0. There are seven looks, which repeat.
+    j : int, optional
+        Number of the line whose dashes are taken; by default `i`.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of `matplotlib.axes.Axes.plot`.
+
+    Examples
+    --------
+    >>> from egm import plots
+    >>> plots.line(1)
+    {'color': '#C05500', 'dashes': (6, 2)}
+    """
     return {"color": COLORS[i % 7], "dashes": _DASHES[(i if j is None else j) % 7]}
 
 
 def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
-    """Keywords of points without a line, in colour and marker the i-th of `intervals`, and any others."""
+    """Choose the look of points without a line: color and marker of the i-th line of `intervals`.
+
+    Parameters
+    ----------
+    i : int
+        Number of the line, from 0. There are seven looks, which repeat.
+    hollow : bool, default False
+        Whether the points are drawn as outlines.
+    **options
+        Further keyword arguments, which take precedence.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of `matplotlib.axes.Axes.plot`.
+
+    Examples
+    --------
+    >>> from egm import plots
+    >>> plots.dots(0, markersize=3)["marker"]
+    'o'
+    """
     fill = "none" if hollow else COLORS[i % 7]
     return {"color": COLORS[i % 7], "marker": _MARKERS[i % 7], "mfc": fill, "linestyle": ""} | options
 
 
 def trace(i: int) -> dict[str, Any]:
-    """Keywords of thin lines from point to point, in the i-th colour."""
+    """Choose the look of a thin line with a small mark at each point.
+
+    Parameters
+    ----------
+    i : int
+        Number of the color, from 0. There are seven colors, which repeat.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of `matplotlib.axes.Axes.plot`.
+
+    Examples
+    --------
+    >>> from egm import plots
+    >>> plots.trace(0)["linewidth"]
+    0.7
+    """
     return {"color": COLORS[i % 7], "marker": ".", "markersize": 3, "linewidth": 0.7}
 
 
@@ -116,9 +204,43 @@ def curves(
     by: str | None = None,
     label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
-    """A line of column y over column x for each value of column `by`.
+    """Draw one column of a table over another, with one line for each value of a third column.
 
-    label: what a line is called, a format for the value; or {value: name}, and then only those lines are drawn.
+    Parameters
+    ----------
+    table : ndarray
+        Structured array.
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    x : str
+        Name of the column for the horizontal axis.
+    y : str, default "value"
+        Name of the column for the vertical axis.
+    by : str, optional
+        Name of the column whose values distinguish the lines. By default there is one line, of all rows.
+    label : str or mapping, default "{}"
+        Name of a line: a format for the value of the column `by`. Or a mapping of values to names; then
+        only these lines are drawn, in its order.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    See Also
+    --------
+    name_curves : Write the names beside the lines.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import experiments, plots
+    >>> table = experiments.sweep(experiments.improvement, d=[10, 100], n=[10**6], alpha=[0.1, 1, 10])
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.curves(table, plots.log_axis(ax), "alpha", by="d", label="d = {}")
+    >>> [line.get_label() for line in ax.lines]
+    ['d = 10', 'd = 100']
+    >>> plt.close(fig)
     """
     for i, (name, rows) in enumerate(_groups(table, by, label)):
         ax.plot(rows[x], rows[y], label=name, **line(i))
@@ -135,10 +257,46 @@ def intervals(
     label: str | Mapping[Any, str] = "{}",
     between: tuple[str, str] | None = None,
 ) -> Axes:
-    """Points of column y with two standard errors, column se, to either side, over column x and joined by lines.
+    """Draw points with error bars, with one line for each value of a column.
 
-    A line for each value of column `by`, as in `curves`, each a little to the right of the one before so that no bar
-    hides another. between: the names of two columns, where the bars end instead.
+    The bars reach two standard errors to either side. Each line is drawn a little to the right of the one
+    before, so that no bar hides another.
+
+    Parameters
+    ----------
+    table : ndarray
+        Structured array.
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    x : str
+        Name of the column for the horizontal axis.
+    y : str, default "value"
+        Name of the column for the vertical axis.
+    se : str, default "se"
+        Name of the column with the standard errors of `y`.
+    by : str, optional
+        Name of the column whose values distinguish the lines. By default there is one line, of all rows.
+    label : str or mapping, default "{}"
+        Name of a line: a format for the value of the column `by`. Or a mapping of values to names; then
+        only these lines are drawn, in its order.
+    between : tuple of str, optional
+        Names of the two columns with the lower and the upper end of the bars. They replace `se`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> kinds = [("n", int), ("value", float), ("se", float)]
+    >>> table = np.array([(100, 3.0, 0.2), (1000, 1.1, 0.1)], dtype=kinds)
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.intervals(table, ax, "n")
+    >>> plt.close(fig)
     """
     groups = _groups(table, by, label)
     for i, (name, rows) in enumerate(groups):
@@ -160,7 +318,41 @@ def bars(
     by: str | None = None,
     label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
-    """Bars of column y at each value of column x, in groups side by side for each value of column `by`."""
+    """Draw bars at each value of a column, in groups side by side.
+
+    Parameters
+    ----------
+    table : ndarray
+        Structured array.
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    x : str
+        Name of the column for the horizontal axis. Its values are spaced equally.
+    y : str, default "value"
+        Name of the column with the heights of the bars.
+    by : str, optional
+        Name of the column whose values distinguish the bars of a group. If it is given, a legend is drawn.
+    label : str or mapping, default "{}"
+        Name of the bars: a format for the value of the column `by`. Or a mapping of values to names; then
+        only these bars are drawn, in its order.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> table = np.array([("age", 0.8), ("income", 0.5)], dtype=[("column", "U9"), ("value", float)])
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.bars(table, ax, "column")
+    >>> len(ax.patches)
+    2
+    >>> plt.close(fig)
+    """
     groups = _groups(table, by, label)
     names = list(dict.fromkeys(table[x].tolist()))
     width = 0.8 / len(groups)
@@ -173,11 +365,37 @@ def bars(
 
 
 def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Sequence[str] = "above") -> Axes:
-    """Write its name beside each line, in its colour: the last thing to do, when the axes have their scales and limits.
+    """Write the name of each line beside it, in its color.
 
-    Without places a name stands at the right end of its line, or where the line leaves the picture; names that would
-    overlap move apart. places: for each line, in fractions of the axis's width. sides: "above", "below", "left",
-    "right" or two of them, for all or for each.
+    This is the last thing to do, when the axes have their scales and limits.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes whose lines are named.
+    places : sequence of float, optional
+        Place of each name along its line, as a fraction of the width of the axes. By default a name stands
+        at the right end of its line, or where the line leaves the picture, and names that would overlap
+        are moved apart.
+    sides : str or sequence of str, default "above"
+        Side of the line on which the name stands, for all lines or for each: "above", "below", "left",
+        "right", or two of them, such as "above left". It has an effect only with `places`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> for i in range(2):
+    ...     lines = ax.plot([0, 1], [0, i + 1], label=f"slope {i + 1}", **plots.line(i))
+    >>> [text.get_text() for text in plots.name_curves(ax).texts]
+    ['slope 1', 'slope 2']
+    >>> plt.close(fig)
     """
     handles, names = ax.get_legend_handles_labels()
     lines: list[Any] = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
@@ -195,7 +413,35 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
 
 
 def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int = 4) -> Axes:
-    """Words at a place in the data, in the i-th colour, or to one side of that place."""
+    """Write a text at a place in the data, or beside it.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on. They should have their scales and limits.
+    text : str
+        The text.
+    x, y : float
+        Place, in the coordinates of the data.
+    side : str, default ""
+        Side of the place on which the text stands: "above", "below", "left", "right", or two of them, such
+        as "above left". By default the text is centered at the place.
+    i : int, default 4
+        Number of the color, from 0 to 6. The default is the color of all other text.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.note(ax, "here", 0.5, 0.5, side="above")
+    >>> plt.close(fig)
+    """
     _settle(ax)
     return _write(ax, text, ax.transData.transform((x, y)) * 72 / ax.figure.dpi, side, COLORS[i])
 
@@ -208,7 +454,38 @@ def rule(
     place: float = 1.0,
     side: str = "above left",
 ) -> Axes:
-    """A thin dotted line across the axis at x or at y; its text is at the fraction `place` of its length."""
+    """Draw a thin dotted line across the axes, with a text beside it.
+
+    One of `x` and `y` is given: the line is vertical at `x`, or horizontal at `y`.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    text : str, default ""
+        The text.
+    x : float, optional
+        Place of a vertical line, in the coordinates of the data.
+    y : float, optional
+        Place of a horizontal line, in the coordinates of the data.
+    place : float, default 1.0
+        Place of the text, as a fraction of the length of the line.
+    side : str, default "above left"
+        Side of that place on which the text stands: "above", "below", "left", "right", or two of them.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.rule(ax, "no gain", y=1.0)
+    >>> plt.close(fig)
+    """
     style: dict[str, Any] = {"color": GREYS[1], "linewidth": 1, "linestyle": (0, (1, 1.5)), "zorder": 1.5}
     at: tuple[Any, Any] = (place, y) if x is None else (x, place)
     through = ax.get_yaxis_transform() if x is None else ax.get_xaxis_transform()
@@ -222,27 +499,124 @@ def rule(
 
 
 def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int = 0) -> Axes:
-    """Fill between low and high, arrays or numbers over x, in a light tone of the i-th colour."""
+    """Fill the area between two curves in a light tone.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    x : array_like, shape (m,)
+        Horizontal coordinates.
+    low, high : float or array_like, shape (m,)
+        Lower and upper end of the area at each of `x`.
+    i : int, default 0
+        Number of the color, from 0 to 6.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.shade(ax, [0, 1, 2], low=0, high=[1, 2, 4])
+    >>> plt.close(fig)
+    """
     ax.fill_between(x, low, high, color=COLORS[i], alpha=0.2, linewidth=0)
     return ax
 
 
 def ellipse(ax: Axes, radii: ArrayLike, i: int, name: str | None = None) -> Axes:
-    """An ellipse about the origin with its axes along the coordinates, drawn like the i-th line."""
+    """Draw an ellipse about the origin whose axes lie along the coordinates.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    radii : array_like, shape (2,)
+        Half of the width and half of the height.
+    i : int
+        Number of the line of `curves` whose color and dashes are taken, from 0 to 6.
+    name : str, optional
+        Name for the legend.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.ellipse(ax, (3, 1), 0, name="clipping")
+    >>> plt.close(fig)
+    """
     look: dict[str, Any] = {"edgecolor": COLORS[i], "linestyle": (0, _DASHES[i] or (1, 0)), "linewidth": 1.6}
     ax.add_patch(Ellipse((0, 0), *(2 * np.asarray(radii)), fill=False, label=name, **look))
     return ax
 
 
 def box(ax: Axes, half_sides: ArrayLike, name: str | None = None) -> Axes:
-    """A filled box about the origin."""
+    """Draw a filled box about the origin.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    half_sides : array_like, shape (2,)
+        Half of the width and half of the height.
+    name : str, optional
+        Name for the legend.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.box(ax, (2, 0.5), name="range of the query")
+    >>> plt.close(fig)
+    """
     a, b = np.asarray(half_sides)
     ax.add_patch(Rectangle((-a, -b), 2 * a, 2 * b, fc=COLORS[0], alpha=0.25, lw=0, label=name))
     return ax
 
 
 def pixels(ax: Axes, image: Array, low: float, high: float) -> Axes:
-    """A picture in greys from low (light) to high (dark), a square for each number."""
+    """Draw a picture in grays, with one square for each number.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to draw on.
+    image : ndarray, shape (rows, columns)
+        Numbers, beginning with the row at the top.
+    low, high : float
+        Numbers that are drawn in the lightest and in the darkest gray.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> ax = plots.pixels(ax, np.eye(3), low=0, high=1)
+    >>> plt.close(fig)
+    """
     ax.pcolormesh(image[::-1], vmin=low, vmax=high, edgecolors="face", linewidth=0.2)
     ax.set(aspect="equal")
     ax.set_axis_off()
@@ -250,7 +624,29 @@ def pixels(ax: Axes, image: Array, low: float, high: float) -> Axes:
 
 
 def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
-    """Logarithmic axes with minor ticks: which is "x", "y" or "both"."""
+    """Make axes logarithmic, with minor ticks and plain numbers where possible.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to change.
+    which : {"x", "y", "both"}, default "both"
+        Which of the two axes become logarithmic.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> plots.log_axis(ax, "x").get_xscale()
+    'log'
+    >>> plt.close(fig)
+    """
     for name in "xy" if which == "both" else which:
         getattr(ax, f"set_{name}scale")("log")
         axis = getattr(ax, f"{name}axis")
@@ -261,7 +657,29 @@ def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
 
 
 def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
-    """An x axis of probabilities that is stretched at both ends; ticks: {label: probability}."""
+    """Make the x axis one of probabilities, stretched at both ends.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Axes to change.
+    ticks : mapping of str to float
+        Probabilities, in (0, 1), at which there are ticks, by the labels of these ticks.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes `ax`.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> from egm import plots
+    >>> fig, ax = plots.figure()
+    >>> plots.probability_axis(ax, {"1 %": 0.01, "99 %": 0.99}).get_xscale()
+    'logit'
+    >>> plt.close(fig)
+    """
     ax.set_xscale("logit")
     ax.set_xticks([*ticks.values()], [*ticks])
     ax.xaxis.set_minor_locator(NullLocator())
@@ -269,23 +687,26 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
 
 
 class _MinorTicks(LogLocator):
-    """Ticks at 2, 3, ..., 9 times each power of ten; over many decades at each power."""
+    """Minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """The ticks between two values."""
+        """Return the ticks between two values."""
         low, high = sorted((vmin, vmax))
         self.set_params(subs=range(2, 10) if high < 1e8 * max(low, 1e-300) else (1.0,), numticks=99)
         return super().tick_values(vmin, vmax)
 
 
 class _Plain(Formatter):
-    """0.01, 1, 100 where the whole axis has such numbers, otherwise powers; minor ticks at 2 and 5 if these are few."""
+    """Labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
+
+    Minor ticks get a label at 2 and 5, if there are only a few of them.
+    """
 
     def __init__(self, minor: bool = False) -> None:
         self.minor = minor
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """The label of one tick."""
+        """Return the label of one tick."""
         axis: Any = self.axis
         low, high = sorted(axis.get_view_interval())
         digit = f"{x:e}"[0]
@@ -298,10 +719,11 @@ class _Plain(Formatter):
         return LogFormatterMathtext()(x, pos)
 
 
-def _groups(
-    table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
-) -> list[tuple[Any, StructuredArray]]:
-    """(name, rows) for each value of column `by`, in the order of the table or of {value: name}; all rows for None."""
+def _groups(table: Table, by: str | None, label: str | Mapping[Any, str]) -> list[tuple[Any, Table]]:
+    """Return (name, rows) for each value of column `by`, or all rows under the name None if `by` is None.
+
+    The order is that of the table, or of the mapping {value: name} if `label` is one.
+    """
     if by is None:
         return [(None, table)]
     values = dict.fromkeys(table[by].tolist())
@@ -310,13 +732,13 @@ def _groups(
 
 
 def _settle(ax: Axes) -> None:
-    """Let the layout of the whole figure be found, without drawing it."""
+    """Compute the layout of the whole figure without drawing it."""
     figure: Any = ax.figure
     figure.draw_without_rendering()
 
 
 def _visible(ax: Axes, one: Any) -> Array:
-    """Points (x, y) of a line that are inside the axes, from left to right, in points of the page."""
+    """Return the points (x, y) of a line that are inside the axes, from left to right, in points of the page."""
     inside = ax.bbox.padded(1)
     with np.errstate(all="ignore"):  # a zero on a logarithmic axis
         xy = ax.transData.transform(np.column_stack([np.asarray(v, float) for v in one.get_data()]))
@@ -325,14 +747,14 @@ def _visible(ax: Axes, one: Any) -> Array:
 
 
 def _along(ax: Axes, one: Any, place: float) -> Array:
-    """The point of a line at a fraction of the axis's width."""
+    """Return the point of a line at a fraction of the width of the axes."""
     seen, edges = _visible(ax, one), ax.bbox.intervalx * 72 / ax.figure.dpi
     x = edges[0] + place * (edges[1] - edges[0])
     return np.array([x, np.interp(x, *seen.T)])
 
 
 def _apart(heights: Array) -> Array:
-    """Heights at least a line of text apart, in their order and as near to where they were as can be."""
+    """Move heights apart by at least a line of text each, in their order and as little as possible."""
     order, steps = np.argsort(heights, kind="stable"), _LINE * np.arange(len(heights))
     apart = np.empty(len(heights))
     apart[order] = isotonic_regression(heights[order] - steps).x + steps
@@ -340,7 +762,7 @@ def _apart(heights: Array) -> Array:
 
 
 def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
-    """(offset in points, alignment) of text that stands to one side of a point."""
+    """Return (offset in points, alignment) of a text that stands to one side of a point."""
     across = ("right" in side) - ("left" in side)
     up = ("above" in side) - ("below" in side)
     align = {"ha": ("center", "left", "right")[across], "va": ("center", "bottom", "top")[up]}
@@ -348,7 +770,7 @@ def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
 
 
 def _write(ax: Axes, text: str, point: ArrayLike, side: str, color: str, rise: float = 0.0) -> Axes:
-    """Text beside a point that is given in points of the page; it keeps its place in the data."""
+    """Write a text beside a point, which is given in points of the page. The text keeps its place in the data."""
     shift, align = _beside(side)
     x, y = ax.transData.inverted().transform(np.asarray(point) * ax.figure.dpi / 72)
     shift = (shift[0], shift[1] + rise)

@@ -1,17 +1,28 @@
-"""The published rivals: private means of the rows of a matrix, each from its paper, all called the same way.
+r"""Estimate the mean of the rows of a matrix privately, by published methods that are rivals of egm's own.
 
-    estimate = method(X, rho, *, radius, rng)          X: (n, d), estimate: (d,)
+All methods are called in the same way and return an estimate of shape (d,)::
 
-Neighbours replace one row by any other; n is public. `rho` is the whole budget in zero-concentrated differential
-privacy, and the parts of it that a method spends one after another add up to it exactly (Bun and Steinke 2016, Lemma
-2.3): a Gaussian mechanism of l2-sensitivity D and noise D / sqrt(2 rho_i) costs rho_i, an exponential mechanism of
-parameter epsilon costs epsilon**2 / 8. `radius` is the public bound |mu_j| <= radius on the mean, a number or (d,). A
-row beyond it is no error: what is done with it is said for each method. X is never changed. All randomness is
-simulation (`egm.samplers`). Every function raises ValueError for a matrix that is not finite or has fewer than two rows
-and for a parameter outside its range, TypeError for an rng that is not a numpy Generator.
+    estimate = method(X, rho, *, radius, rng)  # X has shape (n, d)
 
-Where a paper leaves a constant open, it is that of its public code; where that code spends more than it says, as PLAN's
-does, the paper is followed and the docstring says what differs.
+The promise is zero-concentrated differential privacy (zCDP). Two data sets are neighbors if one row
+of the first is replaced by any other row; the number `n` of rows is public. The whole budget is `rho`.
+A method that works in several steps splits it into parts that add up to `rho` exactly, which suffices
+by Lemma 2.3 of Bun and Steinke (2016). A step that adds Gaussian noise of standard deviation
+:math:`D / \sqrt{2 \rho_i}` to a value of l2-sensitivity :math:`D` costs :math:`\rho_i`. A step that is
+an exponential mechanism of parameter :math:`\varepsilon` costs :math:`\varepsilon^2 / 8` (Cesar and
+Rogers 2021, Lemma 3.4).
+
+Every method is told a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
+that lies beyond this bound is no error; the docstring of each method says what happens to it. A method
+that is also told something that a user would not know, such as the true mean, is called an oracle.
+
+All noise is simulated (`egm.samplers`), so that these functions serve experiments and protect nobody.
+None of them changes `X`. All raise ValueError for a matrix that is not finite or has fewer than two
+rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
+
+Where a paper leaves a constant open, the constant is that of the paper's public code. Where that code
+spends more than it says, as PLAN's does, the function follows the paper and its docstring says what
+differs.
 """
 
 from __future__ import annotations
@@ -42,11 +53,63 @@ def gaussian(
     center: ArrayLike = 0.0,
     clip_norm: Number | None = None,
 ) -> Array:
-    """The mean of rows clipped to a ball, plus noise of standard deviation 2 clip_norm / (n sqrt(2 rho)).
+    r"""Release the mean of rows that are clipped to a ball, with Gaussian noise.
 
-    center: that of the ball, a number or (d,). clip_norm: its radius, > 0, by default the norm of `radius`: the ball
-    that contains the box. With a known centre and the best clip_norm it is an oracle, hard to beat by a method that has
-    to find them. A row outside the ball is moved to its surface, towards the centre.
+    With the true center and the best `clip_norm` this method is an oracle. It is then hard to beat by a
+    method that has to find both of them.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`.
+    rng : numpy.random.Generator
+        Generator of the noise, which makes this a simulation.
+    center : float or array_like, shape (d,), default 0.0
+        Public center of the ball, in the units of `X`.
+    clip_norm : float, optional
+        Public radius of the ball, > 0, in the units of `X`. By default it is the l2 norm of `radius`, for
+        which the ball contains the box of all possible means. A row outside the ball is moved to its
+        surface, towards the center.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    Notes
+    -----
+    The noise has the standard deviation :math:`2 C / (n \sqrt{2 \rho})` in each coordinate, where
+    :math:`C` is `clip_norm`.
+
+    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+
+    References
+    ----------
+    .. [1] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and
+       Lower Bounds".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 10 000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import gaussian
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
+    >>> estimate = gaussian(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
+    >>> print(estimate.round(1))
+    [  46.6 2188.5   -3.1]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     center = np.broadcast_to(finite(center=center), radius.shape)
@@ -55,10 +118,61 @@ def gaussian(
 
 
 def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.random.Generator) -> Array:
-    """In each coordinate a private median by the exponential mechanism, at rho / d each.
+    r"""Estimate the mean by a private median of each coordinate.
 
-    Its error does not depend on a clip norm, so that it wins where d is large and rho small; for normal data the
-    median alone has pi / 2 times the variance of the mean. A value beyond the radius is clipped to it.
+    Its error does not depend on a clip norm, so that it wins where d is large and `rho` is small. For
+    normal data the median alone, without any noise, has :math:`\pi / 2` times the variance of the mean.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0. Each coordinate gets `rho` / d of it.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A
+        value beyond it is clipped to it.
+    rng : numpy.random.Generator
+        Generator of the random choices, which makes this a simulation.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`, between -`radius` and `radius`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    See Also
+    --------
+    egm.quantiles.quantile : The private quantile that is used here.
+
+    Notes
+    -----
+    Each median is drawn by the exponential mechanism.
+
+    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+
+    References
+    ----------
+    .. [1] Cesar and Rogers (2021), "Bounding, Concentrating, and Truncating: Unifying Privacy Loss
+       Composition for Data Analytics".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 10 000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import coordinate_median
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
+    >>> estimate = coordinate_median(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
+    >>> print(estimate.round(1))
+    [  47.1 2192.2    4.9]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     return quantile(X, 0.5, -radius, radius, epsilon_of_rho(rho / radius.size), rng)
@@ -76,20 +190,86 @@ def plan(
     clip_share: float = 0.25,
     beta: float = 0.1,
 ) -> Array:
-    """PLAN: rows centred, scaled by (sigma + mean sigma)**-0.5, clipped at a private quantile of their norms.
+    r"""Estimate the mean by PLAN: center, scale and clip the rows, then add Gaussian noise.
 
-    Of rho, search_share goes to finding the centre, by coordinate-wise medians (center_share of it), and the spread;
-    clip_share of the rest to the clip norm; what remains to the noise. sigma_j**2 is the median of (x - y)**2 / 2 over
-    n/2 disjoint random pairs of rows, over the median of chi2(1). sigma: (d,), > 0, if it is known: then the whole
-    search is for the centre. The clip norm is the quantile 1 - k/n of the norms, by the exponential mechanism over [0,
-    sqrt(2 ln d ln(1/beta) sum sigma)], with k = sqrt(n) + sqrt(T ln(T / beta) / (2 rho_clip)), T = ln(2 radius). A
-    value beyond the radius is clipped to it for the median, and the row to the clip norm for the mean.
+    PLAN finds a center by private medians and scales coordinate j of the centered rows by
+    :math:`(\sigma_j + \bar\sigma)^{-1/2}`, where :math:`\bar\sigma` is the mean of all
+    :math:`\sigma_j`. It then clips the rows at a private quantile of their norms.
 
-    Aumüller, Lebeda, Nelson and Pagh (2023), Algorithm 1 for p = 2 and the choices of their experiments, but for two.
-    Their code adds each row three times, 0.1 apart, to spread equal values, and pays 3 instead of 9 times for it; and
-    its medians pay for a row added or removed, which halves the sensitivity, where the noise pays for one replaced.
-    So its search costs 12 times what it says: with its budget rho it spends 3.75 rho, and its errors on normal data are
-    those of plan(X, 3.75 rho, search_share=0.8).
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. For
+        the medians, a value beyond it is clipped to it; for the mean, the row is clipped to the clip norm.
+    rng : numpy.random.Generator
+        Generator of the noise, which makes this a simulation.
+    sigma : float or array_like, shape (d,), optional
+        Standard deviations of the coordinates, > 0, in the units of `X`, if they are known. The whole
+        search is then for the center. By default the spread is estimated privately.
+    search_share : float, default 0.25
+        Share of `rho` that is spent to find the center and the spread, in (0, 1).
+    center_share : float, default 0.25
+        Share of the budget of the search that is spent on the center, in (0, 1). It has no effect if
+        `sigma` is given.
+    clip_share : float, default 0.25
+        Share of the budget after the search that is spent on the clip norm, in (0, 1). The noise gets
+        what remains.
+    beta : float, default 0.1
+        Probability of failure that the choice of the clip norm allows for, in (0, 1).
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    Notes
+    -----
+    The method is Algorithm 1 of [1]_ for p = 2. The estimate of :math:`\sigma_j^2` is the private median
+    of :math:`(x_j - y_j)^2 / 2` over n/2 disjoint random pairs (x, y) of rows, divided by the median of
+    the chi-square distribution with one degree of freedom. The clip norm is the quantile
+    :math:`1 - k/n` of the norms, drawn by the exponential mechanism from the interval from 0 to
+    :math:`\sqrt{2 \ln d \, \ln(1/\beta) \sum_j \sigma_j}`, where
+
+    .. math:: k = \sqrt{n} + \sqrt{\frac{T \ln(T / \beta)}{2 \rho_{\mathrm{clip}}}},
+       \qquad T = \ln(2 \max_j \mathrm{radius}_j).
+
+    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1.
+
+    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+
+    The shares and constants are those of the authors' experiments, but their code differs in two points.
+    It adds each row three times, 0.1 apart, to spread equal values, and pays 3 times for this instead of
+    9 times. And its medians pay for a row that is added or removed, which halves the sensitivity, while
+    its noise pays for a row that is replaced. So its search costs 12 times what it says. With a nominal
+    budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
+
+    References
+    ----------
+    .. [1] Aumüller, Lebeda, Nelson and Pagh (2024), "PLAN: Variance-Aware Private Mean Estimation".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 10 000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import plan
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
+    >>> estimate = plan(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
+    >>> print(estimate.round(1))
+    [  46.4 2190.5    3.9]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     n, d = X.shape
@@ -120,20 +300,90 @@ def huang_liang_yi(
     steps: int = 20,
     beta: float = 0.1,
 ) -> Array:
-    """The shifted clipped mean: rows rotated at random, centred by private medians, clipped at a private quantile.
+    r"""Estimate the mean by the shifted clipped mean of Huang, Liang and Yi.
 
-    The rotation is a Hadamard matrix after random signs (rows are padded with zeros to a power of two); it makes all
-    coordinates alike, so the error is that of the spread of the data as a whole, and does not profit from a spread
-    that differs between coordinates. Of rho, search_share goes to the medians, clip_share of the rest to the clip norm,
-    what remains, rho_3, to the noise. Both are found by binary search with noisy counts in `steps` steps: with R =
-    norm_bound, a bound on the norm of mu (by default that of `radius`), in |x| <= R sqrt(2 ln(2 d / beta) / d) and in
-    norms <= 2 R. The clip norm has rank n - slack (sqrt(2 d / rho_3) + sqrt(steps / (2 rho_clip))): noise and clipping
-    then cost about the same. That is no more than two or three standard deviations of a noisy count, so that now and
-    then a step above all the data goes wrong and the clip norm is many times too large; the published results show it
-    as well. A row beyond the bounds is shortened to the clip norm.
+    The rows are rotated at random, centered by private medians and clipped at a private quantile of their
+    norms. The rotation makes all coordinates alike. So the error depends only on the spread of the data as
+    a whole, and the method gains nothing where the spread differs between coordinates.
 
-    Huang, Liang and Yi (2021), Section 3, with the shares and the rank of their public code. The copy of it in PLAN's
-    experiments has clip_share = 0.01 and slack = 2, which for normal data is better, and a range of R / sqrt(d).
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
+        enters only through the default of `norm_bound`.
+    rng : numpy.random.Generator
+        Generator of the rotation and of the noise, which makes this a simulation.
+    norm_bound : float, optional
+        Public bound R on the l2 norm of the mean, > 0, in the units of `X`. By default it is the norm of
+        `radius`. A row beyond the bounds that follow from it is shortened to the clip norm.
+    search_share : float, default 0.25
+        Share of `rho` that is spent on the medians, in (0, 1).
+    clip_share : float, default 0.25
+        Share of the budget after the medians that is spent on the clip norm, in (0, 1). The noise gets
+        what remains.
+    slack : float, default 1.0
+        Factor of the number of rows that are clipped, > 0; see Notes.
+    steps : int, default 20
+        Number of steps of each binary search, >= 1.
+    beta : float, default 0.1
+        Probability, in (0, 1), with which some coordinate of the rotated mean may lie outside the range
+        of the search.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    Notes
+    -----
+    The method is that of Section 3 of [1]_. The rows are padded with zeros to a length :math:`d'` that is
+    a power of two, get random signs and are multiplied by a Hadamard matrix. Medians and clip norm are
+    found by binary search with noisy counts, in `steps` steps: the medians in
+
+    .. math:: |x| \le R \sqrt{2 \ln(2 d' / \beta) / d'},
+
+    and the clip norm in the interval from 0 to :math:`2 R`. The rank of the clip norm among the norms is
+
+    .. math:: n - \mathrm{slack} \left(\sqrt{2 d' / \rho_3}
+       + \sqrt{\mathrm{steps} / (2 \rho_{\mathrm{clip}})}\right),
+
+    where :math:`\rho_3` is the budget of the noise. Noise and clipping then cost about the same. This rank
+    is only two or three standard deviations of a noisy count below n. So now and then the search takes a
+    wrong step at a point above all the data, and the clip norm comes out many times too large. The
+    published results show this as well.
+
+    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+
+    The shares and the rank are those of the authors' public code. The copy of that code in PLAN's
+    experiments has ``clip_share=0.01`` and ``slack=2``, which is better for normal data, and the range
+    :math:`R / \sqrt{d}` for the medians.
+
+    References
+    ----------
+    .. [1] Huang, Liang and Yi (2021), "Instance-optimal Mean Estimation Under Differential Privacy".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 10 000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import huang_liang_yi
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
+    >>> estimate = huang_liang_yi(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
+    >>> print(estimate.round(1))
+    [  46.9 2190.8    5.3]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     n, d = X.shape
@@ -169,22 +419,92 @@ def coinpress(
     beta: float = 0.01,
     clip_probability: float | None = None,
 ) -> Array:
-    """CoinPress: a ball that contains the mean is shrunk again and again by noisy means of rows clipped to it.
+    r"""Estimate the mean by CoinPress, which shrinks a ball that contains the mean step by step.
 
-    sigma: bounds on the standard deviations, a number or (d,), by which rows are divided: their covariance must then be
-    at most the identity. The largest sigma_j is what a user may know; the true sigma (d,) makes it an oracle. With
-    covariance_steps > 0 half of rho is spent to find a better bound from there, by as many steps of the paper's
-    estimate of the covariance, from n/2 differences of rows, in time O(n d**2 + d**3) for each. It adds noise to d**2
-    numbers, and makes the bound worse unless n sqrt(rho) is many times d**1.5.
+    Each step clips the rows to a ball around the last estimate and releases their noisy mean, which is the
+    center of a smaller ball.
 
-    With g(p)**2 = d + 2 sqrt(d ln(1/p)) + 2 ln(1/p), which the squared norm of a standard normal vector exceeds with
-    probability at most p: rows are clipped to the norm sqrt(r**2 + 2 r sqrt(2 ln(1/p)) + g(p)**2) around a centre that
-    is r from the mean, p = beta_i / n; then r becomes g(beta_i) sqrt(1/n + v), v the variance of the noise. Of the
-    budget 3/4 goes to the last step and the rest in equal parts to those before; of beta one quarter each. No r
-    depends on the data, so by default `steps` is that number up to 40 that leaves the least noise. clip_probability:
-    replaces p; the public code has 0.01 for it and for beta_i. A row beyond the radius is clipped like any other.
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A row
+        beyond it is clipped like any other.
+    rng : numpy.random.Generator
+        Generator of the noise, which makes this a simulation.
+    sigma : float or array_like, shape (d,)
+        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them, and
+        the covariance of the result must be at most the identity. A user may know the largest standard
+        deviation; with the true ones, shape (d,), the method is an oracle.
+    covariance_steps : int, default 0
+        Number of steps, >= 0, of the paper's private estimate of the covariance. If it is positive, these
+        steps spend half of `rho` to find a better bound than `sigma`.
+    steps : int, optional
+        Number of steps of the estimate of the mean, >= 1. By default it is the number up to 40 that leaves
+        the least noise.
+    beta : float, default 0.01
+        Probability of failure of all steps together, in (0, 1).
+    clip_probability : float, optional
+        Probability p, in (0, 1), with which a row may be clipped in a step. By default it is
+        :math:`\beta_i / n`; see Notes.
 
-    Biswas, Dong, Kamath and Ullman (2020), MVMRec and MVCRec.
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    Notes
+    -----
+    The methods are MVMRec and, for the covariance, MVCRec of [1]_. The squared norm of a standard normal
+    vector exceeds
+
+    .. math:: g(p)^2 = d + 2 \sqrt{d \ln(1/p)} + 2 \ln(1/p)
+
+    with probability at most p. If the center of the ball is at most r from the mean, rows are clipped to
+    the norm
+
+    .. math:: \sqrt{r^2 + 2 r \sqrt{2 \ln(1/p)} + g(p)^2}
+
+    or to :math:`r + g(p)` if that is less. Then r becomes :math:`g(\beta_i) \sqrt{1/n + v}`, where v is
+    the variance of the noise. The last step gets 3/4 of the budget, and the steps before it share the rest
+    equally; a quarter of `beta` goes to the last step, and another quarter is shared equally by the steps
+    before it. No r depends on the rows, other than through the released estimate of the covariance. So the
+    best number of steps can be chosen without any cost of privacy. The authors' public code has 0.01 for p
+    and for each :math:`\beta_i`.
+
+    The estimate of the covariance is made from n/2 differences of rows, and each of its steps takes time
+    :math:`O(n d^2 + d^3)`. It adds noise to :math:`d^2` numbers, and makes the bound worse unless
+    :math:`n \sqrt{\rho}` is many times :math:`d^{1.5}`.
+
+    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+
+    References
+    ----------
+    .. [1] Biswas, Dong, Kamath and Ullman (2020), "CoinPress: Practical Private Mean and Covariance
+       Estimation".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 10 000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import coinpress
+    >>> rng = np.random.default_rng(1)
+    >>> sigma = [18, 1200, 3]
+    >>> X = rng.normal([47, 2200, 5], sigma, size=(10_000, 3))
+    >>> estimate = coinpress(X, rho=0.5, radius=[100, 10_000, 50], rng=rng, sigma=sigma)
+    >>> print(estimate.round(1))
+    [  46.9 2192.8    4.9]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     n, d = X.shape
@@ -215,23 +535,91 @@ def anisotropic(
     beta: float = 0.1,
     size_share: float = 0.05,
 ) -> Array:
-    """For known sigma: rows scaled by sigma**-0.5, those far from the others left out, noise of variance ~ sigma_j.
+    r"""Estimate the mean for known standard deviations, with noise that follows them.
 
-    With y = x / sqrt(sigma), two rows are friends if ||y - y'||**2 <= 2 (|s|_1 + 2 |s|_2 sqrt(t) + 2 |s|_inf t) =
-    lambda**2, s = sigma, t = ln(n / beta), which fails for a pair of normal rows with probability at most beta / n. A
-    row is kept if its number of friends, plus noise, is over half of n by more than the noise reaches: then any two
-    rows that are kept have a friend in common, so that their mean has sensitivity 2 lambda over their number, for which
-    a noisy lower bound is taken. delta-approximate zCDP, a weaker promise than that of the other methods: the noise may
-    fail to bound with probability delta. The filter gets what it needs to keep normal rows, 2 (z + z')**2 n / (0.9 n -
-    2)**2, z and z' the normal quantiles of delta / (2 n) and 1 / (10 n), but at most 0.9 rho; size_share of the rest
-    goes to the number of rows. If that is less than half of n, the answer is 0, the middle of the box; else it is
-    clipped to the box of `radius`, which is all that the radius is for. Takes time O(n**2 d).
+    Coordinate j of the rows is scaled by :math:`\sigma_j^{-1/2}`, rows that are far from the others are
+    left out, and the mean of the remaining rows gets noise of a variance proportional to :math:`\sigma_j`.
 
-    center: a number or (d,), if mu is known: then rows further than lambda / sqrt(2) from it are left out, and rho is
-    all for the noise, with delta = 0: an oracle.
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        Private data, one row for each person, finite, with n >= 2. It is not changed.
+    rho : float
+        Privacy budget in zCDP, > 0.
+    radius : float or array_like, shape (d,)
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. Its
+        only use is that the estimate is clipped to it, unless `center` is given.
+    rng : numpy.random.Generator
+        Generator of the noise, which makes this a simulation.
+    sigma : float or array_like, shape (d,)
+        Standard deviations of the coordinates, > 0, in the units of `X`.
+    center : float or array_like, shape (d,), optional
+        The mean, in the units of `X`, if it is known, which makes the method an oracle. Then rows further
+        than :math:`\lambda / \sqrt{2}` from it are left out (see Notes), all of `rho` is for the noise,
+        and `delta` is not spent.
+    delta : float, default 1e-6
+        Probability, in (0, 1), with which the noise may fail to bound what it has to bound.
+    beta : float, default 0.1
+        Probability of failure that the choice of the distance :math:`\lambda` allows for, in (0, 1).
+    size_share : float, default 0.05
+        Share of the budget after the filter that is spent on the number of rows, in (0, 1).
 
-    Dagan, Jordan, Yang, Zakynthinou and Zhivotovskiy (2024), for known covariance, with the filter of Tsfadia, Cohen,
-    Kaplan, Mansour and Stemmer (2022) for zCDP and the sensitivities of replaced rows.
+    Returns
+    -------
+    ndarray, shape (d,)
+        Private estimate of the mean of the rows, in the units of `X`. It is 0, the middle of the box of
+        possible means, if fewer than half of the rows seem to be left.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not finite or has fewer than two rows, or if a parameter is outside its range.
+    TypeError
+        If `rng` is not a numpy Generator.
+
+    Notes
+    -----
+    The method is that of [1]_ for a known covariance, with the filter of [2]_ for zCDP and with the
+    sensitivities of replaced rows. With :math:`y = x / \sqrt{\sigma}` and :math:`t = \ln(n / \beta)`, two
+    rows are called friends if
+
+    .. math:: \|y - y'\|^2 \le \lambda^2
+       = 2 \left(\|\sigma\|_1 + 2 \|\sigma\|_2 \sqrt{t} + 2 \|\sigma\|_\infty t\right).
+
+    Two normal rows fail to be friends with probability at most :math:`\beta / n`. A row is kept if its
+    number of friends, plus noise, exceeds half of n by more than the noise reaches. Then any two rows that
+    are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
+    divided by their number, for which a noisy lower bound is taken.
+
+    Of the budget, the filter gets what it needs to keep normal rows,
+
+    .. math:: 2 (z + z')^2 \frac{n - 1}{(0.9 n - 2)^2},
+
+    but at most 0.9 `rho`. Here z and z' are the normal quantiles that are exceeded with probability
+    :math:`\delta / (2 n)` and :math:`1 / (10 n)`. The time is :math:`O(n^2 d)`.
+
+    The estimate is `delta`-approximate `rho`-zCDP for neighbors that replace one row [2]_. This promise is
+    weaker than that of the other methods. If `center` is given, it is `rho`-zCDP.
+
+    References
+    ----------
+    .. [1] Dagan, Jordan, Yang, Zakynthinou and Zhivotovskiy (2024), "Dimension-free Private Mean
+       Estimation for Anisotropic Distributions".
+    .. [2] Tsfadia, Cohen, Kaplan, Mansour and Stemmer (2022), "FriendlyCore: Practical Differentially
+       Private Aggregation".
+
+    Examples
+    --------
+    Age, income and visits to a doctor of 1000 people:
+
+    >>> import numpy as np
+    >>> from egm.baselines import anisotropic
+    >>> rng = np.random.default_rng(1)
+    >>> sigma = [18, 1200, 3]
+    >>> X = rng.normal([47, 2200, 5], sigma, size=(1000, 3))
+    >>> estimate = anisotropic(X, rho=0.5, radius=[100, 10_000, 50], rng=rng, sigma=sigma)
+    >>> print(estimate.round(1))
+    [  51.6 2296.8    6.4]
     """
     X, rho, radius = _checked(X, rho, radius, rng)
     n, d = X.shape
@@ -263,12 +651,15 @@ def anisotropic(
 
 
 def _gaussian(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
-    """The Gaussian mechanism: a vector of that l2-sensitivity, plus noise, for rho in zCDP."""
+    """Add the noise of the Gaussian mechanism to a vector of the given l2-sensitivity, for rho in zCDP."""
     return value + samplers.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
 def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
-    """The noisy mean of rows shortened to clip_norm: one row can move it by 2 clip_norm / n."""
+    """Return the noisy mean of rows that are shortened to clip_norm.
+
+    One replaced row moves the mean by at most 2 clip_norm / n.
+    """
     shortened = clip_norm / np.maximum(_norms(Y), clip_norm)
     return _gaussian(shortened @ Y / len(Y), 2 * clip_norm / len(Y), rho, rng)
 
@@ -276,9 +667,10 @@ def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Genera
 def _binary_search(
     columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
 ) -> Array:
-    """In each of k columns (n, k) a point with about `rank` values not above it, by noisy counts at rho / steps each.
+    """Find in each of k columns (n, k) a point that about `rank` values do not exceed.
 
-    One row moves every count by at most 1, so a step has sensitivity sqrt(k). Huang, Liang and Yi (2021), PrivQuant.
+    Each step of the binary search counts with noise and costs rho / steps. One row moves every count by at most 1, so
+    that a step has sensitivity sqrt(k). This is PrivQuant of Huang, Liang and Yi (2021).
     """
     for _ in range(steps):
         middle = (low + high) / 2
@@ -289,14 +681,17 @@ def _binary_search(
 
 
 def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Array:
-    """The standard deviations (d,) from the median of half the squared differences of random pairs, at rho each."""
+    """Estimate the standard deviations (d,), each at the cost rho.
+
+    Each is found from the private median of half the squared differences of random pairs of rows.
+    """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
     return np.sqrt(quantile(halves, 0.5, 0.0, 2 * radius**2, epsilon_of_rho(rho), rng) / chdtri(1, 0.5))
 
 
 def _hadamard(Z: Array) -> Array:
-    """Rows (n, 2**k) times the orthogonal and symmetric Hadamard matrix, in k passes."""
+    """Multiply rows (n, 2**k) by the orthogonal and symmetric Hadamard matrix, in k passes."""
     n, d = Z.shape
     half = 1
     while half < d:
@@ -307,23 +702,23 @@ def _hadamard(Z: Array) -> Array:
 
 
 def _tail(d: int, p: float) -> float:
-    """g(p), which the norm of a standard normal vector (d,) exceeds with probability at most p.
+    """Return g(p), which the norm of a standard normal vector (d,) exceeds with probability at most p.
 
-    Laurent and Massart (2000), Lemma 1.
+    The bound is Lemma 1 of Laurent and Massart (2000).
     """
     t = np.log(1 / p)
     return np.sqrt(d + 2 * np.sqrt(d * t) + 2 * t)
 
 
 def _budgets(rho: float, steps: int) -> list[float]:
-    """3/4 of it for the last step, the rest in equal parts for those before."""
+    """Split rho: the last step gets 3/4 of it, and the steps before share the rest equally."""
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
 
 def _balls(
     n: int, d: int, r: Number, rho: float, steps: int, beta: float, clip_probability: float | None
 ) -> list[tuple[float, float]]:
-    """The clip norm and the budget of each of CoinPress's steps, from a ball of radius r."""
+    """Return the clip norm and the budget of each step of CoinPress, beginning with a ball of radius r."""
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):
         beta_i = beta / 4 if i == steps - 1 else beta / (4 * (steps - 1))
@@ -336,11 +731,11 @@ def _balls(
 
 
 def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
-    """For rows of covariance <= I a matrix A (d, d) with A covariance A.T <= I, near I for large n, by MVCRec.
+    """Find a matrix A (d, d) with A covariance A.T <= I, by MVCRec, for rows whose covariance is <= I.
 
-    One row changes one of the n/2 differences w, and w w.T by at most sqrt(2) g**2 in Frobenius norm. The norm of the
-    symmetric noise of standard deviation s is at most 2 s (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta, which
-    replaces a larger bound of the paper.
+    For large n, A covariance A.T is near I. One row changes one of the n/2 differences w, and so w w.T by at most
+    sqrt(2) g**2 in Frobenius norm. The norm of the symmetric noise of standard deviation s is at most
+    2 s (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)
@@ -361,11 +756,11 @@ def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Gen
 
 
 def _friends(Y: Array, reach: float) -> Array:
-    """For each row the number of rows, itself among them, at a distance of at most `reach`."""
+    """Count for each row the rows, itself among them, at a distance of at most `reach`."""
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
-    with np.errstate(over="ignore", invalid="ignore"):  # a row too far away to be squared has no friends, nor itself
+    with np.errstate(over="ignore", invalid="ignore"):  # rows too far away to be squared have no friends
         squares = _norms(Y) ** 2
         for start in range(0, len(Y), step):
             part = slice(start, start + step)
@@ -374,14 +769,14 @@ def _friends(Y: Array, reach: float) -> Array:
 
 
 def _norms(Y: Array) -> Array:
-    """Euclidean norms of rows, also of rows so long that their squares overflow."""
+    """Return the Euclidean norms of rows, also of rows so long that their squares overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)
 
 
 def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
-    """X as a matrix, rho as a number, the radius as a vector (d,); and rng is a Generator."""
+    """Return X as a matrix, rho as a number and radius as a vector (d,), and check that rng is a Generator."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
     shape = np.shape(X)
@@ -394,7 +789,7 @@ def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generat
 
 
 def _sigma(sigma: ArrayLike, d: int) -> Array:
-    """Standard deviations, a number or (d,), as a vector (d,)."""
+    """Return standard deviations, given as a number or (d,), as a vector (d,)."""
     sigma = positive(sigma=sigma)
     if sigma.shape not in ((), (d,)):
         raise ValueError(f"sigma must be a number or have the {d} entries of a row, got shape {sigma.shape}")

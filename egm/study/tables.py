@@ -1,6 +1,7 @@
-"""The report's experiments: parameters in, a tidy table out.
+"""Compute the tables of the report's experiments from their parameters, and read those of the measured ones.
 
-A table is a numpy structured array, one row a combination of parameters: `table["value"][table["d"] == 100]`.
+A table is a structured NumPy array with one row for each combination of parameters, so that
+``table["value"][table["d"] == 100]`` selects the values for d = 100.
 """
 
 from __future__ import annotations
@@ -24,10 +25,40 @@ __all__ = ["duels", "improvement", "lugannani_rice", "profiles", "rivals", "sear
 
 
 def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
-    """Standard deviations i**-alpha, i = 1 ... d, scaled to the sum `total`: shape (d,), largest first.
+    r"""Compute standard deviations that follow Zipf's law.
 
-    d: a whole number >= 1. alpha: >= 0, the skewness; 0 makes them equal. total: > 0. Raises ValueError otherwise,
-    and when the smallest would underflow. Poulsen (2023), section 5.
+    Parameters
+    ----------
+    d : int
+        Number of coordinates, >= 1.
+    alpha : float
+        Skewness, >= 0. With 0, all standard deviations are equal.
+    total : float, default 1.0
+        Sum of the standard deviations, > 0, in any unit.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Standard deviations, largest first, in the unit of `total`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or if the smallest standard deviation would underflow.
+
+    Notes
+    -----
+    The standard deviations are proportional to :math:`i^{-\alpha}`, i = 1, ..., d, as in Section 5 of [1]_.
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed data".
+
+    Examples
+    --------
+    >>> from egm.experiments import zipf_sigma
+    >>> print(zipf_sigma(4, alpha=1.0, total=25.0))
+    [12.  6.  4.  3.]
     """
     d, alpha, total = count(d=d), scalar(nonnegative, alpha=alpha), scalar(positive, total=total)
     power = np.arange(1, d + 1.0) ** -alpha
@@ -37,11 +68,59 @@ def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
 
 
 def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", "optimal"] = "expected_norm") -> float:
-    """E_n / E_t: the noise's squared error without scaling over that with it, at clip probability 1/n, Zipf sigma.
+    r"""Compute by what factor a scaling divides the expected squared error of the noise.
 
-    d, n: whole numbers >= 1 and >= 2. alpha: >= 0. scaling: "expected_norm" (Lemma 4.1, the report's) or "optimal".
-    Equals d q_p(sigma**2) / (q_p((b sigma)**2) sum b**-2); epsilon and delta cancel. Exact to about 1e-12, where the
-    report searched by bisection. Raises ValueError otherwise. Poulsen (2023), Figure 2.
+    The data have standard deviations by Zipf's law, and the clip probability is 1/n. The factor does not
+    depend on the privacy parameters.
+
+    Parameters
+    ----------
+    d : int
+        Number of coordinates, >= 1.
+    n : int
+        Number of rows, >= 2.
+    alpha : float
+        Skewness of Zipf's law, >= 0.
+    scaling : {"expected_norm", "optimal"}, default "expected_norm"
+        Scaling of Lemma 4.1, which is the report's, or the scaling of least noise.
+
+    Returns
+    -------
+    float
+        Factor :math:`E_n / E_t`: the error without scaling over the error with it. Its relative error is
+        about 1e-12.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+
+    See Also
+    --------
+    egm.scaling.noise_factor : The expected squared error of the noise for any scaling.
+
+    Notes
+    -----
+    This is the quantity of Figure 2 of [1]_. It equals
+
+    .. math:: \frac{E_n}{E_t} = \frac{d \, q_p(\sigma^2)}{q_p((b \sigma)^2) \sum_j b_j^{-2}},
+       \qquad p = 1/n,
+
+    where :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2` for independent standard normal
+    :math:`Z_j`. Epsilon and delta cancel. The report found the quantiles by bisection; here they are exact
+    up to rounding.
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed data".
+
+    Examples
+    --------
+    >>> from egm.experiments import improvement
+    >>> round(improvement(d=100, n=10**6, alpha=1.0), 4)
+    16.6144
+    >>> round(improvement(d=100, n=10**6, alpha=1.0, scaling="optimal"), 2)
+    24.7
     """
     sigma = zipf_sigma(d, alpha)
     p = scalar(probability, **{"clip_probability = 1/n": 1 / count(n=n)})
@@ -55,12 +134,47 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     return without / scalings.noise_factor(choices[scaling](sigma), sigma, p)
 
 
-def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
-    """Coordinate by coordinate, what the mechanism for Zipf sigma does under each of the three scalings: a table.
+def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Table:
+    """Tabulate what the mechanism does with each coordinate under each scaling, for Zipf's law.
 
-    d, n: whole numbers >= 1 and >= 2. alpha: >= 0. epsilon: > 0. delta: in (0, 1). Columns: `scaling`, that is "none",
-    "expected_norm" (Lemma 4.1) and "optimal"; `j` from 1 to d; `sigma`, of sum 1; `b`; `noise_std`, of the noise in
-    the released sum. Raises ValueError outside these ranges.
+    Parameters
+    ----------
+    d : int
+        Number of coordinates, >= 1.
+    n : int
+        Number of rows, >= 2.
+    alpha : float
+        Skewness of Zipf's law, >= 0.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+
+    Returns
+    -------
+    ndarray, shape (3 * d,)
+        Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1) or
+        "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, its standard deviation,
+        scaled to the sum 1; `b`, by what it is multiplied; and `noise_std`, the standard deviation
+        of the noise in the released sum, in the unit of `sigma`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+
+    See Also
+    --------
+    egm.mechanisms.GaussianDataMechanism : The mechanism.
+
+    Examples
+    --------
+    >>> from egm.experiments import profiles
+    >>> table = profiles(d=3, n=10_000, alpha=1.0, epsilon=1, delta=1e-6)
+    >>> for name in ("none", "expected_norm"):
+    ...     print(name, table["noise_std"][table["scaling"] == name].round(1))
+    none [18.2 18.2 18.2]
+    expected_norm [18.6 13.1 10.7]
     """
     sigma, rows = zipf_sigma(d, alpha), []
     for scaling in ("none", "expected_norm", "optimal"):
@@ -70,10 +184,28 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     return np.array(rows, dtype=[("scaling", "U13"), ("j", int), ("sigma", float), ("b", float), ("noise_std", float)])
 
 
-def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> StructuredArray:
-    """function(**point) at every combination of the axes' values, as a table with one column an axis and `value`.
+def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Table:
+    """Evaluate a function at every combination of the values of its arguments.
 
-    function: returns a number. axes: a sequence of values each; the last one varies fastest.
+    Parameters
+    ----------
+    function : callable
+        Function that is called as ``function(**point)`` and returns a number.
+    **axes : iterable
+        Values of each argument, by its name. The values of the last one vary fastest.
+
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each combination. It has one column for each argument, in the
+        given order, and the column `value`.
+
+    Examples
+    --------
+    >>> from egm.experiments import improvement, sweep
+    >>> table = sweep(improvement, d=[10, 100], n=[10_000], alpha=[0.0, 1.0])
+    >>> table["value"].round(2).tolist()
+    [1.0, 3.07, 1.0, 15.42]
     """
     points = list(product(*axes.values()))
     values = [float(function(**dict(zip(axes, point, strict=True)))) for point in points]
@@ -82,12 +214,53 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Stru
 
 
 def lugannani_rice(x: float, weights: ArrayLike) -> float:
-    """The saddlepoint formula for P[sum_j weights_j Z_j**2 > x], off by a few percent, by 17 where one weight rules.
+    r"""Approximate the upper tail of a weighted sum of squared normal variables by the saddlepoint formula.
 
-    x: one number above the mean, sum weights. weights: (d,), > 0. With K the cumulant function, K'(s) = x, v_j = 2
-    w_j s / (1 - 2 w_j s), r^2 = 2 (s x - K(s)) and u^2 = s^2 K''(s) = sum v_j^2 / 2, the tail is nearly Phi(-r) +
-    phi(r) (1/u - 1/r). Raises ValueError for an x that is not above the mean. Lugannani and Rice (1980). For
-    comparison only: gx2.sf is exact.
+    The formula is here for comparison only: `egm.gx2.sf` is exact.
+
+    Parameters
+    ----------
+    x : float
+        Point, above the mean of the sum, which is the sum of the weights.
+    weights : array_like, shape (d,)
+        Weights :math:`w_j`, > 0, in the unit of `x`.
+
+    Returns
+    -------
+    float
+        Approximation of :math:`P[\sum_j w_j Z_j^2 > x]`. Its relative error is a few percent, and up to 17
+        percent where one weight dominates.
+
+    Raises
+    ------
+    ValueError
+        If `x` is not above the mean, or if a weight is not finite and positive.
+
+    See Also
+    --------
+    egm.gx2.sf : The exact tail.
+
+    Notes
+    -----
+    Let K be the cumulant function, s the point where :math:`K'(s) = x`, and
+    :math:`v_j = 2 w_j s / (1 - 2 w_j s)`. With
+
+    .. math:: r^2 = 2 (s x - K(s)), \qquad u^2 = s^2 K''(s) = \tfrac12 \sum_j v_j^2,
+
+    the tail is nearly :math:`\Phi(-r) + \varphi(r) (1/u - 1/r)`. The formula is due to Lugannani and Rice
+    (1980); [1]_ explains it.
+
+    References
+    ----------
+    .. [1] Daniels (1987), "Tail Probability Approximations".
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> from egm.experiments import lugannani_rice
+    >>> weights = [1.0, 0.5, 0.25]
+    >>> print(f"{lugannani_rice(10.0, weights):.6f} instead of {gx2.sf(10.0, weights):.6f}")
+    0.002802 instead of 0.002752
     """
     x, weights = scalar(positive, x=x), vector(weights=weights)
     if x <= np.sum(weights):
@@ -99,37 +272,145 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
 
 
-def rivals() -> StructuredArray:
-    """Errors of our mechanism and of the published ones on the grids of PLAN's experiments: a table.
+def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0) -> Table:
+    """Measure the times of several functions, which run in turns.
 
-    A row for each cell and method. `grid`, `d`, `alpha`, `n`, `rho` name the cell: "A" has rows from N(0, I), "B" and
-    "C" variances (d/i)**alpha and means 10. `method`; `knows` is what it is told besides the range of the mean, "" for
-    nothing. `sample`, `population`: mean squared l2 distance of the estimated mean to those, over the runs that gave
-    an estimate; `sample_se`, `population_se`: standard errors. `failures` of `seeds` runs gave none. Measured by
-    `python -m benchmarks.grid`, which says what each method is and is given.
+    Because they run in turns, whatever else the machine does slows all of them alike. So the ratios of
+    these times mean something where the times themselves do not.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable
+        Functions by their names. Each takes no arguments and returns a number.
+    repetitions : int, default 5
+        How often each function is run at most, >= 1.
+    patience : float, default 1.0
+        Time in seconds. A function that has taken this time in all its runs is not run again.
+
+    Returns
+    -------
+    ndarray
+        Record array with the columns `name`; `value`, the result of the last run; and `best` and `median`,
+        the least and the median time of a run, in seconds.
+
+    Raises
+    ------
+    ValueError
+        If `repetitions` is not a whole number >= 1.
+
+    Examples
+    --------
+    >>> from egm.experiments import race
+    >>> table = race({"sum": lambda: sum(range(1000)), "formula": lambda: 999 * 500})
+    >>> table["value"].tolist()
+    [499500, 499500]
+    >>> bool((table["best"] <= table["median"]).all())
+    True
+    """
+    values: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(count(repetitions=repetitions)):
+        for name, function in functions.items():
+            if sum(seconds[name]) < patience:
+                start = perf_counter()
+                values[name] = function()
+                seconds[name].append(perf_counter() - start)
+    rows: list[Any] = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
+    table: Table = np.rec.fromrecords(rows, names="name,value,best,median")  # type: ignore[call-overload]  # as documented
+    return table
+
+
+def rivals() -> Table:
+    r"""Read the errors of egm's mechanism and of the published ones on the grids of PLAN's experiments.
+
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each grid point and method; see Notes.
+
+    See Also
+    --------
+    duels : Comparison of one method with the best of the others.
+    egm.study.rivals : The published methods.
+
+    Notes
+    -----
+    The columns are:
+
+    - `grid`, `d`, `alpha`, `n` and `rho`, which together name the grid point. The rows of grid "A" are
+      normal with mean 0 and the identity as covariance. Those of "B" and "C" have the variances
+      :math:`(d/i)^\alpha` and the means 10.
+    - `method`, and `knows`: what the method is told besides the range of the mean, "" for nothing.
+    - `sample` and `population`: mean squared l2 distance of the estimated mean to the mean of the rows and
+      to the true mean, over the runs that gave an estimate. `sample_se` and `population_se` are their
+      standard errors.
+    - `failures` and `seeds`: how many runs gave no estimate, and how many runs there were.
+
+    The errors were measured by ``python -m benchmarks.grid``, which says what each method is and what it
+    is given. The grids are those of [1]_.
+
+    References
+    ----------
+    .. [1] Aumüller, Lebeda, Nelson and Pagh (2024), "PLAN: Variance-Aware Private Mean Estimation".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm.experiments import rivals
+    >>> table = rivals()
+    >>> np.unique(table["grid"]).tolist()
+    ['A', 'B', 'C']
     """
     kinds = {"grid": str, "method": str, "knows": str, "d": int, "n": int, "failures": int, "seeds": int}
     return _measured("rivals.csv", kinds)
 
 
-def searches() -> StructuredArray:
-    """How often `AdaptiveDataMechanism` lost its way, on ten laws, on fifty, and on strange tables: a table.
+def searches() -> Table:
+    r"""Read how often `egm.AdaptiveDataMechanism` was far off, on ten laws, on fifty, and on strange tables.
 
-    A row for each law and place. `part` ("ten laws", "fifty laws", "strange tables"), `law`, `n`, `d` and `reach`, that
-    is n sqrt(rho), name it. Of `runs`, `refused` had too small a budget and `failures` ended with an exception or a
-    warning. `median`, `most`: of the l2 norm of the error over that of the forecast. `beyond`: how many were more than
-    5 times the forecast; `outside`: with an estimate or a spread outside the declared ranges. `coverage`: the share of
-    the entries of the sum that were within the interval for 95 %, with the standard error `coverage_se` between runs.
-    `believed`: the share of the runs that took the rows for normal. `sampling`: the median error over that of the sum
-    of a random sample. Where all runs were refused these are nan. Measured by `python -m benchmarks.searches`.
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each law and setting; see Notes.
+
+    See Also
+    --------
+    egm.AdaptiveDataMechanism : The mechanism.
+
+    Notes
+    -----
+    The columns are:
+
+    - `part` ("ten laws", "fifty laws" or "strange tables"), `law`, `n`, `d` and `reach`, which is
+      :math:`n \sqrt{\rho}`. Together they name the row.
+    - `runs`: the number of runs; `refused`: how many of them had too small a budget; `failures`: how many
+      ended with an exception or a warning.
+    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by that
+      of the forecast. `beyond`: in how many runs the error was more than 5 times the forecast.
+    - `outside`: how many runs had an estimate or a spread outside the declared ranges.
+    - `coverage`: the share of the entries of the sum that were within the interval for 95 %, and
+      `coverage_se`: its standard error between runs.
+    - `believed`: the share of the runs that took the rows for normal.
+    - `sampling`: the median error divided by that of the sum of a random sample.
+
+    Where all runs were refused, the columns that describe the other runs are nan. The table was measured
+    by ``python -m benchmarks.searches``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm.experiments import searches
+    >>> table = searches()
+    >>> np.unique(table["part"]).tolist()
+    ['fifty laws', 'strange tables', 'ten laws']
     """
     kinds: dict[str, type] = dict.fromkeys(("n", "d", "runs", "refused", "failures", "beyond", "outside"), int)
     return _measured("searches.csv", {"part": str, "law": str, **kinds})
 
 
-def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
-    """The table in a file of the package; columns without a kind are numbers."""
-    lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
+def _measured(file: str, kinds: Mapping[str, type]) -> Table:
+    """Read a table from a file of the package; columns without a kind are numbers."""
+    lines = resources.files("egm").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
     types = [kinds.get(name, float) for name in names]
     values = [tuple(kind(value) for kind, value in zip(types, row, strict=True)) for row in rows]
@@ -141,14 +422,47 @@ def duels(
     error: Target = "sample",
     method: str = "ours",
     told: Sequence[str] = ("", "largest sigma", "norm of mu"),
-) -> StructuredArray:
-    """In each cell of a table such as `rivals()` the method against the best of those that know no more: a table.
+) -> Table:
+    """Compare a method with the best rival that knows no more, at each grid point of a table.
 
-    error: "sample" or "population". told: what a rival may know besides the range to be compared; it must have given
-    an estimate in every run. Columns: those of the cell; `ours` and `ours_se`, the method's error and its standard
-    error; `rival`, the one of least error; `theirs` and `theirs_se`; `ratio`, ours over theirs, and `ratio_se`, to
-    first order and as if the two were independent. The least of several means is below the mean of the best, so that
-    the ratio flatters the rivals. Cells without the method or without a rival are left out.
+    Parameters
+    ----------
+    table : ndarray
+        Structured array with the columns of `rivals`.
+    error : {"sample", "population"}, default "sample"
+        Which error is compared: the distance to the mean of the rows, or to the true mean.
+    method : str, default "ours"
+        Name of the method in the column `method`.
+    told : sequence of str, default ("", "largest sigma", "norm of mu")
+        What a rival may know besides the range of the mean, as values of the column `knows`. A rival must
+        also have given an estimate in every run.
+
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each grid point that has both the method and a rival. Its columns
+        are those that name the grid point; `ours` and `ours_se`, the error of the method and its standard
+        error; `rival`, the name of the rival with the least error; `theirs` and `theirs_se`, its error and
+        standard error; and `ratio` and `ratio_se`, ours over theirs and its standard error.
+
+    See Also
+    --------
+    rivals : The table of all errors.
+
+    Notes
+    -----
+    The standard error of the ratio is to first order, and as if the two errors were independent. The least
+    of several measured means is on average below the true mean of the best rival, so that the ratio
+    flatters the rivals.
+
+    Examples
+    --------
+    In the median over the grid points, does our mechanism have less error than the best rival?
+
+    >>> import numpy as np
+    >>> from egm.experiments import duels, rivals
+    >>> bool(np.median(duels(rivals())["ratio"]) < 1)
+    True
     """
     cell = ["grid", "d", "alpha", "n", "rho"]
     fair = table[np.isin(table["knows"], told) & (table["failures"] == 0)]
@@ -164,3 +478,50 @@ def duels(
     columns = ["ours", "ours_se", "rival", "theirs", "theirs_se", "ratio", "ratio_se"]
     kinds = [(name, table.dtype[name]) for name in cell] + [(n, "U30" if n == "rival" else float) for n in columns]
     return np.array(rows, dtype=kinds)
+
+
+def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
+    """Refuse a parameter that a notebook does not have, and a value outside its range.
+
+    Papermill itself only warns of an unknown name, and then runs the notebook with its defaults.
+
+    Parameters
+    ----------
+    namespace : mapping of str to object
+        The notebook's ``globals()``.
+    **ranges : tuple of float
+        Least and greatest value of each parameter. A value must be a whole number if both are integers. If
+        the value is a list, each of its elements is checked.
+
+    Raises
+    ------
+    ValueError
+        If Papermill was asked for a parameter that is not among `ranges`, or if a value is outside its
+        range. The message names the parameter.
+
+    Notes
+    -----
+    Papermill writes the parameters that it was asked for into a cell that begins with "# Parameters". This
+    cell is found in the history of inputs, ``In``, of the notebook.
+
+    Examples
+    --------
+    >>> from egm.experiments import check_parameters
+    >>> check_parameters({"d": 5, "alphas": [0.1, 2.0]}, d=(1, 10), alphas=(0.0, 100.0))
+    >>> check_parameters({"d": 11}, d=(1, 10))
+    Traceback (most recent call last):
+        ...
+    ValueError: d must be an integer from 1 to 10, got 11
+    """
+    wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
+    body: list[Any] = ast.parse(wishes).body  # all of them are assignments
+    for name in (target.id for wish in body for target in wish.targets):
+        if name not in ranges:
+            raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
+    for name, (least, greatest) in ranges.items():
+        whole = isinstance(least, int) and isinstance(greatest, int)
+        kind, types = ("an integer", int) if whole else ("a number", (int, float))
+        value = namespace[name]
+        for item in value if isinstance(value, list) and value else [value]:
+            if not isinstance(item, types) or isinstance(item, bool) or not least <= item <= greatest:
+                raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {item!r}")
