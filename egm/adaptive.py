@@ -431,7 +431,7 @@ class AdaptiveDataMechanism:
 
         Notes
         -----
-        Means are computed from integers (see `egm.lattice`) with discrete Gaussian noise. In
+        Means are computed from integers (see `egm._rows.lattice`) with discrete Gaussian noise. In
         zero-concentrated differential privacy this noise costs as much as continuous noise ([1]_,
         Theorem 14).
 

@@ -291,7 +291,7 @@ class Budget:
     within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", a
     twelfth of (epsilon, delta) is the result of several conversions, each of them rounded. To pay
     for them, Gaussian noise is drawn larger by :math:`2^{-30}` of itself than the mechanism says
-    (`egm.lattice.EXCESS`), and several charges are granted if they fit for noise that is larger by
+    (`egm._rows.lattice.EXCESS`), and several charges are granted if they fit for noise that is larger by
     :math:`2^{-31}`. So no total is exceeded. Under "gaussian" delta also pays for the noise being
     discrete. What is reserved for that is enough for :math:`2^{20}` releases of fewer than
     :math:`2^{24}` coordinates each, and so a budget takes no more.
@@ -599,7 +599,7 @@ class Budget:
         Notes
         -----
         The cost is `epsilon` for each column, or :math:`\varepsilon^2 / 8` of rho for each (see
-        `egm.quantiles.zcdp_epsilon`). A mistake in any argument costs nothing, except one that only
+        `egm.quantiles.epsilon_of_rho`). A mistake in any argument costs nothing, except one that only
         the numbers in `values` show: they are read after the charge.
 
         Examples
@@ -856,7 +856,7 @@ class _Terms:
     @functools.cached_property
     def _reserve(self) -> float:
         """Return the part of delta that pays for discrete noise under the rule "gaussian"."""
-        # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm.lattice) have the
+        # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
         # is at least 2^40 z or 2^55. So for 2^24 coordinates and 2^20 releases with a sum M of mu^2 they add up to at

@@ -46,7 +46,7 @@ from egm.samplers import SimulationWarning
 __all__ = ["main"]
 
 _SCALINGS = ("optimal", "expected_norm", "none")
-_OPTIONS = {  # names of egm's parameters: names on the command line
+_OPTIONS = {  # what egm calls it: what the command line calls it
     "n": "--rows",
     **{name: f"--{name.replace('_', '-')}" for name in ("sigma", "epsilon", "delta", "center", "clip_probability")},
     **{
@@ -58,13 +58,13 @@ _OPTIONS = {  # names of egm's parameters: names on the command line
     "clip_norm": "the clip norm",
 }
 _PATIENCE = 1.0  # seconds before progress is shown
-_PAUSE = 0.2  # seconds between two updates of the progress
-_SHOWN = 20  # columns of a plan that are shown one by one
-_LONGEST = 500  # characters of a message at most
+_PAUSE = 0.2  # seconds between two of its numbers
+_SHOWN = 20  # columns of a plan
+_LONGEST = 500  # characters of a message
 _CONFIDENCE = 0.95  # of the intervals that are written
 _NEVER_WITH_ADAPTIVE = ("center_std", "sigma_factor", "clip_probability", "scaling", "neighbors", "count_clipped")
 _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first character of a formula, also in full width
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
 
 Document: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class _Stops:
     def __enter__(self) -> _Stops:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # ignored signals stay ignored
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as nohup and the shell want it
                     self.before.setdefault(number, signal.signal(number, self.stop))
         return self
 
@@ -160,10 +160,10 @@ def _run(argv: Sequence[str] | None, stops: _Stops) -> int:
         args.stops = stops
         args.command(args)
         return 0
-    except SystemExit as stop:  # argparse raises it after --help and --version
-        return stop.code or 0  # type: ignore[return-value]  # argparse's codes are numbers
+    except SystemExit as stop:  # argparse, after --help and --version
+        return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
     except (_Mistake, files.FileError) as mistake:
-        stops.check()  # after an interruption, half-done work may look like a mistake
+        stops.check()  # what an interruption leaves half done may look like a mistake
         return _complain(mistake, 2)
     except Exception as bug:
         stops.check()
@@ -234,7 +234,7 @@ def _adaptive(args: Namespace) -> None:
     n = _rows_declared(args, table)
     with _explained(table.names):
         mechanism = _adaptive_mechanism(args, n, len(table.names))
-        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # finds mistakes before much is read
+        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
     with _output(args) as write, _explained(table.names), _quiet():
         release = mechanism.release(_in_memory(n, table, args), rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
@@ -328,7 +328,7 @@ def _planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
-def _table(args: Namespace) -> files.Rows:
+def _table(args: Namespace) -> files.Table:
     """Open the data file."""
     vectors = _vectors(args).values()
     known = {name for names, _ in vectors for name in names or ()}
@@ -346,7 +346,7 @@ def _vectors(args: Namespace) -> dict[str, files.Vector]:
     return found
 
 
-def _rows_declared(args: Namespace, table: files.Rows) -> int:
+def _rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the public number of rows: as declared, or else as in the file."""
     n = args.rows or sum(_progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
@@ -402,7 +402,7 @@ def _rho(args: Namespace) -> float:
     """Return the budget of `egm adaptive`, which is stated in one of two ways."""
     both = (args.epsilon is None, args.delta is None)
     if args.rho is not None and both == (True, True):
-        return args.rho  # type: ignore[no-any-return]  # argparse has made it a float
+        return args.rho  # type: ignore[no-any-return]  # argparse has seen to it
     if args.rho is None and both == (False, False):
         return float(zcdp_rho(args.epsilon, args.delta))
     raise _Mistake("the budget is either --rho, or --epsilon and --delta")
@@ -413,9 +413,9 @@ def _adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanis
     mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
     if args.delta is None:
         return mechanism
-    mechanism.epsilon(args.delta)  # warns if delta is 1/n or more
+    mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # stated as the user stated the budget
+    if mechanism.rho < least:  # said in the terms in which the budget was stated
         epsilon = _rounded_up(zcdp_epsilon(_rounded_up(least), args.delta))
         raise _Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
@@ -471,7 +471,7 @@ def _explained(names: Sequence[str]) -> Iterator[None]:
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _exactly(n: int, table: files.Rows, args: Namespace) -> Iterator[Array]:
+def _exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
     """Yield the blocks of the table, and raise a _Mistake if they do not have n rows."""
     rows = 0
     for block in _progress(table, n, args):
@@ -486,7 +486,7 @@ def _require(rows: int, n: int, args: Namespace) -> None:
         raise _Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
-def _in_memory(n: int, table: files.Rows, args: Namespace) -> Array:
+def _in_memory(n: int, table: files.Table, args: Namespace) -> Array:
     """Return all n rows as one array."""
     X, start = np.empty((n, len(table.names))), 0
     for block in _exactly(n, table, args):
@@ -555,7 +555,7 @@ def _adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
 
 
-def _forecast(forecast: forecast.ErrorForecast) -> dict[str, float]:
+def _forecast(forecast: ErrorForecast) -> dict[str, float]:
     """Return an ErrorForecast as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in ("noise", "clipping", "center", "total")}
 
@@ -599,7 +599,7 @@ def _print(data: bytes, args: Namespace) -> None:
             rest = rest[sys.stdout.buffer.write(rest) or 0 :]
         sys.stdout.flush()
     except OSError as wrong:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
         raise _Mistake(f"standard output: {wrong.strerror}") from None
 
 
@@ -640,7 +640,7 @@ def _as_npy(document: Document) -> bytes:
     return file.getvalue()
 
 
-def _record(values: Document) -> Table:
+def _record(values: Document) -> StructuredArray:
     """Return a dictionary as a structured array without axes."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])

@@ -35,12 +35,11 @@ from egm._types import Array, PathLike
 __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
 
 _BLOCK = 1 << 18  # numbers in a block
-_PAGE = 1 << 16  # bytes buffered for each column of a Parquet file
+_PAGE = 1 << 16  # bytes of a column of a Parquet file that are buffered
 _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 T = TypeVar("T")
-# The names, the number of rows if the file says it, and two functions: one yields blocks of some columns, the other
-# yields numbers of rows.
+# Names, the number of rows if the file says it, and how to read some columns in blocks and the counts of rows.
 Reader: TypeAlias = tuple[list[str], int | None, Callable[[list[int]], Iterator[Array]], Callable[[], Iterator[int]]]
 Vector: TypeAlias = tuple[list[str] | None, Array]
 
@@ -73,7 +72,7 @@ class _Header:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Table:
     r"""Table in a file: names of its columns, number of its rows if the file says it, and its blocks.
 
     Iterating reads the file from the start, and yields the blocks. `rows` makes such a table.
@@ -126,7 +125,7 @@ def rows(
     header: Literal["auto", "yes", "no"] = "auto",
     known: Collection[str] | None = None,
     width: int | None = None,
-) -> Rows:
+) -> Table:
     r"""Open the table in a .csv, .npy, .parquet or .pq file, to be read in blocks of rows.
 
     Parameters
@@ -414,7 +413,7 @@ def _csv(path: Path, given: _Header) -> Reader:
         names = _numbered(width)
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        with contextlib.closing(_lines(path)) as whole:  # closed also if a cell is no number
+        with contextlib.closing(_lines(path)) as whole:  # also where a cell is no number
             lines, start = itertools.islice(whole, skip, None), 0
             while taken := list(itertools.islice(lines, _step(width))):
                 yield _parsed(path, taken, start, skip, names, chosen)
@@ -561,7 +560,7 @@ def _npy(path: Path, _: _Header) -> Reader:
         for start in range(0, len(array), step := _step(array.shape[1])):
             block = array[start : start + step]
             yield np.array(block if everything else block[:, chosen], dtype=float)
-            if hasattr(mmap, "MADV_DONTNEED"):  # without it, the pages that were read stay in this process
+            if hasattr(mmap, "MADV_DONTNEED"):  # or the pages that were read would stay in this process
                 array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
     return _numbered(array.shape[1]), len(array), read, lambda: iter([len(array)])
@@ -599,7 +598,7 @@ def _parquet(path: Path, _: _Header) -> Reader:
     """
     with _open_parquet(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    everything = list(schema.names)  # pyarrow makes schema.names anew each time
+    everything = list(schema.names)  # which pyarrow makes anew each time
     if not everything:
         raise FileError(f"{path}: has no columns")
 
@@ -609,7 +608,7 @@ def _parquet(path: Path, _: _Header) -> Reader:
             _require_numbers(path, schema.field(i))
         with _open_parquet(path) as file:
             for batch in file.iter_batches(batch_size=_step(len(names)), columns=names):
-                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, it would search
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # asked by name, pyarrow searches
                 yield np.column_stack([_numbers(found[name]) for name in names])
 
     return everything, count, read, lambda: iter([count])
@@ -635,7 +634,7 @@ def _open_parquet(path: Path) -> Iterator[Any]:
     except ImportError:
         raise FileError(f"{path}: {_INSTALL}") from None
     try:
-        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # else row groups stay in memory
+        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or whole row groups are in memory
             yield file
     except (pa.ArrowException, OSError) as error:
         raise FileError(f"{path}: cannot be read as Parquet ({error})") from None

@@ -812,7 +812,7 @@ class GaussianDataMechanism(_Mechanism):
     **Privacy.** A release is (epsilon, delta)-differentially private for any data whatever
     (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
     row is clipped. Secure releases add integers, so that no rounding breaks the promise (see
-    `egm.lattice`).
+    `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
     number are released together. Their sensitivity is :math:`\sqrt{C^2 + w^2}` with :math:`w` for
@@ -1247,7 +1247,7 @@ class GaussianDataMechanism(_Mechanism):
         Columns with names are taken in the order of `columns`, in every block anew. Flags in a
         table count as 0 and 1.
 
-        The rows are summed as integers (see `egm.lattice`). So the same rows give the same sum in
+        The rows are summed as integers (see `egm._rows.lattice`). So the same rows give the same sum in
         any order, in any blocks, and on any number of machines of one kind.
 
         Examples

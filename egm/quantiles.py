@@ -68,7 +68,7 @@ def quantile(
     -----
     The law of a draw is epsilon-differentially private for neighbors of which one value is
     replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
-    :math:`\varepsilon^2 / 8` for each column (see `zcdp_epsilon`). Algorithm 2 of [2]_ draws such
+    :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`). Algorithm 2 of [2]_ draws such
     quantiles.
 
     The rank is off by more than :math:`t` with a probability of at most
@@ -144,7 +144,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     -----
     The draw of a column is epsilon-differentially private for neighbors of which one value is
     replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
-    :math:`\varepsilon^2 / 8` for each column (see `zcdp_epsilon`).
+    :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`).
 
     A point stands for the values above the point before it, up to itself. The first point stands
     for all values below it, too, and the last one for all values above. The point is drawn by
@@ -244,8 +244,8 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
 @overload
 def epsilon_of_rho(rho: float) -> float: ...
 @overload
-def zcdp_epsilon(rho: ArrayLike) -> Array: ...
-def zcdp_epsilon(rho: ArrayLike) -> Floats:
+def epsilon_of_rho(rho: ArrayLike) -> Array: ...
+def epsilon_of_rho(rho: ArrayLike) -> Floats:
     r"""Compute the epsilon for which a private quantile is rho-zero-concentrated differentially private.
 
     Parameters
@@ -281,7 +281,7 @@ def zcdp_epsilon(rho: ArrayLike) -> Floats:
     Examples
     --------
     >>> from egm import quantiles
-    >>> round(float(quantiles.zcdp_epsilon(0.02)), 4)
+    >>> round(float(quantiles.epsilon_of_rho(0.02)), 4)
     0.4
     """
     return np.sqrt(8 * nonnegative(rho=rho))[()]

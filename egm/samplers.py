@@ -46,8 +46,8 @@ class SimulationWarning(UserWarning):
     In a script of simulations, which needs no reminder:
 
     >>> import warnings
-    >>> from egm import noise
-    >>> warnings.simplefilter("ignore", noise.SimulationWarning)
+    >>> from egm import samplers
+    >>> warnings.simplefilter("ignore", samplers.SimulationWarning)
     """
 
 
@@ -86,9 +86,9 @@ def secure_gaussian(std: float, size: int) -> list[int]:
 
     Examples
     --------
-    >>> from egm import noise
+    >>> from egm import samplers
     >>> counts = [1234, 5678]
-    >>> noisy = [count + z for count, z in zip(counts, noise.secure_gaussian(4.5, size=2))]
+    >>> noisy = [count + z for count, z in zip(counts, samplers.secure_gaussian(4.5, size=2))]
     >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
     True
     """
@@ -129,8 +129,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
 
     Examples
     --------
-    >>> from egm import noise
-    >>> noisy = 1234 + noise.secure_laplace(2, size=1)[0]
+    >>> from egm import samplers
+    >>> noisy = 1234 + samplers.secure_laplace(2, size=1)[0]
     >>> abs(noisy - 1234) < 200
     True
     """
@@ -175,8 +175,8 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     --------
     Which of three answers was given most often? It is nearly certain here.
 
-    >>> from egm import noise
-    >>> noise.secure_index([310, 1250, 440], epsilon=1)
+    >>> from egm import samplers
+    >>> samplers.secure_index([310, 1250, 440], epsilon=1)
     1
     """
     return _choice(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
@@ -214,8 +214,8 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import noise
-    >>> print(noise.simulated_gaussian([1, 10], np.random.default_rng(1)).round(2))
+    >>> from egm import samplers
+    >>> print(samplers.simulated_gaussian([1, 10], np.random.default_rng(1)).round(2))
     [0.35 8.22]
     """
     drawn: Floats = _generator(rng).normal(0.0, std)
@@ -254,8 +254,8 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import noise
-    >>> print(noise.simulated_laplace([10, 20], np.random.default_rng(1)).round(1))
+    >>> from egm import samplers
+    >>> print(samplers.simulated_laplace([10, 20], np.random.default_rng(1)).round(1))
     [ 0.2 46.2]
     """
     drawn: Floats = _generator(rng).laplace(0.0, scale)
@@ -302,8 +302,8 @@ def opendp() -> ModuleType:
 
     Examples
     --------
-    >>> from egm import noise
-    >>> noise.opendp().__name__
+    >>> from egm import samplers
+    >>> samplers.opendp().__name__
     'opendp.prelude'
     """
     import opendp.prelude as dp

@@ -1,4 +1,4 @@
-"""The compiled inner loop of `egm.lattice`, which centers, scales, clips and truncates rows and adds them up.
+"""The compiled inner loop of `egm._rows.lattice`, which centers, scales, clips and truncates rows and adds them up.
 
 It is imported when the first row comes, because compilation costs seconds once on a machine and
 half a second later.

@@ -98,7 +98,7 @@ class Lattice:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import lattice
+    >>> from egm._rows import lattice
     >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
     >>> grid.radius == 2**40
     True
@@ -139,7 +139,7 @@ class Lattice:
 
         Examples
         --------
-        >>> from egm import lattice
+        >>> from egm._rows import lattice
         >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
         >>> print((grid.rows([[3.0, 4.0], [30.0, 40.0]]) * grid.unit).round(6))
         [[3. 4.]
@@ -179,7 +179,7 @@ class Lattice:
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import lattice
+        >>> from egm._rows import lattice
         >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
         >>> X = np.random.default_rng(1).normal(size=(1000, 2))
         >>> bool(np.all(grid.sum(X) == grid.sum(X[::-1])))
@@ -215,7 +215,7 @@ class Lattice:
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import lattice
+        >>> from egm._rows import lattice
         >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
         >>> total, clipped = grid.sum_and_clipped(np.array([[1.0, 2.0], [30.0, 40.0]]))
         >>> clipped
@@ -289,7 +289,7 @@ def fineness(noise: float) -> int:
 
     Examples
     --------
-    >>> from egm import lattice
+    >>> from egm._rows import lattice
     >>> lattice.fineness(8.5), lattice.fineness(2.0**20)
     (40, 36)
     """
@@ -323,7 +323,7 @@ def rounded(value: NDArray[Any], unit: Array) -> list[int]:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import lattice
+    >>> from egm._rows import lattice
     >>> lattice.rounded(np.array([2**60, 2**60 + 1]), np.array([1.0, 1.0]))
     [1152921504606846976, 1152921504606846977]
     """
@@ -360,7 +360,7 @@ def nearest_double(steps: int, unit: float) -> float:
 
     Examples
     --------
-    >>> from egm import lattice
+    >>> from egm._rows import lattice
     >>> lattice.nearest_double(3, 0.25)
     0.75
     """
@@ -410,7 +410,7 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 
     Examples
     --------
-    >>> from egm import lattice
+    >>> from egm._rows import lattice
     >>> round(lattice.gaussian_std(2.0**40, d=3, epsilon=1.0, delta=1e-6) / 2.0**40, 4)
     4.2247
     """

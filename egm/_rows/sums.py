@@ -28,7 +28,7 @@ def clipped_sum(
     X : array_like, iterator of array_like or dask array, shape (n, d)
         Real numbers; blocks of an iterator have shape (m, d). `X` is read once, and never changed
         or copied as a whole.
-    grid : egm.lattice.Lattice
+    grid : egm._rows.lattice.Lattice
         Lattice on which the rows are clipped and rounded.
     center : ndarray, shape (d,)
         Center that is subtracted from each row.
@@ -60,7 +60,7 @@ def clipped_sum(
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import lattice, sums
+    >>> from egm._rows import lattice, sums
     >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
     >>> blocks = iter([np.array([[3.0, 4.0]]), np.array([[30.0, 40.0], [0.0, 0.0]])])
     >>> total, rows = sums.clipped_sum(blocks, grid, center=np.zeros(2), scaling=np.ones(2))

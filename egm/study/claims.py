@@ -23,7 +23,7 @@ from IPython.display import display
 __all__ = ["CORRECTED", "FAILS", "HOLDS", "MIME", "Finding", "record"]
 
 HOLDS, CORRECTED, FAILS = "holds", "holds with correction", "does not hold"
-MIME = "application/vnd.egm.finding+json"  # type of the output in which a notebook carries a finding
+MIME = "application/vnd.egm.finding+json"  # the type of the output in which a notebook carries a finding
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Finding:
 
     Examples
     --------
-    >>> from egm.claims import HOLDS, Finding
+    >>> from egm.study.claims import HOLDS, Finding
     >>> print(Finding("lemma-4-1", HOLDS, {"gradient": 0.0}))
     lemma-4-1: holds, gradient = 0
     """
@@ -86,7 +86,7 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
 
     Examples
     --------
-    >>> from egm.claims import record
+    >>> from egm.study.claims import record
     >>> record("lemma-4-1", printed=True)
     lemma-4-1: holds
     >>> record("algorithm-3", printed=False, corrected=True, bias=0.25)

@@ -10,11 +10,37 @@ __all__ = ["check_parameters"]
 
 
 def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
-    """Refuse a parameter that a notebook does not have, and a value outside its range, with a ValueError.
+    """Refuse a parameter that a notebook does not have, and a value outside its range.
 
-    namespace: the notebook's globals(). ranges: (least, greatest) of each parameter, a whole number where both are; a
-    list is checked element by element. Papermill itself only warns of an unknown name, and then runs the notebook with
-    its defaults as if the wish had been heard. It writes the wishes into a cell that begins with "# Parameters".
+    Papermill itself only warns of an unknown name, and then runs the notebook with its defaults.
+
+    Parameters
+    ----------
+    namespace : mapping of str to object
+        The notebook's ``globals()``.
+    **ranges : tuple of float
+        Least and greatest value of each parameter. A value must be a whole number if both are integers. If
+        the value is a list, each of its elements is checked.
+
+    Raises
+    ------
+    ValueError
+        If Papermill was asked for a parameter that is not among `ranges`, or if a value is outside its
+        range. The message names the parameter.
+
+    Notes
+    -----
+    Papermill writes the parameters that it was asked for into a cell that begins with "# Parameters". This
+    cell is found in the history of inputs, ``In``, of the notebook.
+
+    Examples
+    --------
+    >>> from egm.study.parameters import check_parameters
+    >>> check_parameters({"d": 5, "alphas": [0.1, 2.0]}, d=(1, 10), alphas=(0.0, 100.0))
+    >>> check_parameters({"d": 11}, d=(1, 10))
+    Traceback (most recent call last):
+        ...
+    ValueError: d must be an integer from 1 to 10, got 11
     """
     wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
     body: list[Any] = ast.parse(wishes).body  # assignments all

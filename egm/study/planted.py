@@ -1,7 +1,8 @@
-"""Bugs that are planted in the mechanisms, one at a time, and what the audit says of each.
+"""Plant bugs in the mechanisms, one at a time, and find them by the audit's lower bounds of epsilon.
 
-`table` holds every mechanism against its promise, and against the same with a bug in it, on the worst neighbours known.
-The bugs are planted in the running package: not for a process that releases anything.
+`table` audits every mechanism as it is, and with each of its bugs, on the worst neighboring data sets
+that are known. The bugs are planted in the running package, so this is not for a process that makes
+releases for anyone.
 """
 
 from __future__ import annotations
@@ -48,10 +49,37 @@ Patch: TypeAlias = tuple[Any, str, Any]  # of what, which attribute, what in its
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism, its promise, and two neighbouring data sets whose releases are as different as any.
+    """Mechanism to be audited, with its promise and neighboring data sets whose releases differ the most.
 
-    draw: a function of data set, number of releases and rng to so many releases. size: the number by which noise × 0.9
-    is told from the right noise, but for a chance below 1e-6. bugs: names of those that concern it.
+    Parameters
+    ----------
+    name : str
+        Name of the mechanism.
+    epsilon : float
+        Promised epsilon.
+    delta : float
+        Promised delta.
+    neighbors : tuple of two data sets
+        Neighboring data sets, as `draw` takes them.
+    draw : callable
+        Function of a data set, a number of releases, and an rng (a Generator, or None), that
+        returns so many releases.
+    size : int
+        Number of releases from which "noise × 0.9" is told from the right noise with probability at
+        least 1 - 1e-6.
+    bugs : tuple of str
+        Names of the bugs that concern the mechanism; see `planted`.
+
+    See Also
+    --------
+    cases : All cases.
+
+    Examples
+    --------
+    >>> from egm.study.planted import cases
+    >>> case = cases()[0]
+    >>> case.name, case.epsilon, case.neighbors, case.bugs
+    ('Laplace', 2.0, (0.0, 3.0), ('noise × 0.9', 'sensitivity halved'))
     """
 
     name: str
@@ -63,17 +91,58 @@ class Case:
     bugs: tuple[str, ...]
 
     def bound(self, rng: Rng | None = None, share: float = 1.0) -> float:
-        """The lower bound of epsilon from `share` of its number of releases. rng: None for secure noise."""
+        """Compute a lower bound of epsilon from new releases for the two data sets.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator, optional
+            Source of simulated noise; by default the noise is secure.
+        share : float, default 1.0
+            Part of `size` that is drawn.
+
+        Returns
+        -------
+        float
+            Result of `lower_bound` at its default confidence.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm.study.planted import cases
+        >>> case = cases()[0]
+        >>> 0 < case.bound(np.random.default_rng(1)) < case.epsilon
+        True
+        """
         size = round(share * self.size)
         one, other = (self.draw(data, size, rng) for data in self.neighbors)
         return lower_bound(one, other, self.delta)
 
 
 def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
-    """Every mechanism and the two parts of the adaptive one, each at (epsilon, delta).
+    """List every mechanism and two parts of the adaptive mechanism, each with its promise.
 
-    The larger delta, the fewer releases show a bug. Pure differential privacy has delta = 0 and gets 2 epsilon, where
-    it takes about as many.
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        Epsilon that is promised together with `delta`. A pure mechanism gets twice this epsilon.
+    delta : float, default 0.3
+        Delta that is promised. A pure mechanism has delta = 0.
+
+    Returns
+    -------
+    list of Case
+        The cases.
+
+    Notes
+    -----
+    The larger delta is, the fewer releases show a bug. A pure mechanism gets 2 `epsilon` because it
+    then needs about as many releases as the others.
+
+    Examples
+    --------
+    >>> from egm.study.planted import cases
+    >>> [case.name for case in cases()][:3]
+    ['Laplace', 'Gaussian', 'elliptical']
     """
     mixed, pure, many = (epsilon, delta), (2 * epsilon, 0.0), 60_000
     options: dict[str, Any] = {"center": [5.0, -1.0], "clip_probability": 0.1}
@@ -101,19 +170,22 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
 
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
-    """A row at the centre, and one that is far away on one side or on the other, each part of it alike."""
+    """Return two data sets: a row at the center, with a second row far away on one side or on the other.
+
+    The second row lies in the direction in which every scaled coordinate is equal.
+    """
     far = _FAR * mechanism.clip_norm / mechanism.b
     return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """A row, and a second one that is far away."""
+    """Return two data sets: a row at the center with a second row that is far away, and the first row alone."""
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Releases of a mechanism, in a setting: estimate and, if there is one, the count."""
+    """Return a function that draws releases (the estimate, and the count if there is one) in a setting."""
 
     def once(value: ArrayLike, rng: Rng | None) -> Array:
         with setting():
@@ -124,9 +196,9 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 
 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
-    """Means of rows clipped to norm 1, as AdaptiveDataMechanism takes them.
+    """Return a function that draws means of rows clipped to norm 1, as AdaptiveDataMechanism releases them.
 
-    Their rho-zCDP is that of a Gaussian mechanism, for which this rho is (epsilon, delta) exactly.
+    Their rho-zCDP is that of a Gaussian mechanism which is exactly (epsilon, delta)-private.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -139,12 +211,16 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 
 
 def _ranks() -> tuple[Array, Array]:
-    """Two values whose median a tenth of the range misses by one and the rest does not; and the other way round."""
+    """Return two data sets of two values each, whose medians in [0, 10] are as different as can be.
+
+    For the first data set about the lowest tenth of the range has exactly the rank of the median,
+    and all other points miss it by one; for the second data set it is the reverse.
+    """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
 
 def _quantile(epsilon: float) -> Draw:
-    """Medians between 0 and 10, one of each of as many equal columns as releases are wanted."""
+    """Return a function that draws medians between 0 and 10, one for each of `size` equal columns."""
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:
         columns = np.repeat(values[:, None], size, axis=1)
@@ -157,7 +233,7 @@ def _quantile(epsilon: float) -> Draw:
 
 @contextlib.contextmanager
 def _coarse() -> Iterator[None]:
-    """A lattice of 3 units, where one rounding is felt, in place of one of 2**40."""
+    """Replace the lattice of 2**40 units by one of 3 units, where a single rounding matters, until the context ends."""
     right = lattice.Lattice.__init__
 
     def coarse(grid: lattice.Lattice, clip_norm: float, d: int, noise: float) -> None:
@@ -186,7 +262,7 @@ def plant(bug: str) -> Iterator[None]:
 
 
 def _patches() -> dict[str, list[Patch]]:
-    """For each bug what is put in the place of what."""
+    """Return the patches of each bug."""
     return {
         "none": [],
         _NOISE[0]: _less_noise(0.9),
@@ -198,7 +274,7 @@ def _patches() -> dict[str, list[Patch]]:
 
 
 def _less_noise(factor: float) -> list[Patch]:
-    """All noise times a factor; for quantiles that is epsilon over it."""
+    """Return patches that multiply all noise by a factor; they divide the epsilon of quantiles by it."""
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
         patches.append((samplers, name, functools.partial(_scaled, getattr(samplers, name), factor)))
@@ -209,13 +285,13 @@ def _less_noise(factor: float) -> list[Patch]:
 
 
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
-    """Noise times a factor, whole where it was."""
+    """Draw noise and multiply it by a factor; whole numbers stay whole."""
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
-    """Lattice.sum, with or without clipping, and rounded like this."""
+    """Return a replacement of `Lattice.sum`, with or without clipping, that rounds by this function."""
 
     def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
@@ -226,7 +302,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 
 def _recentred() -> list[Patch]:
-    """The mean of the data for a centre."""
+    """Return patches that take the mean of the data as the center."""
     release, mean = GaussianDataMechanism.release, _private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
@@ -245,7 +321,33 @@ def _recentred() -> list[Patch]:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: the promised epsilon, and the lower bound that releases give."""
+    """Result of one audit: the promised epsilon, and the lower bound that releases give.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    bug : str
+        Name of the planted bug, or "none".
+    secure : bool
+        Whether the noise was secure.
+    delta : float
+        Promised delta.
+    epsilon : float
+        Promised epsilon.
+    bound : float
+        Lower bound of epsilon.
+
+    See Also
+    --------
+    table : Makes rows for all cases and bugs.
+
+    Examples
+    --------
+    >>> from egm.study.planted import Row
+    >>> Row("Laplace", "noise × 0.9", False, delta=0.0, epsilon=2.0, bound=2.1).caught
+    True
+    """
 
     mechanism: str
     bug: str
@@ -256,16 +358,42 @@ class Row:
 
     @property
     def caught(self) -> bool:
-        """Whether releases prove that the promise is broken."""
+        """Whether the releases prove that the promise is broken."""
         return self.bound > self.epsilon
 
 
 def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -> list[Row]:
-    """A Row for each of the cases as it is, and for each with each of its bugs: a list.
+    """Audit mechanisms as they are, and with each bug that concerns them.
 
-    audited: of `cases`. rng: a numpy Generator, or None for secure noise. share: of the number of releases. Every bug
-    is caught and no case without one, but for a chance of 1e-6 a row with all the releases. Takes 12 microseconds for
-    a number of secure noise, some 9 seconds in all.
+    Parameters
+    ----------
+    audited : iterable of Case
+        Cases to audit, such as `cases` returns.
+    rng : numpy.random.Generator, optional
+        Source of simulated noise; by default the noise is secure.
+    share : float, default 1.0
+        Part of each case's number of releases that is drawn.
+
+    Returns
+    -------
+    list of Row
+        One row for each case as it is, and one for each of its bugs.
+
+    Notes
+    -----
+    With all the releases (`share` = 1), every bug of `cases` is caught, and no case without a bug
+    is, except with a probability of 1e-6 for each row. A number of secure noise takes 12
+    microseconds, and all cases together some 9 seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm.study.planted import cases, table
+    >>> for row in table(cases()[:1], np.random.default_rng(1)):
+    ...     print(row.bug, row.caught)
+    none False
+    noise × 0.9 True
+    sensitivity halved True
     """
     rows = []
     for case in audited:

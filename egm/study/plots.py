@@ -53,7 +53,7 @@ GREYS = (INK, "#555555", "#B0B0B0")  # text and axes, rules, grid
 COLORS = ("#0072B2", "#C05500", "#008662", "#A36186", INK, "#5C3F00", "#00446B")
 _MARKERS = "osvD^XP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))
-_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several; text of the sizes below is then as large as the book's
+_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several: with these the text below is as large as the book's
 _LINE = 12.5  # points from one name to the next
 
 _STYLE: dict[Any, Any] = {
@@ -115,7 +115,7 @@ def figure(columns: int = 1, height: float = 3.3, **options: Any) -> tuple[Figur
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, (left, right) = plots.figure(columns=2, sharey=True)
     >>> plt.close(fig)
     """
@@ -140,7 +140,7 @@ def line(i: int, j: int | None = None) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> plots.line(1)
     {'color': '#C05500', 'dashes': (6, 2)}
     """
@@ -166,7 +166,7 @@ def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> plots.dots(0, markersize=3)["marker"]
     'o'
     """
@@ -189,7 +189,7 @@ def trace(i: int) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> plots.trace(0)["linewidth"]
     0.7
     """
@@ -234,8 +234,8 @@ def curves(
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import experiments, plots
-    >>> table = experiments.sweep(experiments.improvement, d=[10, 100], n=[10**6], alpha=[0.1, 1, 10])
+    >>> from egm.study import plots, tables
+    >>> table = tables.sweep(tables.improvement, d=[10, 100], n=[10**6], alpha=[0.1, 1, 10])
     >>> fig, ax = plots.figure()
     >>> ax = plots.curves(table, plots.log_axis(ax), "alpha", by="d", label="d = {}")
     >>> [line.get_label() for line in ax.lines]
@@ -291,7 +291,7 @@ def intervals(
     --------
     >>> import numpy as np
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> kinds = [("n", int), ("value", float), ("se", float)]
     >>> table = np.array([(100, 3.0, 0.2), (1000, 1.1, 0.1)], dtype=kinds)
     >>> fig, ax = plots.figure()
@@ -345,7 +345,7 @@ def bars(
     --------
     >>> import numpy as np
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> table = np.array([("age", 0.8), ("income", 0.5)], dtype=[("column", "U9"), ("value", float)])
     >>> fig, ax = plots.figure()
     >>> ax = plots.bars(table, ax, "column")
@@ -389,7 +389,7 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> for i in range(2):
     ...     lines = ax.plot([0, 1], [0, i + 1], label=f"slope {i + 1}", **plots.line(i))
@@ -437,7 +437,7 @@ def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int = 4) ->
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.note(ax, "here", 0.5, 0.5, side="above")
     >>> plt.close(fig)
@@ -481,7 +481,7 @@ def rule(
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.rule(ax, "no gain", y=1.0)
     >>> plt.close(fig)
@@ -520,7 +520,7 @@ def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int = 0) -
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.shade(ax, [0, 1, 2], low=0, high=[1, 2, 4])
     >>> plt.close(fig)
@@ -551,7 +551,7 @@ def ellipse(ax: Axes, radii: ArrayLike, i: int, name: str | None = None) -> Axes
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.ellipse(ax, (3, 1), 0, name="clipping")
     >>> plt.close(fig)
@@ -581,7 +581,7 @@ def box(ax: Axes, half_sides: ArrayLike, name: str | None = None) -> Axes:
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.box(ax, (2, 0.5), name="range of the query")
     >>> plt.close(fig)
@@ -612,7 +612,7 @@ def pixels(ax: Axes, image: Array, low: float, high: float) -> Axes:
     --------
     >>> import numpy as np
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> ax = plots.pixels(ax, np.eye(3), low=0, high=1)
     >>> plt.close(fig)
@@ -641,7 +641,7 @@ def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> plots.log_axis(ax, "x").get_xscale()
     'log'
@@ -674,7 +674,7 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
     Examples
     --------
     >>> from matplotlib import pyplot as plt
-    >>> from egm import plots
+    >>> from egm.study import plots
     >>> fig, ax = plots.figure()
     >>> plots.probability_axis(ax, {"1 %": 0.01, "99 %": 0.99}).get_xscale()
     'logit'
@@ -719,7 +719,9 @@ class _Plain(Formatter):
         return LogFormatterMathtext()(x, pos)
 
 
-def _groups(table: Table, by: str | None, label: str | Mapping[Any, str]) -> list[tuple[Any, Table]]:
+def _groups(
+    table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
+) -> list[tuple[Any, StructuredArray]]:
     """Return (name, rows) for each value of column `by`, or all rows under the name None if `by` is None.
 
     The order is that of the table, or of the mapping {value: name} if `label` is one.

@@ -104,7 +104,7 @@ def gaussian(
     Age, income and visits to a doctor of 10 000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import gaussian
+    >>> from egm.study.rivals import gaussian
     >>> rng = np.random.default_rng(1)
     >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
     >>> estimate = gaussian(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
@@ -167,7 +167,7 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
     Age, income and visits to a doctor of 10 000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import coordinate_median
+    >>> from egm.study.rivals import coordinate_median
     >>> rng = np.random.default_rng(1)
     >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
     >>> estimate = coordinate_median(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
@@ -264,7 +264,7 @@ def plan(
     Age, income and visits to a doctor of 10 000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import plan
+    >>> from egm.study.rivals import plan
     >>> rng = np.random.default_rng(1)
     >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
     >>> estimate = plan(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
@@ -378,7 +378,7 @@ def huang_liang_yi(
     Age, income and visits to a doctor of 10 000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import huang_liang_yi
+    >>> from egm.study.rivals import huang_liang_yi
     >>> rng = np.random.default_rng(1)
     >>> X = rng.normal([47, 2200, 5], [18, 1200, 3], size=(10_000, 3))
     >>> estimate = huang_liang_yi(X, rho=0.5, radius=[100, 10_000, 50], rng=rng)
@@ -498,7 +498,7 @@ def coinpress(
     Age, income and visits to a doctor of 10 000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import coinpress
+    >>> from egm.study.rivals import coinpress
     >>> rng = np.random.default_rng(1)
     >>> sigma = [18, 1200, 3]
     >>> X = rng.normal([47, 2200, 5], sigma, size=(10_000, 3))
@@ -613,7 +613,7 @@ def anisotropic(
     Age, income and visits to a doctor of 1000 people:
 
     >>> import numpy as np
-    >>> from egm.baselines import anisotropic
+    >>> from egm.study.rivals import anisotropic
     >>> rng = np.random.default_rng(1)
     >>> sigma = [18, 1200, 3]
     >>> X = rng.normal([47, 2200, 5], sigma, size=(1000, 3))
@@ -760,7 +760,7 @@ def _friends(Y: Array, reach: float) -> Array:
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
-    with np.errstate(over="ignore", invalid="ignore"):  # rows too far away to be squared have no friends
+    with np.errstate(over="ignore", invalid="ignore"):  # a row too far away to be squared has no friends, nor itself
         squares = _norms(Y) ** 2
         for start in range(0, len(Y), step):
             part = slice(start, start + step)

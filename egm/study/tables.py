@@ -56,7 +56,7 @@ def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
 
     Examples
     --------
-    >>> from egm.experiments import zipf_sigma
+    >>> from egm.study.tables import zipf_sigma
     >>> print(zipf_sigma(4, alpha=1.0, total=25.0))
     [12.  6.  4.  3.]
     """
@@ -116,7 +116,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
     Examples
     --------
-    >>> from egm.experiments import improvement
+    >>> from egm.study.tables import improvement
     >>> round(improvement(d=100, n=10**6, alpha=1.0), 4)
     16.6144
     >>> round(improvement(d=100, n=10**6, alpha=1.0, scaling="optimal"), 2)
@@ -134,7 +134,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     return without / scalings.noise_factor(choices[scaling](sigma), sigma, p)
 
 
-def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Table:
+def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
     """Tabulate what the mechanism does with each coordinate under each scaling, for Zipf's law.
 
     Parameters
@@ -169,7 +169,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Tabl
 
     Examples
     --------
-    >>> from egm.experiments import profiles
+    >>> from egm.study.tables import profiles
     >>> table = profiles(d=3, n=10_000, alpha=1.0, epsilon=1, delta=1e-6)
     >>> for name in ("none", "expected_norm"):
     ...     print(name, table["noise_std"][table["scaling"] == name].round(1))
@@ -184,7 +184,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Tabl
     return np.array(rows, dtype=[("scaling", "U13"), ("j", int), ("sigma", float), ("b", float), ("noise_std", float)])
 
 
-def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Table:
+def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> StructuredArray:
     """Evaluate a function at every combination of the values of its arguments.
 
     Parameters
@@ -202,7 +202,7 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Tabl
 
     Examples
     --------
-    >>> from egm.experiments import improvement, sweep
+    >>> from egm.study.tables import improvement, sweep
     >>> table = sweep(improvement, d=[10, 100], n=[10_000], alpha=[0.0, 1.0])
     >>> table["value"].round(2).tolist()
     [1.0, 3.07, 1.0, 15.42]
@@ -257,7 +257,7 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     Examples
     --------
     >>> from egm import gx2
-    >>> from egm.experiments import lugannani_rice
+    >>> from egm.study.tables import lugannani_rice
     >>> weights = [1.0, 0.5, 0.25]
     >>> print(f"{lugannani_rice(10.0, weights):.6f} instead of {gx2.sf(10.0, weights):.6f}")
     0.002802 instead of 0.002752
@@ -272,55 +272,7 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
 
 
-def race(functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0) -> Table:
-    """Measure the times of several functions, which run in turns.
-
-    Because they run in turns, whatever else the machine does slows all of them alike. So the ratios of
-    these times mean something where the times themselves do not.
-
-    Parameters
-    ----------
-    functions : mapping of str to callable
-        Functions by their names. Each takes no arguments and returns a number.
-    repetitions : int, default 5
-        How often each function is run at most, >= 1.
-    patience : float, default 1.0
-        Time in seconds. A function that has taken this time in all its runs is not run again.
-
-    Returns
-    -------
-    ndarray
-        Record array with the columns `name`; `value`, the result of the last run; and `best` and `median`,
-        the least and the median time of a run, in seconds.
-
-    Raises
-    ------
-    ValueError
-        If `repetitions` is not a whole number >= 1.
-
-    Examples
-    --------
-    >>> from egm.experiments import race
-    >>> table = race({"sum": lambda: sum(range(1000)), "formula": lambda: 999 * 500})
-    >>> table["value"].tolist()
-    [499500, 499500]
-    >>> bool((table["best"] <= table["median"]).all())
-    True
-    """
-    values: dict[str, Any] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(count(repetitions=repetitions)):
-        for name, function in functions.items():
-            if sum(seconds[name]) < patience:
-                start = perf_counter()
-                values[name] = function()
-                seconds[name].append(perf_counter() - start)
-    rows: list[Any] = [(name, values[name], min(times), float(np.median(times))) for name, times in seconds.items()]
-    table: Table = np.rec.fromrecords(rows, names="name,value,best,median")  # type: ignore[call-overload]  # as documented
-    return table
-
-
-def rivals() -> Table:
+def rivals() -> StructuredArray:
     r"""Read the errors of egm's mechanism and of the published ones on the grids of PLAN's experiments.
 
     Returns
@@ -356,7 +308,7 @@ def rivals() -> Table:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm.experiments import rivals
+    >>> from egm.study.tables import rivals
     >>> table = rivals()
     >>> np.unique(table["grid"]).tolist()
     ['A', 'B', 'C']
@@ -365,7 +317,7 @@ def rivals() -> Table:
     return _measured("rivals.csv", kinds)
 
 
-def searches() -> Table:
+def searches() -> StructuredArray:
     r"""Read how often `egm.AdaptiveDataMechanism` was far off, on ten laws, on fifty, and on strange tables.
 
     Returns
@@ -399,7 +351,7 @@ def searches() -> Table:
     Examples
     --------
     >>> import numpy as np
-    >>> from egm.experiments import searches
+    >>> from egm.study.tables import searches
     >>> table = searches()
     >>> np.unique(table["part"]).tolist()
     ['fifty laws', 'strange tables', 'ten laws']
@@ -408,9 +360,9 @@ def searches() -> Table:
     return _measured("searches.csv", {"part": str, "law": str, **kinds})
 
 
-def _measured(file: str, kinds: Mapping[str, type]) -> Table:
+def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
     """Read a table from a file of the package; columns without a kind are numbers."""
-    lines = resources.files("egm").joinpath("data", file).read_text(encoding="utf-8").splitlines()
+    lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
     types = [kinds.get(name, float) for name in names]
     values = [tuple(kind(value) for kind, value in zip(types, row, strict=True)) for row in rows]
@@ -422,7 +374,7 @@ def duels(
     error: Target = "sample",
     method: str = "ours",
     told: Sequence[str] = ("", "largest sigma", "norm of mu"),
-) -> Table:
+) -> StructuredArray:
     """Compare a method with the best rival that knows no more, at each grid point of a table.
 
     Parameters
@@ -460,7 +412,7 @@ def duels(
     In the median over the grid points, does our mechanism have less error than the best rival?
 
     >>> import numpy as np
-    >>> from egm.experiments import duels, rivals
+    >>> from egm.study.tables import duels, rivals
     >>> bool(np.median(duels(rivals())["ratio"]) < 1)
     True
     """
@@ -478,50 +430,3 @@ def duels(
     columns = ["ours", "ours_se", "rival", "theirs", "theirs_se", "ratio", "ratio_se"]
     kinds = [(name, table.dtype[name]) for name in cell] + [(n, "U30" if n == "rival" else float) for n in columns]
     return np.array(rows, dtype=kinds)
-
-
-def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
-    """Refuse a parameter that a notebook does not have, and a value outside its range.
-
-    Papermill itself only warns of an unknown name, and then runs the notebook with its defaults.
-
-    Parameters
-    ----------
-    namespace : mapping of str to object
-        The notebook's ``globals()``.
-    **ranges : tuple of float
-        Least and greatest value of each parameter. A value must be a whole number if both are integers. If
-        the value is a list, each of its elements is checked.
-
-    Raises
-    ------
-    ValueError
-        If Papermill was asked for a parameter that is not among `ranges`, or if a value is outside its
-        range. The message names the parameter.
-
-    Notes
-    -----
-    Papermill writes the parameters that it was asked for into a cell that begins with "# Parameters". This
-    cell is found in the history of inputs, ``In``, of the notebook.
-
-    Examples
-    --------
-    >>> from egm.experiments import check_parameters
-    >>> check_parameters({"d": 5, "alphas": [0.1, 2.0]}, d=(1, 10), alphas=(0.0, 100.0))
-    >>> check_parameters({"d": 11}, d=(1, 10))
-    Traceback (most recent call last):
-        ...
-    ValueError: d must be an integer from 1 to 10, got 11
-    """
-    wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
-    body: list[Any] = ast.parse(wishes).body  # all of them are assignments
-    for name in (target.id for wish in body for target in wish.targets):
-        if name not in ranges:
-            raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
-    for name, (least, greatest) in ranges.items():
-        whole = isinstance(least, int) and isinstance(greatest, int)
-        kind, types = ("an integer", int) if whole else ("a number", (int, float))
-        value = namespace[name]
-        for item in value if isinstance(value, list) and value else [value]:
-            if not isinstance(item, types) or isinstance(item, bool) or not least <= item <= greatest:
-                raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {item!r}")
