@@ -30,6 +30,7 @@ test: $(READY)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: $(READY)

@@ -1,0 +1,48 @@
+"""What importing the package loads, and what it needs; which module may import which is for import-linter to say."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "egm"
+LIGHT = {"egm", "numpy", "scipy"}
+LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # by the first call that needs them
+STRANGE = {"mpmath", "pandas", "sympy"}
+
+
+def packages(names):
+    """The packages of modules."""
+    return {name.partition(".")[0] for name in names}
+
+
+def test_import_is_light():
+    """`import egm` loads NumPy and SciPy alone, and nothing of the study."""
+    code = "import sys; before = {*sys.modules}; import egm; print(*{*sys.modules} - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert packages(loaded) >= LIGHT
+    assert not packages(loaded) & (LATER | STRANGE)
+    assert not [name for name in loaded if name.startswith("egm.study")]
+
+
+def test_nothing_else_is_imported():
+    """Wherever in the package an import stands."""
+    imported = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module)
+    assert packages(imported) - sys.stdlib_module_names == LIGHT | LATER
+
+
+def test_only_the_journal_needs_unix():
+    """Elsewhere there is no fcntl; the package and every other module can be imported all the same."""
+    code = (
+        "import importlib, sys; sys.modules['fcntl'] = None; [importlib.import_module(name) for name in sys.argv[1:]]"
+    )
+    files = [file.relative_to(PACKAGE.parent).with_suffix("") for file in PACKAGE.rglob("*.py")]
+    modules = [".".join(file.parts) for file in files if file.stem not in ("__init__", "__main__", "budget")]
+    assert subprocess.run([sys.executable, "-c", code, *modules], capture_output=True).returncode == 0
