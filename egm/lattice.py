@@ -37,7 +37,8 @@ from egm.calibration import analytic_noise_multiplier
 
 __all__ = ["EXCESS", "Lattice", "gaussian_std", "nearest_double", "rounded"]
 
-EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
+#: The share by which noise is larger than it must be. It pays for the rounding of what is computed from the noise.
+EXCESS = 2.0**-30
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
