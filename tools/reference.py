@@ -2,7 +2,7 @@
 
 The sections in the docstring of a module become headings like those in the docstring of a function. Each attribute that
 the docstring of a class lists can be referred to, `{py:attr}`egm.module.Class.attribute``, and a class that egm offers
-has the name `egm.Class` besides its full name.
+has the name `egm.Class` besides its full name. No two sections have the same anchor.
 """
 
 import re
@@ -19,7 +19,7 @@ def rule_sections(app, what, name, thing, options, lines):
 
 
 def name_attributes(app, domain, kind, content):
-    """Make targets of the arguments and attributes that numpydoc has listed for a class, and of its short name."""
+    """Make targets of the attributes that numpydoc has listed for a class, and of its short name."""
     if (domain, kind) != ("py", "class"):
         return
     known, signature = app.env.get_domain("py"), content.parent[0]
@@ -33,8 +33,15 @@ def name_attributes(app, domain, kind, content):
             known.note_object(term["ids"][0], "attribute", term["ids"][0])
 
 
+def name_commands(app, doctree):
+    """Leave the options of a command the anchor that has its name, not the one that all commands have."""
+    for section in doctree.findall(nodes.section):
+        section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
+
+
 def setup(app):
-    """Run before numpydoc reads a docstring, and when an entry has been read."""
+    """Run before numpydoc reads a docstring, when an entry has been read, and when a document has."""
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("object-description-transform", name_attributes)
+    app.connect("doctree-read", name_commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
