@@ -20,7 +20,7 @@ def pages(book, toc):
 
 def test_toc_names_every_source(toc):
     """A page or a chapter outside the toc would silently not be in the book."""
-    sources = [*(ROOT / "book").rglob("*.md"), *chapters()]
+    sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
 
 

@@ -1,6 +1,9 @@
 """The pages about the package: what they show is what it does, and the reference has every public name."""
 
+import argparse
 import contextlib
+import dataclasses
+import importlib
 import inspect
 import io
 import os
@@ -14,14 +17,14 @@ import numpy as np
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from numpydoc.hooks.validate_docstrings import parse_config
+from numpydoc.validate import validate
 
 import egm
-from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, gx2
+from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, cli, gx2
 from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
-from tools import api
 from tools.execute import ROOT
-from tools.prose import to_rst
 
 TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
     (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite", "practice")
@@ -247,6 +250,50 @@ def test_every_mechanism_is_in_the_decision_and_in_the_table():
 # The reference --------------------------------------------------------------------------------------------------------
 
 
+MODULES = {
+    f"egm.{path.stem}": importlib.import_module(f"egm.{path.stem}") for path in sorted((ROOT / "egm").glob("[!_]*.py"))
+}
+
+
+def offered():
+    """{full name: object} of the public names of every module, but for those that it borrows from another."""
+    names = {f"{module}.{name}": getattr(found, name) for module, found in MODULES.items() for name in found.__all__}
+    homes = {full: getattr(thing, "__module__", None) for full, thing in names.items()}
+    borrowed = {full for full, home in homes.items() if home in MODULES and not full.startswith(f"{home}.")}
+    return {full: thing for full, thing in names.items() if full not in borrowed}
+
+
+def members(cls):
+    """The public methods and properties of a class, and, as None, the fields that its constructor computes."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    own = {name: thing for name, thing in vars(cls).items() if inspect.isfunction(thing) or isinstance(thing, property)}
+    found = {**{field.name: None for field in fields if not field.init}, **own}
+    return {name: thing for name, thing in found.items() if not name.startswith("_")}
+
+
+def parameters(thing):
+    """The names of what it is called with, if it says so: an exception may not."""
+    try:
+        return [name for name in inspect.signature(thing).parameters if name != "self"]
+    except (TypeError, ValueError):
+        return []
+
+
+OFFERED = offered()
+PUBLIC = OFFERED | {
+    f"{full}.{name}": thing
+    for full, cls in OFFERED.items()
+    if inspect.isclass(cls)
+    for name, thing in members(cls).items()
+}
+COMMANDS = {
+    name: parser
+    for action in cli._parser()._actions
+    if isinstance(action, argparse._SubParsersAction)
+    for name, parser in action.choices.items()
+}
+
+
 @pytest.fixture(scope="module")
 def reference(book):
     """{page: parsed} of the reference."""
@@ -255,82 +302,83 @@ def reference(book):
 
 
 def test_every_public_name_stands_there_once(reference):
-    """With its signature: the same parameters, in the same order, with the same kinds and defaults."""
-    entries = [entry for page in reference.values() for entry in page.select("dt.sig[id^='egm.']")]
-    found = Counter(entry["id"] for entry in entries)
-    things = {name: thing for name, thing in api.catalogue().items() if not inspect.ismodule(thing)}
-    assert found == Counter(things.keys())
-    for entry in entries:
-        thing, shown = things[entry["id"]], " ".join(entry.get_text().split())
-        if inspect.isroutine(thing) or (inspect.isclass(thing) and "(" in shown):
-            names = [name.get_text() for name in entry.select(".sig-param > .n:first-child, .sig-param > .o + .n")]
-            assert names == [name for name in inspect.signature(thing).parameters if name != "self"], shown
+    """With its signature: the same parameters, in the same order. What is there besides are attributes of a class."""
+    entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dt[id^='egm.']")}
+    found = Counter(entry["id"] for page in reference.values() for entry in page.select("[id^='egm.']"))
+    assert set(found.values()) == {1}
+    assert not PUBLIC.keys() - found.keys()
+    assert not {name.rpartition(".")[0] for name in found.keys() - PUBLIC.keys()} - OFFERED.keys()
+    for name, thing in PUBLIC.items():
+        shown = (re.match(r"\W*(\w+)", each.get_text()) for each in entries[name].select(".sig-param"))
+        assert [each[1] for each in shown if each] == parameters(thing), name
 
 
-def test_everything_public_is_in_the_catalogue():
-    """What `__all__` has, but for what another module defines, and what a class has, but for its arguments."""
-    known = api.catalogue()
-    for module in api.modules():
-        assert all(any(getattr(module, name) is thing for thing in known.values()) for name in module.__all__)
-    for full, cls in [(full, thing) for full, thing in known.items() if inspect.isclass(thing)]:
-        shown = api.signature(cls)
-        arguments = shown.parameters if shown else ()
-        inside = [name for name in vars(cls) if not name.startswith("_") and name not in arguments]
-        assert not [name for name in inside if f"{full}.{name}" not in known], full
+def test_overview_has_every_public_name(book):
+    """Each once, with what it is for, and as a link to its entry."""
+    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
+    assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
+    assert all(text.get_text().strip() for _, text in rows)
 
 
 def test_every_module_and_command_has_a_place():
     """On one page and no more."""
-    text = "".join(path.read_text() for path in (ROOT / "book" / "api").glob("*.md"))
-    included = Counter(re.findall(r"generated/(.*)\.rst", text))
-    commands = [f"command-{name}" for name, _ in api.commands()]
-    assert included == Counter([*(module.__name__ for module in api.modules()), *commands])
+    text = "".join(path.read_text() for path in (ROOT / "book" / "api").glob("*.rst"))
+    assert Counter(re.findall(r"^\.\. automodule:: (.*)$", text, re.MULTILINE)) == Counter(MODULES.keys())
+    assert Counter(re.findall(r"^   :path: (.*)$", text, re.MULTILINE)) == Counter(COMMANDS.keys())
 
 
-def test_every_option_is_listed(reference):
-    listed = {entry["id"] for entry in reference["command-line"].select("dt.sig[id^=cmdoption]")}
-    for name, parser in api.commands():
-        flags = [flag for action in parser._actions for flag in action.option_strings if action.dest != "help"]
-        assert {f"cmdoption-egm-{name}-{flag.strip('-')}" for flag in flags} <= listed
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_listed(reference, name):
+    """With its explanation, on whose hyphens nothing typographic is done."""
+    items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
+    listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
+    actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
+    assert listed.keys() == {", ".join(action.option_strings) or action.metavar for action in actions}
+    for action in actions:
+        shown = listed[", ".join(action.option_strings) or action.metavar]
+        assert " ".join(action.help.replace("`", "").split()) in " ".join(shown.split())
 
 
-def test_new_name_needs_a_docstring():
+@pytest.mark.parametrize("name", [name for name in egm.__all__ if name.endswith("Mechanism")])
+def test_mechanism_is_found_by_its_short_name(book, name):
+    """A reference to egm.GaussianDataMechanism leads to the entry of egm.mechanisms.GaussianDataMechanism."""
+    assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
+    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
+    assert targets == {f"{getattr(egm, name).__module__}.{name}"}
+
+
+CHECKS = parse_config(ROOT)["checks"]
+DOCUMENTED = [name for name, thing in PUBLIC.items() if callable(thing) or isinstance(thing, property)]
+
+
+def complaints(name, also=()):
+    """What numpydoc finds in a docstring, by the checks of pyproject.toml and others."""
+    return [error for error in validate(name)["errors"] if error[0] in CHECKS.union(also)]
+
+
+@pytest.mark.parametrize("name", [*MODULES, *DOCUMENTED])
+def test_docstring_is_in_the_format(name):
+    """By numpydoc; names that are imported from a module, unless they are exceptions, have an example."""
+    thing = PUBLIC.get(name)
+    shows = inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
+    assert not complaints(name, {"EX01"} if shows and name in OFFERED else ())
+
+
+def test_docstring_that_is_missing_is_seen(monkeypatch):
     """A dataclass writes one of its own if there is none, and a subclass would inherit one."""
+
+    @dataclasses.dataclass
+    class Silent:
+        x: float
 
     def silent(x):
         return x
 
-    with pytest.raises(ValueError, match=r"egm\.new\.silent has no docstring"):
-        api.entry("egm.new.silent", silent, {})
-    child = type("child", (egm.GaussianMechanism,), {})
-    with pytest.raises(ValueError, match=r"egm\.new\.child has no docstring"):
-        api.prose("egm.new.child", child, {})
-
-
-def link(name):
-    return {"isf": "egm.gx2.isf", "gx2.isf": "egm.gx2.isf"}.get(name)
-
-
-@pytest.mark.parametrize(
-    ("plain", "marked"),
-    [
-        ("sum w**2 * b_j and |x|", r"sum w\*\*2 \* b\_j and \|x\|"),
-        ("see `isf` and `no_name`", r"see \ :py:obj:`isf <egm.gx2.isf>`\  and \ ``no_name``"),
-        ("of gx2.isf(p, w)", r"of \ :py:obj:`gx2.isf <egm.gx2.isf>`\ (p, w)"),
-        ("Arguments as for isf.", r"Arguments as for \ :py:obj:`isf <egm.gx2.isf>`\ ."),
-        ("p, x: any shape.", r"\ **p**\ , \ **x**\ : any shape."),
-        ("an `n_rows`\nof rows", "an \\ ``n_rows``\nof rows"),
-        ("note: not a parameter", "note: not a parameter"),
-        ("a word that is isf or x, but n_rows", r"a word that is isf or x, but \ ``n_rows``"),
-        ('by "none" or "A quoted title"', 'by \\ ``"none"``\\  or "A quoted title"'),
-        ("so\n\n    f(x) = 2 x,\n\nand", "so\n\n.. code-block:: text\n\n   f(x) = 2 x,\n\nand"),
-        ("so\n\n    y = f(x)", "so\n\n.. code-block:: python\n\n   y = f(x)"),
-        ("1. a\n   b:\n\n       2 x\n\n2. c", "1. a\n   b:\n\n   .. code-block:: text\n\n      2 x\n\n2. c"),
-    ],
-)
-def test_docstrings_are_not_markup(plain, marked):
-    """What looks like markup stays text, what is a name becomes code, formulas keep their lines."""
-    assert to_rst(plain, link, {"p", "x", "n_rows"}) == marked
+    for thing in (Silent, silent, type("Child", (GaussianMechanism,), {})):
+        monkeypatch.setattr(gx2, "new", thing, raising=False)
+        assert complaints("egm.gx2.new")
 
 
 # Notation and citation ------------------------------------------------------------------------------------------------
@@ -338,9 +386,8 @@ def test_docstrings_are_not_markup(plain, marked):
 
 def test_names_in_the_table_of_notation_exist():
     """Each is a name of the reference, an argument, or a field."""
-    things = api.catalogue()
-    signatures = [api.signature(thing) for thing in things.values() if callable(thing)]
-    arguments = {name for each in signatures if each for name in each.parameters}
+    things = MODULES | PUBLIC
+    arguments = {name for thing in PUBLIC.values() for name in parameters(thing)}
     cells = [line.split(" | ")[2] for line in NOTATION.splitlines() if line.startswith("| $")]
     names = [name for cell in cells for name in re.findall(r"(?<!\})`([^`]+)`", cell)]
     assert len(names) > 10

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import api, launch, ledger, pages, provenance
+from tools import launch, ledger, pages, provenance
 from tools.execute import ROOT, ChapterError, execute_all, tail
 
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
@@ -32,8 +32,8 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, the reference,
-    the citation, and MathJax to read it offline. Pages are stamped with their provenance, and linked to the project's
+    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, the citation,
+    and MathJax to read it offline. Pages are stamped with their provenance, and linked to the project's
     address if it has one."""
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
@@ -46,7 +46,6 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
         provenance.add_stamp(notebook, file, made, address)
         nbformat.write(notebook, stage / "notebooks" / name)
     pages.write(found, stage / "book" / "generated")
-    api.write(stage / "book" / "generated")
     copy(root / "CITATION.cff", stage / "book" / "generated" / "CITATION.cff")
     pages.copy_figures(executed, stage / "book" / "generated")
     mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"

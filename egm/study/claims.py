@@ -22,8 +22,10 @@ from IPython.display import display
 
 __all__ = ["CORRECTED", "FAILS", "HOLDS", "MIME", "Finding", "record"]
 
+#: A result that a check can have.
 HOLDS, CORRECTED, FAILS = "holds", "holds with correction", "does not hold"
-MIME = "application/vnd.egm.finding+json"  # the type of the output in which a notebook carries a finding
+#: The type of the output in which a notebook carries a finding.
+MIME = "application/vnd.egm.finding+json"
 
 
 @dataclass(frozen=True)

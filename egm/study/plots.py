@@ -49,7 +49,9 @@ __all__ = [
 ]
 
 INK = "#1A1A1A"
-GREYS = (INK, "#555555", "#B0B0B0")  # text and axes, rules, grid
+#: The greys of text and axes, of rules, and of the grid.
+GREYS = (INK, "#555555", "#B0B0B0")
+#: The colors of curves and points, in the order in which a figure uses them.
 COLORS = ("#0072B2", "#C05500", "#008662", "#A36186", INK, "#5C3F00", "#00446B")
 _MARKERS = "osvD^XP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))

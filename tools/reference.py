@@ -1,0 +1,47 @@
+"""Sphinx extension: what autodoc and numpydoc leave undone in the reference.
+
+The sections in the docstring of a module become headings like those in the docstring of a function. Each attribute that
+the docstring of a class lists can be referred to, `{py:attr}`egm.module.Class.attribute``, and a class that egm offers
+has the name `egm.Class` besides its full name. No two sections have the same anchor.
+"""
+
+import re
+
+from docutils import nodes
+
+import egm
+
+
+def rule_sections(app, what, name, thing, options, lines):
+    """Turn the titles in the docstring of a module, which numpydoc does not read, into rubrics."""
+    if what == "module":
+        lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
+
+
+def name_attributes(app, domain, kind, content):
+    """Make targets of the attributes that numpydoc has listed for a class, and of its short name."""
+    if (domain, kind) != ("py", "class"):
+        return
+    known, signature = app.env.get_domain("py"), content.parent[0]
+    full = f"{signature['module']}.{signature['fullname']}"
+    if signature["fullname"] in egm.__all__:
+        known.note_object(f"egm.{signature['fullname']}", "class", full, aliased=True)
+    lists = (field for field in content.findall(nodes.field) if field[0].astext() == "Attributes")
+    for term in (term for field in lists for term in field.findall(nodes.term)):
+        if isinstance(term[0], nodes.strong):  # a property is a link to its own entry
+            term["ids"].append(f"{full}.{term[0].astext()}")
+            known.note_object(term["ids"][0], "attribute", term["ids"][0])
+
+
+def name_commands(app, doctree):
+    """Leave the options of a command the anchor that has its name, not the one that all commands have."""
+    for section in doctree.findall(nodes.section):
+        section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
+
+
+def setup(app):
+    """Run before numpydoc reads a docstring, when an entry has been read, and when a document has."""
+    app.connect("autodoc-process-docstring", rule_sections, priority=400)
+    app.connect("object-description-transform", name_attributes)
+    app.connect("doctree-read", name_commands)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
