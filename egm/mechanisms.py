@@ -811,7 +811,8 @@ class GaussianDataMechanism(_Mechanism):
 
     **Privacy.** A release is (epsilon, delta)-differentially private for any data whatever
     (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
-    row is clipped. Secure releases add integers, so that no rounding breaks the promise (see
+    row is clipped. Secure releases add up integers instead of doubles, so that the sensitivity is
+    what it says (see
     `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
