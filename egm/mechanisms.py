@@ -812,8 +812,7 @@ class GaussianDataMechanism(_Mechanism):
     **Privacy.** A release is (epsilon, delta)-differentially private for any data whatever
     (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
     row is clipped. Secure releases add up integers instead of doubles, so that the sensitivity is
-    what it says (see
-    `egm._rows.lattice`).
+    what it says (see `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
     number are released together. Their sensitivity is :math:`\sqrt{C^2 + w^2}` with :math:`w` for
