@@ -69,7 +69,8 @@ def small_book(root, environ):
         build.copy(ROOT / "book" / name, root / "book" / name)
     (root / "book" / "index.md").write_text("# Title\n")
     (root / ".gitignore").write_text("_build\n")
-    for name in ("claims.yml", "errata.yml", "CITATION.cff"):
+    (root / "ledger").mkdir()
+    for name in ("ledger/claims.yml", "ledger/errata.yml", "CITATION.cff"):
         (root / name).touch()
     toc = {"format": "jb-book", "root": "book/index", "chapters": []}
     executed, store = {}, root / "_build"

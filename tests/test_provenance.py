@@ -118,15 +118,15 @@ def write_chapter(project, name, *sources):
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter, which draws a number from a seed."""
-    for folder in ("notebooks", "egm", "book"):
+    for folder in ("notebooks", "egm", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
         "_config.yml",
         "_toc.yml",
         "constraints.txt",
         "pyproject.toml",
-        "claims.yml",
-        "errata.yml",
+        "ledger/claims.yml",
+        "ledger/errata.yml",
         "CITATION.cff",
     )
     for file in inputs:

@@ -225,7 +225,7 @@ def test_form_for_errata_mirrors_the_ledger():
     """Every field of an entry that a person can fill in is asked for, and the versions have the same names."""
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
-    entry = yaml.safe_load((ROOT / "errata.yml").read_text())[0].keys()
+    entry = yaml.safe_load((ROOT / "ledger" / "errata.yml").read_text())[0].keys()
     assert entry - {"id", "kind", "cell", "also", "figures", "versions", "final"} <= asked
     version = next(field for field in form["body"] if field.get("id") == "version")
     named = version["attributes"]["description"]
