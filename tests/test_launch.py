@@ -17,8 +17,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
 from egm import _distribution
-from tools import build, launch, provenance
+from tools import build, provenance
 from tools.execute import ROOT, chapters
+from tools.sphinx import launch
 
 ADDRESS = "https://github.com/owner/repository"
 WORKFLOW = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/repository"}

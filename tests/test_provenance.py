@@ -15,8 +15,9 @@ import pytest
 from bs4 import BeautifulSoup
 from test_launch import commit_all
 
-from tools import build, execute, provenance, recorder
+from tools import build, execute, provenance
 from tools.execute import ROOT, chapters
+from tools.kernel import recorder
 
 CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 FACTS = ["Commit", "Executed with", "Parameters", "Randomness"]
