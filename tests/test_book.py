@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from tools.execute import ROOT, chapters
-from tools.numbering import reported
+from tools.sphinx.numbering import reported
 
 
 @pytest.fixture(scope="module")

@@ -101,13 +101,13 @@ def test_bad_parameter_is_refused(value, tmp_path):
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter that works."""
-    for folder in ("notebooks", "egm", "_build/html"):
+    for folder in ("notebooks", "egm", "ledger", "_build/html"):
         (tmp_path / folder).mkdir(parents=True)
     for file in (
         "constraints.txt",
         "pyproject.toml",
-        "claims.yml",
-        "errata.yml",
+        "ledger/claims.yml",
+        "ledger/errata.yml",
         "CITATION.cff",
         "egm/__init__.py",
         "_build/html/index.html",

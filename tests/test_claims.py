@@ -35,7 +35,9 @@ IN_THE_NOTES = [
     *(f"notes-theorem-2-7-{item}" for item in (1, 2)),
     *(f"notes-exercise-2-6-{item}" for item in "abcde"),
 ]
-ENTRIES = [entry for name in ("claims.yml", "errata.yml") for entry in yaml.safe_load((ROOT / name).read_text())]
+ENTRIES = [
+    entry for name in ("claims.yml", "errata.yml") for entry in yaml.safe_load((ROOT / "ledger" / name).read_text())
+]
 EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 
@@ -98,7 +100,7 @@ def test_findings_are_computed():
 def sound_project(tmp_path_factory):
     """A project of one chapter that checks one claim and shows one slip."""
     tmp_path = tmp_path_factory.mktemp("sound")
-    for folder in ("notebooks", "egm", "tests"):
+    for folder in ("notebooks", "egm", "ledger", "tests"):
         (tmp_path / folder).mkdir()
     for file in ("constraints.txt", "pyproject.toml", "egm/__init__.py"):
         (tmp_path / file).touch()
@@ -123,8 +125,8 @@ def sound_project(tmp_path_factory):
     slip = {"id": "slip-five", "versions": ["draft"], "place": "Lemma 9.9", "printed": "five", "correct": "four"}
     slip |= {"why": "Count.", "downstream": "Nothing.", "kind": "exact", "cell": "09-nine#check"}
     slip |= {"weight": "proof", "final": "mended"}
-    (tmp_path / "claims.yml").write_text(yaml.safe_dump([claim]))
-    (tmp_path / "errata.yml").write_text(yaml.safe_dump([slip]))
+    (tmp_path / "ledger" / "claims.yml").write_text(yaml.safe_dump([claim]))
+    (tmp_path / "ledger" / "errata.yml").write_text(yaml.safe_dump([slip]))
     ledger.write_lock(ledger.read(execute_all(tmp_path), tmp_path))
     return tmp_path
 
@@ -290,7 +292,7 @@ def test_deleted_cell_is_noticed(project):
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
     """An entry cannot say what is not so."""
-    edit(project / file, old, new)
+    edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
@@ -309,7 +311,7 @@ def test_slip_without_its_corrected_form_is_refused(project):
 
 def test_slip_without_a_weight_is_refused(project):
     """It would have no place among the others."""
-    edit(project / "errata.yml", "  weight: proof\n", "")
+    edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
         ledger.read(execute_all(project), project)
 

@@ -17,8 +17,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
 from egm import _distribution
-from tools import build, launch, provenance
+from tools import build, provenance
 from tools.execute import ROOT, chapters
+from tools.sphinx import launch
 
 ADDRESS = "https://github.com/owner/repository"
 WORKFLOW = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/repository"}
@@ -69,7 +70,8 @@ def small_book(root, environ):
         build.copy(ROOT / "book" / name, root / "book" / name)
     (root / "book" / "index.md").write_text("# Title\n")
     (root / ".gitignore").write_text("_build\n")
-    for name in ("claims.yml", "errata.yml", "CITATION.cff"):
+    (root / "ledger").mkdir()
+    for name in ("ledger/claims.yml", "ledger/errata.yml", "CITATION.cff"):
         (root / name).touch()
     toc = {"format": "jb-book", "root": "book/index", "chapters": []}
     executed, store = {}, root / "_build"

@@ -37,7 +37,8 @@ def test_dead_links_are_found(tmp_path, server):
     (tmp_path / "README.md").write_text(f"See [this]({server}/missing), {server}/there.\n")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
     (tmp_path / "_config.yml").write_text('only_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n')
-    for name in ("claims.yml", "errata.yml", "pyproject.toml", "CITATION.cff"):
+    (tmp_path / "ledger").mkdir()
+    for name in ("ledger/claims.yml", "ledger/errata.yml", "pyproject.toml", "CITATION.cff"):
         (tmp_path / name).touch()
     stage = tmp_path / "_build" / "links"
     build.lay_out(stage, {}, tmp_path)

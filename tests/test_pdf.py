@@ -20,7 +20,7 @@ from tools.execute import ROOT
 LEVELS = ("chapter", "section", "subsection", "subsubsection", "paragraph")
 NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # what a reference shows
 TITLES = ["caption", "h1", "h2", "h3", "h4"]
-MARGINS = (26, 26)  # mm, left and right, as in tools/book.sty
+MARGINS = (26, 26)  # mm, left and right, as in tools/sphinx/book.sty
 MM = 72 / 25.4  # points of PDF
 
 

@@ -15,8 +15,9 @@ import pytest
 from bs4 import BeautifulSoup
 from test_launch import commit_all
 
-from tools import build, execute, provenance, recorder
+from tools import build, execute, provenance
 from tools.execute import ROOT, chapters
+from tools.kernel import recorder
 
 CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 FACTS = ["Commit", "Executed with", "Parameters", "Randomness"]
@@ -118,15 +119,15 @@ def write_chapter(project, name, *sources):
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter, which draws a number from a seed."""
-    for folder in ("notebooks", "egm", "book"):
+    for folder in ("notebooks", "egm", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
         "_config.yml",
         "_toc.yml",
         "constraints.txt",
         "pyproject.toml",
-        "claims.yml",
-        "errata.yml",
+        "ledger/claims.yml",
+        "ledger/errata.yml",
         "CITATION.cff",
     )
     for file in inputs:

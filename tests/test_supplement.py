@@ -115,7 +115,7 @@ def test_chapters_are_executed(files):
 def test_findings_are_those_of_the_ledger(files):
     """Every claim and every slip, in order, each that has a check with what the check found."""
     rows = json.loads(files["findings.json"])
-    entries = [entry for name in ("claims.yml", "errata.yml") for entry in yaml.safe_load(files[name])]
+    entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
     assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
     for row in rows:
         assert bool(row["found"]) == bool(row["cell"])

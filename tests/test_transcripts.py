@@ -27,9 +27,9 @@ from egm import (
     GaussianMechanism,
     LaplaceMechanism,
     _search,
-    error,
+    forecast,
     gx2,
-    noise,
+    samplers,
     scaling,
 )
 from egm._private_rows import Account, PrivateRows
@@ -87,9 +87,9 @@ def blind(stack, rows, seed):
     stack.enter_context(mock.patch.object(lattice, "rounded", fixed_integers))
     for name in ("secure_gaussian", "secure_laplace"):
         answer = lambda std, size: [Answer(std * z) for z in rng.normal(size=size)]  # noqa: E731
-        stack.enter_context(mock.patch.object(noise, name, answer))
+        stack.enter_context(mock.patch.object(samplers, name, answer))
     index = lambda scores, epsilon: int(rng.triangular(0, 0.6, 1) * len(scores))  # noqa: E731
-    stack.enter_context(mock.patch.object(noise, "secure_index", index))
+    stack.enter_context(mock.patch.object(samplers, "secure_index", index))
 
 
 def outcomes(mechanism, data, rows, seed=2):
@@ -222,7 +222,7 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        hooks = [(noise, "secure_gaussian", self.gaussian), (noise, "secure_index", self.index)]
+        hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.question(name)) for name in QUESTIONS]
         with contextlib.ExitStack() as stack:
             for owner, name, hook in hooks:
@@ -312,8 +312,8 @@ def fast(monkeypatch):
         unit, dof = alike(weights)
         return chdtrc(dof, x / unit)
 
-    monkeypatch.setattr(error, "best_clip_norm", clip_norm)
-    monkeypatch.setattr(error, "loss_of_a_row", loss)
+    monkeypatch.setattr(forecast, "best_clip_norm", clip_norm)
+    monkeypatch.setattr(forecast, "loss_of_a_row", loss)
     monkeypatch.setattr(scaling, "optimal", lambda sigma, p: scaling.expected_norm(sigma))
     monkeypatch.setattr(gx2, "isf", isf)
     monkeypatch.setattr(gx2, "sf", sf)

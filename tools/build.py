@@ -15,8 +15,9 @@ from pathlib import Path
 
 import nbformat
 
-from tools import launch, ledger, pages, provenance
+from tools import ledger, pages, provenance
 from tools.execute import ROOT, ChapterError, execute_all, tail
+from tools.sphinx import launch
 
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 

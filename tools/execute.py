@@ -2,7 +2,7 @@
 
 An executed chapter is stored as `<chapter>-<key>.ipynb`, where the key is a digest of everything that its output may
 depend on; what its checks recorded stands beside it in a file `.json`, and what it was executed with in a file
-`.run.json` (`tools.recorder`). A chapter that fails is never stored, so whatever is in the store is whole.
+`.run.json` (`tools.kernel.recorder`). A chapter that fails is never stored, so whatever is in the store is whole.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ TIMEOUT = 600  # seconds for one cell
 # How warnings of egm begin that the book leaves out: chapters simulate and say so, and the report's delta is its 1/n.
 EXPECTED = "noise from a numpy Generator is simulation|delta = .* is not below 1/n"
 WIDGET = "application/vnd.jupyter.widget-view+json"
-RECORDER = Path(__file__).with_name("recorder.py")
+RECORDER = Path(__file__).parent / "kernel" / "recorder.py"
 # Pages have two backgrounds, so their figures have none; whoever runs a notebook gets a white one.
 KERNEL = 'c.InlineBackend.print_figure_kwargs = {"bbox_inches": "tight", "facecolor": "none"}\n'
-FIGURES = Path(__file__).with_name("figures.py")
+FIGURES = Path(__file__).parent / "kernel" / "figures.py"
 MATPLOTLIB = "pdf.fonttype: 42\n"  # fonts with their outlines whole: journals refuse those of type 3
 ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
 
@@ -56,9 +56,9 @@ def key(chapter: Path) -> str:
 def environment(scratch: Path) -> dict[str, str]:
     """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly.
 
-    The book leaves out warnings that are expected of its chapters. What the kernel runs
-    with is recorded in the scratch folder (`tools.recorder`), and figures come as PDF, too (`tools.figures`); the lines
-    that see to it leave no name in the chapter.
+    The book leaves out warnings that are expected of its chapters. What the kernel runs with is recorded in the scratch
+    folder (`tools.kernel.recorder`), and figures come as PDF, too (`tools.kernel.figures`); the lines that see to it
+    leave no name in the chapter.
     """
     profile = scratch / "profile_default"
     profile.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """The ledger: every statement of the sources and every slip in them, compared with what the chapters found.
 
-`claims.yml` and `errata.yml` say what was found when somebody last looked; each entry names the cell of a chapter that
-checks it. The cell says what it finds when it runs (`egm.study.claims.record`). Here the two are compared;
-`tools.pages` makes the book's pages of them.
+`claims.yml` and `errata.yml` in the folder `ledger` say what was found when somebody last looked; each entry names the
+cell of a chapter that checks it. The cell says what it finds when it runs (`egm.study.claims.record`). Here the two are
+compared; `tools.pages` makes the book's pages of them.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
     python -m tools.ledger lock   after reading them: accept the statements and the checks as they stand now
@@ -98,7 +98,7 @@ class Ledger:
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """The ledger of a project whose chapters have been executed."""
-    files = (root / name for name in ("claims.yml", "errata.yml"))
+    files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4).cells for file in chapters(root)}
     cells = {f"{stem}#{cell.id}": cell.source for stem, each in notebooks.items() for cell in each}
@@ -214,14 +214,14 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
     """The seals that were accepted, by key."""
-    lines = (root / "claims.lock").read_text().splitlines()
+    lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def write_lock(ledger: Ledger) -> None:
     """Accept every entry as it stands."""
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
-    (ledger.root / "claims.lock").write_text(LOCK + "".join(lines))
+    (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """The ledger as a reader sees it: what two pages of the book list, and under each check a line that leads there.
 
 The words of the pages stand in `book/claims.md` and `book/errata.md`; the lists that they include are made here, of
-what the chapters found when they ran. Every code cell becomes a target (`tools.anchors`), so that an entry can point
-at it.
+what the chapters found when they ran. Every code cell becomes a target (`tools.sphinx.anchors`), so that an entry can
+point at it.
 """
 
 import re
@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 
 from egm.study.claims import CORRECTED, FAILS, HOLDS, MIME
-from tools.anchors import anchor
 from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip
+from tools.sphinx.anchors import anchor
 
 KINDS = {
     "symbolic": "By algebra",

@@ -4,7 +4,7 @@ A chapter found in the store was perhaps executed at an earlier commit, and is s
 same. That is true: the store keeps a chapter under the digest of all that its output may depend on
 (`tools.execute.key`), so at both commits the same chapter, package, settings and lock were there to be executed.
 Versions and seeds are not taken from where the book is built but from the record that the chapter's kernel wrote
-(`tools.recorder`), because what is installed may change while the lock does not.
+(`tools.kernel.recorder`), because what is installed may change while the lock does not.
 
 The one time in a stamp is that of the commit, so two builds from one commit give the same bytes.
 """

@@ -18,7 +18,7 @@ from pathlib import Path
 from tools import build, ledger, pdf
 from tools.execute import ROOT, execute_all
 
-COPIED = ("CITATION.cff", "LICENSE", "LICENSE-TEXT", "claims.yml", "errata.yml", "constraints.txt")
+COPIED = ("CITATION.cff", "LICENSE", "LICENSE-TEXT", "ledger/claims.yml", "ledger/errata.yml", "constraints.txt")
 # For the next build of Sphinx, and templates of the theme.
 NOT_FOR_READERS = (".buildinfo", "webpack-macros.html", "sbt-webpack-macros.html")
 README = Path(__file__).with_name("supplement.md")

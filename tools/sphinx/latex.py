@@ -1,7 +1,8 @@
 """Sphinx extension: the book in LaTeX, as one volume with the numbers that its pages have in HTML.
 
-LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that `tools.numbering`
-gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are in `tools/book.sty`.
+LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
+`tools.sphinx.numbering` gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are
+in `tools/sphinx/book.sty`.
 """
 
 import os

@@ -16,7 +16,7 @@ it is in. Folders of earlier commits stay.
 
 This module is also the Sphinx extension that puts the links on the pages, and
 
-    python -m tools.launch FOLDER
+    python -m tools.sphinx.launch FOLDER
 
 writes the notebooks for Colab into a folder, as the workflow does.
 """

@@ -1,0 +1,1 @@
+"""Extensions of Sphinx for the book, and its looks in LaTeX."""
