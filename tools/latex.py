@@ -152,7 +152,7 @@ class KeepSources(SphinxPostTransform):
         """Make paragraphs of them, and text of what leads there."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
-                link.replace_self(link.children)
+                link.parent.replace(link, link.children)
         for only in list(self.document.findall(addnodes.only)):
             if LABELS.fullmatch(only.astext()):
                 only.parent.remove(only)
@@ -160,7 +160,7 @@ class KeepSources(SphinxPostTransform):
             if any(map(SOURCE.match, source["names"])):
                 label, first, *rest = source.children
                 first.insert(0, nodes.Text(f"[{label.astext()}] "))
-                source.replace_self([first, *rest])
+                source.parent.replace(source, [first, *rest])
 
 
 class PlaceBibliography(SphinxPostTransform):
