@@ -29,7 +29,7 @@ def name_bases(app, what, name, thing, options, lines):
 
 def name_attributes(app, domain, kind, content):
     """Make targets of the attributes that numpydoc has listed for a class, and of its short name."""
-    if (domain, kind) != ("py", "class"):
+    if domain != "py" or kind not in ("class", "exception"):
         return
     known, signature = app.env.get_domain("py"), content.parent[0]
     full = f"{signature['module']}.{signature['fullname']}"
