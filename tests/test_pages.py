@@ -313,6 +313,18 @@ def test_every_public_name_stands_there_once(reference):
         assert [each[1] for each in shown if each] == parameters(thing), name
 
 
+def test_exception_says_by_what_it_is_caught(reference):
+    """Its entry names its bases."""
+    entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
+    exceptions = {
+        name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)
+    }
+    assert entries.keys() == exceptions.keys()
+    for name, thing in exceptions.items():
+        bases = ", ".join(base.__name__ for base in thing.__bases__)
+        assert f"Bases: {bases}" in entries[name].find_next_sibling("dd").get_text()
+
+
 def test_overview_has_every_public_name(book):
     """Each once, with what it is for, and as a link to its entry."""
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")

@@ -6,6 +6,7 @@ in `tools/sphinx/book.sty`.
 """
 
 import os
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -18,6 +19,8 @@ from sphinx_proof.nodes import NODE_TYPES, unenumerable_node
 
 MANY_ROWS = 30  # from which on Sphinx lets a table run over pages
 STYLE = Path(__file__).with_name("book.sty")
+SOURCE = re.compile("R[0-9a-f]{12}-", re.IGNORECASE)  # as numpydoc names the references of a docstring
+LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
@@ -137,6 +140,30 @@ class Arrange(SphinxPostTransform):
         del self.document["docname"]  # whose label the landing page has now
 
 
+class KeepSources(SphinxPostTransform):
+    """Leave the references of a docstring where they are; Sphinx would put them into the bibliography.
+
+    Then the line is of no use that numpydoc writes below them, for LaTeX alone, with the labels of them all.
+    """
+
+    default_priority = 4  # before Sphinx takes note of them
+    formats = ("latex",)
+
+    def run(self, **kwargs):
+        """Make paragraphs of them, and text of what leads there."""
+        for link in list(self.document.findall(addnodes.pending_xref)):
+            if SOURCE.match(link["reftarget"]):
+                link.parent.replace(link, link.children)
+        for only in list(self.document.findall(addnodes.only)):
+            if LABELS.fullmatch(only.astext()):
+                only.parent.remove(only)
+        for source in list(self.document.findall(nodes.citation)):
+            if any(map(SOURCE.match, source["names"])):
+                label, first, *rest = source.children
+                first.insert(0, nodes.Text(f"[{label.astext()}] "))
+                source.parent.replace(source, [first, *rest])
+
+
 class PlaceBibliography(SphinxPostTransform):
     """Put the bibliography into the page that has it; Sphinx gathers it at the end of the book."""
 
@@ -205,6 +232,7 @@ def setup(app):
     """Replace the writer; sphinx-proof's own visitors are overridden, so this extension comes after it."""
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)
+    app.add_post_transform(KeepSources)
     app.add_post_transform(PlaceBibliography)
     app.connect("config-inited", configure, priority=900)
     for kind in [*NODE_TYPES.values(), unenumerable_node]:

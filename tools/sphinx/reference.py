@@ -1,8 +1,10 @@
-"""Sphinx extension: what autodoc and numpydoc leave undone in the reference.
+"""Sphinx extension: what autodoc, numpydoc and sphinx-argparse leave undone in the reference.
 
-The sections in the docstring of a module become headings like those in the docstring of a function. Each attribute that
-the docstring of a class lists can be referred to, `{py:attr}`egm.module.Class.attribute``, and a class that egm offers
-has the name `egm.Class` besides its full name. No two sections have the same anchor.
+- Titles in the docstring of a module become headings like those in the docstring of a function.
+- An exception names its bases. Those of other classes are of no use to a reader.
+- Each attribute that the docstring of a class lists can be referred to, `{py:attr}`egm.module.Class.attribute``, and a
+  class that egm offers has the name `egm.Class` besides its full name.
+- No two sections of a page have the same anchor.
 """
 
 import re
@@ -18,9 +20,16 @@ def rule_sections(app, what, name, thing, options, lines):
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
 
 
+def name_bases(app, what, name, thing, options, lines):
+    """After its first sentence say of an exception which others it is: by these, too, it can be caught."""
+    if what == "exception":
+        end = lines.index("") if "" in lines else len(lines)
+        lines[end:end] = ["", f"Bases: {', '.join(f'``{base.__name__}``' for base in thing.__bases__)}"]
+
+
 def name_attributes(app, domain, kind, content):
     """Make targets of the attributes that numpydoc has listed for a class, and of its short name."""
-    if (domain, kind) != ("py", "class"):
+    if domain != "py" or kind not in ("class", "exception"):
         return
     known, signature = app.env.get_domain("py"), content.parent[0]
     full = f"{signature['module']}.{signature['fullname']}"
@@ -42,6 +51,7 @@ def name_commands(app, doctree):
 def setup(app):
     """Run before numpydoc reads a docstring, when an entry has been read, and when a document has."""
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
+    app.connect("autodoc-process-docstring", name_bases, priority=400)
     app.connect("object-description-transform", name_attributes)
     app.connect("doctree-read", name_commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
