@@ -4,14 +4,24 @@ BIN := .venv/bin
 READY := .venv/ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+pytest = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+define lint
+@$(BIN)/ruff check --quiet
+@$(BIN)/mypy
+@$(BIN)/ruff format --check --quiet
+@$(BIN)/lint-imports --no-logo
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help book pdf supplement test bench links clean
+.PHONY: help book pdf supplement check test bench links clean
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
 	@echo "make pdf    typeset the same book as _build/egm.pdf; needs XeLaTeX"
 	@echo "make supplement"
 	@echo "            pack both with the executed chapters and the sources as _build/egm-supplement-<version>.zip"
+	@echo "make check  lint, types, layers, and the tests and examples of the package: a first verdict"
 	@echo "make test   run every test: the package, the chapters and the built book"
 	@echo "make bench  compare egm.gx2 with other programs: accuracy and time, three minutes"
 	@echo "make links  look up every external link, for which it needs a network"
@@ -26,12 +36,13 @@ pdf: $(READY)
 supplement: $(READY)
 	@$(BIN)/python -m tools.supplement
 
+check: $(READY)
+	$(lint)
+	@$(pytest) egm tests/egm
+
 test: $(READY)
-	@$(BIN)/ruff check --quiet
-	@$(BIN)/mypy
-	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(lint)
+	@$(pytest)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

@@ -79,7 +79,10 @@ def test_sdist_is_the_whole_project(unpacked):
 def test_tests_of_the_sdist_can_be_run(unpacked):
     """All are collected, for which everything that they need is imported; and those of a few modules pass."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for args in (["--collect-only"], ["egm/bounds.py", "tests/test_bounds.py", "tests/test_environment.py"]):
+    for args in (
+        ["--collect-only"],
+        ["egm/bounds.py", "tests/egm/test_bounds.py", "tests/project/test_environment.py"],
+    ):
         tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
         done = subprocess.run(tests, cwd=unpacked, env=variables, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "egm"
+PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
 LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # by the first call that needs them
 STRANGE = {"mpmath", "pandas", "sympy"}

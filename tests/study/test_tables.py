@@ -9,7 +9,7 @@ import pytest
 from egm import GaussianDataMechanism, gx2
 from egm.study import tables
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "improvement.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "improvement.json").read_text())
 
 
 @pytest.mark.parametrize("case", REFERENCE["improvement"], ids=lambda case: f"{case['d']}-{case['alpha']}-{case['n']}")

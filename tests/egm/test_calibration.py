@@ -20,7 +20,7 @@ from egm.calibration import (
     zcdp_rho,
 )
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "calibration.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "calibration.json").read_text())
 
 epsilons = st.floats(1e-8, 200)
 deltas = st.floats(1e-300, 0.5)

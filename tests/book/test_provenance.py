@@ -13,8 +13,8 @@ import nbformat
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from test_launch import commit_all
 
+from tests.book.test_launch import commit_all
 from tools import build, execute, provenance
 from tools.execute import ROOT, chapters
 from tools.kernel import recorder

@@ -14,10 +14,10 @@ from scipy import stats
 
 from egm import gx2
 
-sys.path.append(str(Path(__file__).parent / "reference"))
+sys.path.append(str(Path(__file__).parent.parent / "reference"))
 from forms import terms
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "gx2.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "gx2.json").read_text())
 
 WEIGHTS = 1 / np.arange(1.0, 101.0)
 FORMS = {

@@ -157,7 +157,7 @@ def known():
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
     """No page, message, workflow or notebook: "egm" on the registry is a stranger's."""
     for name in git("-C", str(ROOT), "ls-files").split():
-        if not name.endswith((".png", ".npz", ".csv", ".css", "tests/test_repository.py")):
+        if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
             text = (ROOT / name).read_text()
             assert not wrongly_installed(text, known, name.startswith("egm/")), name
 

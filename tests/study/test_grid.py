@@ -18,7 +18,7 @@ ALL = dict(grid.METHODS)
 FORK = """
 import sys
 from benchmarks import grid
-from tests.test_grid import CELLS, METHODS, SEEDS
+from tests.study.test_grid import CELLS, METHODS, SEEDS
 say = lambda line: print(line, flush=True)
 grid.run(CELLS * 40, seeds=SEEDS, processes=2, store=sys.argv[1], methods=METHODS, say=say)
 """
@@ -85,7 +85,7 @@ MANY = [Cell("T", 2, 1.0, rho) for rho in range(1, 61)]
 SWEEP = """
 import sys
 from benchmarks import grid
-from tests.test_grid import MANY, METHODS, SEEDS
+from tests.study.test_grid import MANY, METHODS, SEEDS
 say = lambda line: print(line, flush=True)
 grid.run(MANY, seeds=SEEDS, processes=1, store=sys.argv[1], methods=METHODS, say=say)
 """
