@@ -29,26 +29,17 @@ __all__ = ["LastRound", "last_round"]
 
 _NEAR = (0.5, 0.2, 0.05, 0.01, 0.001)  # shares of normal rows beyond the first edges of the shells
 _RATIOS = 1.5, 2.5  # from one edge to the next after these; the second if there are few rows
-_SEEN = (
-    2.5,
-    4.0,
-)  # standard deviations of its noise that a number is from 0: in a near shell, in one of many windows of far ones
+_SEEN = 2.5, 4.0  # standard deviations of noise that a number is from 0: in a near shell, in one of many far windows
 _CONFIRMED = 3.0  # the same when it is asked for again
 _MORE = 3.5, 2.0  # standard deviations, of the noise and of the rows, by which there are too many
 _SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of more than 26 decades
 _FARTHEST = 1e100  # from the last near edge to the last one, at most
 _SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
 _COUNT = 0.06, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
-_HEAVY = 2.0  # the same for a tail without variance
 _STEPS, _RAISED = 5, 1.35  # how often the clip norm is raised at most, and to how many times itself
-_START, _SURE = (
-    (0.5, 0.4),
-    (0.5, 1.0),
-)  # rows expected at first, over those allowed; standard deviations added to a number
-_LONGER = (
-    0.35,
-    1.0,
-)  # what a clipped row has beyond the clip norm, over it, in one dimension; the second if there are few
+_START = 0.5, 0.4  # rows expected at first, over those allowed; the second if there are few
+_SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
+_LONGER = 0.35, 1.0  # what a row has beyond the clip norm, over it, in one dimension; the second if there are few
 _ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
 _SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
 _MANY = 48.0  # effective dimension from which a move of the centre shows whether they do
@@ -233,18 +224,22 @@ class _LastRound:
         instead of the model, all do.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
-        longer, rho, sure = _LONGER[few] / self.effective**0.25, max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
+        longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
+        rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
         if tail is not None:  # then rows of any dimension may be longer by a common factor
             longer = max(longer, _LONGER[0])
             if not tail.steep:
-                longer, rho, sure = _HEAVY, _COUNT[0], _SURE[1]
-        cost, allowed = rho * self.search.rho, _ONE_SIDED * noise / longer
+                rho, sure = _COUNT[0], _SURE[1]
+        cost, expected = rho * self.search.rho, _START[few] * _ONE_SIDED * noise / longer
         if tail is not None:
-            clip_norm = tail.length(_START[few] * allowed)
-        elif strict and _START[few] * allowed < self.n:
-            clip_norm = max(clip_norm, math.sqrt(gx2.isf(_START[few] * allowed / self.n, self.weights)))
+            clip_norm = tail.length(expected)
+        elif strict and expected < self.n:
+            clip_norm = max(clip_norm, math.sqrt(gx2.isf(expected / self.n, self.weights)))
         for step in range(1, _STEPS + 1):
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
+            if tail is not None:
+                longer = max(longer, tail.mean_excess(clip_norm))
+            allowed = _ONE_SIDED * noise / longer
             excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
             enough = doubtful + sure * std <= allowed

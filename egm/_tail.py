@@ -27,15 +27,17 @@ _POINTS = 2000  # of it
 
 @dataclass(frozen=True)
 class Tail:
-    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the last.
-
-    steep: whether the numbers show a power beyond 2.
-    """
+    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the
+    last."""
 
     edges: Array
     rows: Array
     power: float
-    steep: bool = False
+
+    @property
+    def steep(self) -> bool:
+        """Whether the variance of so long rows is finite."""
+        return self.power > _STEEP
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
@@ -49,7 +51,7 @@ class Tail:
             body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start])
         power = min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST) if body > 1.1 else max(drop, _FLATTEST[1])
         rows = np.maximum(beyond[: end + 1], rest)
-        return cls(edges[: end + 1], rows, power, body > _STEEP)
+        return cls(edges[: end + 1], rows, power)
 
     def _fine(self) -> tuple[Array, Array]:
         """Lengths, over the first edge, and the numbers of rows that are longer, down to a thousandth of a row."""
@@ -75,6 +77,12 @@ class Tail:
         unit = self.edges[0]
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
+
+    def mean_excess(self, clip_norm: float) -> float:
+        """What a row that is longer than the clip norm has beyond it, on average, over the clip norm."""
+        t, rows = self._fine()
+        there = float(np.interp(clip_norm / self.edges[0], t, rows))
+        return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
         """The length beyond which so many rows are, or the end of what is seen."""

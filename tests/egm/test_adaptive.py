@@ -592,6 +592,15 @@ def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
             assert found == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.parametrize("tail", TAILS)
+def test_mean_excess_of_a_tail(tail):
+    """The excess of all rows beyond C, for each of them, in units of C; a power law p has 1 / (p - 1) anywhere."""
+    for C in (tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
+        assert tail.mean_excess(C) == pytest.approx(tail.excess(C)[0] / longer(tail, C) / C, rel=1e-2)
+    law = Tail(tail.edges, 1e9 * tail.edges**-3.0, 3.0)
+    assert law.mean_excess(2 * tail.edges[0]) == pytest.approx(0.5, rel=0.01)
+
+
 @pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 100.0, 1e6])
 @pytest.mark.parametrize("tail", TAILS)
 def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
