@@ -1,6 +1,6 @@
 """Hold the name by which pip installs this package.
 
-On the registry the name "egm" belongs to another project, which `pip install egm` would install instead.
+On the registry the name "egm" belongs to another project.
 """
 
 NAME = "elliptical-gaussian-mechanism"

@@ -203,8 +203,8 @@ class AdaptiveDataMechanism:
     probability. What the search finds is measured again before it is used.
 
     Rows that are few and far away from all others can stay unseen, and are then clipped: fewer than
-    a tenth of all rows at the least budget, and fewer than 3 in 100 if :math:`n \sqrt{\rho}` is
-    between 500 and 2500.
+    a tenth of all rows at the least budget, than a twentieth if :math:`n \sqrt{\rho}` is between 400
+    and 1200, and than a share of :math:`60 / (n \sqrt{\rho})` beyond.
 
     References
     ----------
