@@ -88,7 +88,7 @@ def chebyshev_ends():
 def ratios_to_rivals(error):
     """Our error over that of the best rival, in every setting."""
     cells = defaultdict(dict)
-    for row in csv.DictReader((files("egm") / "data" / "rivals.csv").read_text().splitlines()):
+    for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
         if row["method"] == "ours" or (row["knows"] in ("", "largest sigma", "norm of mu") and row["failures"] == "0"):
             cells[tuple(row[key] for key in ("grid", "d", "alpha", "n", "rho"))][row["method"]] = float(row[error])
     return np.array([errors.pop("ours") / min(errors.values()) for errors in cells.values()])

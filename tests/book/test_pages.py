@@ -251,7 +251,9 @@ def test_every_mechanism_is_in_the_decision_and_in_the_table():
 
 
 MODULES = {
-    f"egm.{path.stem}": importlib.import_module(f"egm.{path.stem}") for path in sorted((ROOT / "egm").glob("[!_]*.py"))
+    name: importlib.import_module(name)
+    for folder in ("egm", "egm.study")
+    for name in (f"{folder}.{path.stem}" for path in sorted(ROOT.joinpath(*folder.split(".")).glob("[!_]*.py")))
 }
 
 

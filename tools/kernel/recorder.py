@@ -12,7 +12,9 @@ import platform
 import random
 import sys
 from functools import wraps
+from importlib import import_module
 from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,8 @@ def start(file: str) -> None:
     """Write the record to a file after each cell, beginning with the next."""
     from IPython import get_ipython
 
+    if find_spec("rich"):  # which others import if it is there, and which draws when it is imported
+        import_module("rich.style")
     given, unseeded, before, distributions = watch_seeds(), set(), {}, packages_distributions()
 
     def remember(_info) -> None:
