@@ -249,11 +249,38 @@ def _coarse() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plant(bug: str) -> Iterator[None]:
-    """The package with a bug in it, for as long as the context lasts; for "none" as it is.
+    """Plant a bug in the package until the context ends.
 
-    "noise × 0.9", "sensitivity halved": all noise is in proportion to the sensitivity, and so the second is noise ×
-    0.5. "clip skipped". "centre from the data": their own mean in place of a public one. "rounding away from zero".
-    Raises KeyError for another name.
+    Parameters
+    ----------
+    bug : str
+        Name of the bug, or "none" to leave the package as it is. In "noise × 0.9" all noise is too
+        small by this factor. In "sensitivity halved" all noise is halved, because all noise is in
+        proportion to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
+        data" the rows' own mean takes the place of the public center. In "rounding away from zero"
+        rows are rounded in this way instead of towards zero.
+
+    Yields
+    ------
+    None
+        The package has the bug as long as the context lasts.
+
+    Raises
+    ------
+    KeyError
+        If there is no bug of this name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import LaplaceMechanism
+    >>> from egm.study.planted import plant
+    >>> mechanism = LaplaceMechanism(sensitivity=3.0, epsilon=1.0)
+    >>> right = mechanism.release(0.0, rng=np.random.default_rng(1)).estimate
+    >>> with plant("sensitivity halved"):
+    ...     wrong = mechanism.release(0.0, rng=np.random.default_rng(1)).estimate
+    >>> round(float(wrong / right), 4)
+    0.5
     """
     with contextlib.ExitStack() as stack:
         for module, name, wrong in _patches()[bug]:
