@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from egm import calibration, gx2, mechanisms, samplers, scaling
+from egm._mechanisms import data, elliptical, gaussian
 from egm.study import claims
 from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
@@ -446,8 +447,9 @@ def rarer(factor):
 
 def too_little_noise(patch):
     """One per cent less, and a privacy curve that agrees with it."""
-    least, curve = mechanisms._calibrate, calibration.gaussian_delta
-    patch.setattr(mechanisms, "_calibrate", lambda mechanism: 0.99 * least(mechanism))
+    least, curve = gaussian.calibrate, calibration.gaussian_delta
+    for room in (gaussian, elliptical, data):
+        patch.setattr(room, "calibrate", lambda mechanism: 0.99 * least(mechanism))
     patch.setattr(calibration, "gaussian_delta", lambda epsilon, multiplier: curve(epsilon, multiplier / 0.99))
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm import GaussianDataMechanism, forecast, gx2, scaling
+from egm._gx2 import clipping, form
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
 
@@ -39,8 +40,8 @@ def test_moments_agree_with_the_density(fraction, nc):
     """Each is an integral of conditional means over the density: another route, panel by panel."""
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
-    form = gx2._form(*gx2._parameters(weights, 1, nc))
-    once, twice, once_squared, twice_squared = gx2._lost_by_density(form, x / form.unit, weights)
+    whole = form.form_of(*form.parameters(weights, 1, nc))
+    once, twice, once_squared, twice_squared = clipping.lost_by_density(whole, x / whole.unit, weights)
     found = gx2.clip_moments(x, weights, nc=nc)
     for moment, other in zip(found, (once, once + nc * twice, once_squared + nc * twice_squared), strict=True):
         assert moment == pytest.approx(other, rel=1e-11)
@@ -51,8 +52,8 @@ def test_moments_of_clustered_weights():
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
     crowded = gx2.clip_moments(x, weights)
-    nudged = gx2._Form(2 * weights[0], weights[::-1], weights[::-1], np.ones(400), np.zeros(400))
-    once, _, once_squared, _ = gx2._lost_in_tail(nudged, np.longdouble(x) / nudged.unit, weights)
+    nudged = form.Form(2 * weights[0], weights[::-1], weights[::-1], np.ones(400), np.zeros(400))
+    once, _, once_squared, _ = clipping.lost_in_tail(nudged, np.longdouble(x) / nudged.unit, weights)
     assert crowded[1] == pytest.approx(once, rel=1e-11)
     assert crowded[2] == pytest.approx(once_squared, rel=1e-11)
 

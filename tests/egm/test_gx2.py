@@ -13,6 +13,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from egm import gx2
+from egm._gx2 import form
 
 sys.path.append(str(Path(__file__).parent.parent / "reference"))
 from forms import terms
@@ -140,7 +141,9 @@ def test_many_weights_of_any_scale():
 
 def test_work_grows_slowly_with_the_number_of_weights():
     # Not a time but a size: what every node of a contour costs is the number of groups.
-    sizes = [gx2._form(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)]
+    sizes = [
+        form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)
+    ]
     assert np.all(np.diff(sizes) < 30)
     assert sizes[-1] < 150
 

@@ -17,6 +17,7 @@ from egm import (
     LaplaceMechanism,
     gx2,
     mechanisms,
+    samplers,
     scaling,
 )
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
@@ -294,7 +295,7 @@ def joint(mechanism, X, monkeypatch):
     """The integers that secure noise is added to, and its standard deviation."""
     notes, stds = [], []
     monkeypatch.setattr(
-        mechanisms.samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
+        samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
     )
     release = mechanism.release(X)
     return notes, stds[0], release
@@ -351,7 +352,7 @@ def test_noise_of_the_number_of_clipped_rows_has_the_declared_spread(neighbors):
 
 def test_simulated_noise_is_that_of_the_sum_and_the_number_together(monkeypatch):
     mechanism, stds = data_mechanism(count_clipped=True), []
-    monkeypatch.setattr(mechanisms.samplers, "simulated_gaussian", lambda std, rng: stds.append(std) or 0 * std)
+    monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: stds.append(std) or 0 * std)
     mechanism.release(rows(), rng=Silent())
     np.testing.assert_allclose(stds[0][:3] / mechanism.b, mechanism.noise_std, rtol=1e-14)
     assert stds[0][3] / (2 * mechanism.clip_norm / 8) == pytest.approx(mechanism.clipped_std, rel=1e-14)

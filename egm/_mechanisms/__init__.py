@@ -1,0 +1,1 @@
+"""Rooms behind `egm.mechanisms`, one for each mechanism."""

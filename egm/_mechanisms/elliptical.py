@@ -1,0 +1,235 @@
+"""Release a vector with normal noise that suits each coordinate (Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from egm import _tables, scaling
+from egm._mechanisms.base import (
+    Mechanism,
+    Release,
+    calibrate,
+    fix,
+    match,
+    noisy,
+    ordinary,
+    secure,
+    std_of_rounded,
+    unit_of,
+)
+from egm._types import Array, Columns, Named
+from egm._validate import between, exact, unread, vector
+
+
+@dataclass(frozen=True, eq=False)
+class EllipticalGaussianMechanism(Mechanism):
+    r"""Gaussian mechanism for a vector whose coordinates have sensitivities of their own (Algorithm 2).
+
+    Parameters
+    ----------
+    sensitivities : array_like or mapping, shape (d,)
+        The most that each coordinate of the query can change, in its units, from 1e-250 to 1e250.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+    columns : sequence of hashable, shape (d,), optional
+        Names of the coordinates, in the order of `sensitivities`. By default those of
+        `sensitivities`, if it is a mapping or a Series with an index of names. Names are matched as
+        the columns of a `GaussianDataMechanism` are.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Least standard deviation of the noise for a query of sensitivity 1, by
+        `egm.calibration.analytic_noise_multiplier`.
+    b : ndarray, shape (d,)
+        Scaling vector of norm 1, by `egm.scaling.elliptical`.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each coordinate, in its units.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, if names do not match, or if an entry of `noise_std` is
+        not between 1e-300 and 1e300.
+    TypeError
+        If a parameter is not made of real numbers, or if `columns` is not a sequence of names.
+
+    Notes
+    -----
+    With the sensitivities :math:`\Delta_j` and the noise multiplier :math:`\sigma_{opt}`,
+    coordinate :math:`j` gets normal noise of standard deviation
+
+    .. math::
+
+        \sigma_{opt} \frac{\Delta_j}{b_j}, \qquad b_j = \sqrt{\frac{\Delta_j}{\sum_k \Delta_k}}.
+
+    This :math:`b` is the best one (Theorem 3 of [1]_; see also [2]_). The expected squared l2 error
+    of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 4 of the book is about this
+    mechanism.
+
+    A release is (epsilon, delta)-differentially private for neighbors between which each coordinate
+    of the query changes by at most its sensitivity (Algorithm 2 of [1]_).
+
+    References
+    ----------
+    .. [1] Poulsen (2023), "Differentially private vector sums in the case of normally distributed data".
+    .. [2] Pagh and Lebeda (2022), "Private Vector Aggregation when Coordinates Have Different Sensitivity".
+
+    Examples
+    --------
+    Release the sums of age, income and visits, where each person's values are known to lie in
+    ranges of these widths:
+
+    >>> import numpy as np
+    >>> from egm import EllipticalGaussianMechanism
+    >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+    >>> print(mechanism.noise_std.round())
+    [ 4252. 42521.  2329.]
+    >>> release = mechanism.release([4e5, 2.5e7, 4e4], rng=np.random.default_rng(1))
+    >>> print(release.estimate.round())
+    [  401469. 25034936.    40770.]
+    """
+
+    sensitivities: Array
+    epsilon: float
+    delta: float
+    columns: Columns = field(default=None, kw_only=True)
+    noise_multiplier: float = field(init=False, repr=False)
+    b: Array = field(init=False, repr=False)
+    noise_std: Array = field(init=False, repr=False)
+
+    if TYPE_CHECKING:  # what is given is less exact than what the fields hold
+
+        def __init__(
+            self, sensitivities: Named, epsilon: float, delta: float, *, columns: Iterable[Hashable] | None = ...
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        fix(self, columns=_tables.declared(self.columns, sensitivities=self.sensitivities))
+        sensitivities = vector(sensitivities=_tables.ordered(self.columns, sensitivities=self.sensitivities))
+        sensitivities = between(1e-250, 1e250, sensitivities=sensitivities)
+        match(self.columns, sensitivities=sensitivities)
+        b, multiplier = scaling.elliptical(sensitivities), calibrate(self)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            noise_std = ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
+        fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
+
+    def check(self, value: Named) -> None:
+        """Raise what `release` would raise, as far as the type and the shape of a value tell it.
+
+        Parameters
+        ----------
+        value : array_like or mapping, shape (d,)
+            Value that would be released. Only its type, shape and names are looked at, and no
+            number in it.
+
+        Raises
+        ------
+        ValueError
+            If `value` has another shape or other names.
+        TypeError
+            If the type of `value` shows that it is not an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+        >>> mechanism.check([4e5, 2.5e7, 4e4])
+        >>> mechanism.check([4e5, 2.5e7])
+        Traceback (most recent call last):
+            ...
+        ValueError: value must have shape (3,), got (2,)
+        """
+        value = _tables.ordered(self.columns, value=value)
+        _tables.check_vector(self.columns, value=value)
+        if (shape := unread(value=value)) not in (None, self.noise_std.shape):
+            raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
+
+    def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
+        """Release a vector plus normal noise that suits each coordinate.
+
+        Parameters
+        ----------
+        value : array_like or mapping, shape (d,)
+            Finite real numbers. Integers of any size and long doubles are taken as they are.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has shape (d,). It is the vector of the doubles nearest to the value plus
+            noise.
+
+        Raises
+        ------
+        ValueError
+            If `value` has another shape or other names, if a number in it is not finite, or if it
+            is larger than the largest double; and as `check_noise`.
+        TypeError
+            If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        The sensitivities must hold for the values that are handed over, with whatever rounding was
+        in them before.
+
+        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
+        standard deviation of the noise alone, and the estimate can be off by
+        ``np.spacing(estimate) / 2`` more. A simulation begins with the doubles nearest to the
+        value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism({"age": 100, "income": 10_000}, epsilon=1, delta=1e-6)
+        >>> release = mechanism.release({"income": 2.5e7, "age": 4e5}, rng=np.random.default_rng(1))
+        >>> print(release.estimate.round())
+        [  401467. 25034884.]
+        """
+        value = exact(value=_tables.ordered(self.columns, value=value))
+        if value.shape != self.noise_std.shape:
+            raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
+        if rng is not None:
+            return noisy(value.astype(float), self.noise_std, rng)
+        unit = unit_of(1.0, self.noise_multiplier)
+        return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
+
+    def check_noise(self, value: object) -> None:
+        """Raise what a secure release would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. It is not looked at.
+
+        Raises
+        ------
+        ValueError
+            If rounding to integers would cost half of `delta` or more, which happens to a tiny
+            `delta`; or if the noise is more than 2**36 times the sensitivity.
+
+        Examples
+        --------
+        >>> from egm import EllipticalGaussianMechanism
+        >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
+        >>> mechanism.check_noise([4e5, 2.5e7, 4e4])
+        """
+        self._secure_std(unit_of(1.0, self.noise_multiplier))
+
+    def _secure_std(self, unit: float) -> float:
+        """Return the standard deviation of the secure noise, in units."""
+        norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
+        return std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)

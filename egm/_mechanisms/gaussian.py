@@ -1,0 +1,186 @@
+"""Release a value with normal noise of one standard deviation (Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from egm._mechanisms.base import Mechanism, Release, calibrate, fix, noisy, ordinary, secure, std_of_rounded, unit_of
+from egm._types import ArrayLike
+from egm._validate import exact, positive, scalar, unread
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMechanism(Mechanism):
+    """Gaussian mechanism: normal noise of one standard deviation in each coordinate (Algorithm 1).
+
+    Parameters
+    ----------
+    sensitivity : float
+        Sensitivity of the query in the l2-norm, in the units of its value, > 0.
+    epsilon : float
+        Privacy parameter, > 0.
+    delta : float
+        Privacy parameter, in (0, 1).
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Least standard deviation of the noise for a query of sensitivity 1, by
+        `egm.calibration.analytic_noise_multiplier`.
+    noise_std : float
+        Standard deviation ``sensitivity * noise_multiplier`` of the noise, in the units of the
+        query.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or if `noise_std` is not between 1e-300 and 1e300.
+    TypeError
+        If a parameter is not a real number.
+
+    Notes
+    -----
+    A release is (epsilon, delta)-differentially private for neighbors between which the query
+    changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 3 of the book is
+    about this mechanism.
+
+    References
+    ----------
+    .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and
+       Optimal Denoising".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import GaussianMechanism
+    >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
+    >>> round(mechanism.noise_std, 4)
+    4.2247
+    >>> release = mechanism.release([1234, 5678], rng=np.random.default_rng(1))
+    >>> print(release.estimate.round(1))
+    [1235.5 5681.5]
+    """
+
+    sensitivity: float
+    epsilon: float
+    delta: float
+    noise_multiplier: float = field(init=False, repr=False)
+    noise_std: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        sensitivity = scalar(positive, sensitivity=self.sensitivity)
+        multiplier = calibrate(self)
+        noise_std = ordinary(sensitivity * multiplier, sensitivity=sensitivity, epsilon=self.epsilon)
+        fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
+
+    def check(self, value: ArrayLike) -> None:
+        """Raise what `release` would raise, as far as the type of a value tells it.
+
+        Parameters
+        ----------
+        value : float or array_like
+            Value that would be released. Only its type is looked at, and no number in it.
+
+        Raises
+        ------
+        TypeError
+            If the type of `value` shows that it is not a real number or an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import GaussianMechanism
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6).check(1234)
+        """
+        unread(value=value)
+
+    def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
+        """Release a value plus normal noise.
+
+        Parameters
+        ----------
+        value : float or array_like
+            A finite real number, or an array of them of any shape. Integers of any size and long
+            doubles are taken as they are.
+        rng : numpy.random.Generator, optional
+            Generator that makes the release a simulation. By default the noise is secure.
+
+        Returns
+        -------
+        Release
+            The estimate has the shape of `value`. It is the double nearest to the value plus noise.
+
+        Raises
+        ------
+        ValueError
+            If a number in `value` is not finite, or if it is larger than the largest double; and as
+            `check_noise`.
+        TypeError
+            If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
+
+        Warns
+        -----
+        SimulationWarning
+            If `rng` is given, once in a process.
+
+        Notes
+        -----
+        The sensitivity must hold for the values that are handed over, with whatever rounding was in
+        them before.
+
+        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
+        standard deviation of the noise alone, and the estimate can be off by
+        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm import GaussianMechanism
+        >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
+        >>> release = mechanism.release(1234)  # secure
+        >>> release.simulated
+        False
+        >>> release = mechanism.release(1234, rng=np.random.default_rng(1))
+        >>> round(float(release.estimate), 1)
+        1235.5
+        """
+        value = exact(value=value)
+        if rng is not None:
+            return noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
+        unit = unit_of(self.sensitivity, self.noise_multiplier)
+        std = self._secure_std(unit, value.size)
+        return secure(value, np.full(value.shape, unit), std)
+
+    def check_noise(self, value: object) -> None:
+        """Raise what a secure release of a value would raise where rounding would cost too much of delta.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. Only its type and shape are looked at, and no number in
+            it.
+
+        Raises
+        ------
+        ValueError
+            If rounding to integers would cost half of `delta` or more, which happens to a tiny
+            `delta`; or if the noise is more than 2**36 times the sensitivity.
+        TypeError
+            If the type of `value` shows that it is not a real number or an array of real numbers.
+
+        Examples
+        --------
+        >>> from egm import GaussianMechanism
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6).check_noise(1234)
+        >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-30).check_noise(1234)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: epsilon = 1.0 and delta = 1e-30: rounding would cost ... of delta
+        """
+        self._secure_std(unit_of(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
+
+    def _secure_std(self, unit: float, size: int) -> float:
+        """Return the standard deviation of the secure noise for a value of `size` entries, in units."""
+        return std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)
