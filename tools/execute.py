@@ -121,7 +121,7 @@ def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return what an executed chapter recorded (`egm.study.claims.record`), each finding with the cell that found it."""
+    """Return what a chapter recorded (`egm.study.claims.record`), each finding with the cell that found it."""
     found = []
     for check, record in checks(notebook):
         outputs = check.outputs + (record.outputs if record else [])
@@ -130,7 +130,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Pair each code cell with the hidden cell below it, tagged `record`, that records what the cell found, or with None."""
+    """Pair each code cell with the hidden cell below it that records what it found (its tag is `record`), or None."""
     pairs: list = []
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         if "record" in cell.metadata.get("tags", []):
