@@ -121,10 +121,23 @@ def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """What the cells of an executed chapter recorded (`egm.study.claims.record`), each with the id of its cell."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    outputs = [(cell.id, out.get("data", {})) for cell in code for out in cell.outputs]
-    return [data[MIME] | {"cell": cell} for cell, data in outputs if MIME in data]
+    """Return what a chapter recorded (`egm.study.claims.record`), each finding with the cell that found it."""
+    found = []
+    for check, record in checks(notebook):
+        outputs = check.outputs + (record.outputs if record else [])
+        found += [out.data[MIME] | {"cell": check.id} for out in outputs if MIME in out.get("data", {})]
+    return found
+
+
+def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
+    """Pair each code cell with the hidden cell below it that records what it found (its tag is `record`), or None."""
+    pairs: list = []
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        if "record" in cell.metadata.get("tags", []):
+            pairs[-1] = (pairs[-1][0], cell)
+        else:
+            pairs.append((cell, None))
+    return pairs
 
 
 def papermill(chapter: Path, output: Path, stop: Event) -> None:

@@ -23,7 +23,7 @@ import yaml
 
 from egm.study.claims import CORRECTED, FAILS, HOLDS
 from tools.dataflow import dependencies
-from tools.execute import ROOT, chapters, execute_all
+from tools.execute import ROOT, chapters, checks, execute_all
 
 CITED = "cited, not checked"
 COMPUTED = ("symbolic", "exact", "simulation")
@@ -100,9 +100,12 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """The ledger of a project whose chapters have been executed."""
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
-    notebooks = {file.stem: nbformat.read(file, 4).cells for file in chapters(root)}
-    cells = {f"{stem}#{cell.id}": cell.source for stem, each in notebooks.items() for cell in each}
-    code = {stem: {c.id: c.source for c in each if c.cell_type == "code"} for stem, each in notebooks.items()}
+    notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
+    cells = {f"{stem}#{cell.id}": cell.source for stem, book in notebooks.items() for cell in book.cells}
+    code = {
+        stem: {check.id: check.source + ("\n" + record.source if record else "") for check, record in checks(book)}
+        for stem, book in notebooks.items()
+    }
     found: dict[str, dict] = {}
     for name, notebook in executed.items():
         for finding in json.loads(notebook.with_suffix(".json").read_text()):
@@ -110,7 +113,15 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             if earlier := found.get(finding["claim"]):
                 raise ValueError(f"{finding['claim']} is recorded twice, in {earlier['cell']} and in {cell}")
             found[finding["claim"]] = finding | {"cell": cell}
-    return Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
+    cells |= {f"{stem}#{cell}": source for stem, each in code.items() for cell, source in each.items()}
+    ledger = Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
+    for (
+        claim
+    ) in ledger.claims:  # what is found of a claim is found of its slips, too, unless they have a check of their own
+        for slip in claim.slips:
+            if claim.id in found:
+                found.setdefault(slip, found[claim.id] | {"claim": slip})
+    return ledger
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:

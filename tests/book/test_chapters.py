@@ -54,14 +54,40 @@ def test_runs_on_any_machine(chapter):
 
 @CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
-    """A cell is read on a phone; what deserves a name deserves a test, and lives in egm."""
+    """A reader sees a cell at a glance; what deserves a name deserves a test, and lives in egm."""
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        assert len(lines) <= 8 or cell.id == parameters(chapter).id, lines[0]
+        hidden = {"parameters", "record", "remove-cell"} & set(cell.metadata.get("tags", []))
+        assert len(lines) <= 15 or hidden, cell.id
+        assert max(map(len, lines)) <= 88, cell.id
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), lines[0]
+        assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), cell.id
         named = (node.value for node in ast.walk(tree(cell)) if isinstance(node, ast.Assign))
-        assert not any(isinstance(value, ast.Lambda) for value in named), lines[0]
+        assert not any(isinstance(value, ast.Lambda) for value in named), cell.id
+
+
+@CHAPTERS
+def test_one_statement_a_line(chapter):
+    """Calls are not joined by commas or brackets to look like one statement; only the last may be a value to show."""
+    for cell in code_cells(chapter):
+        body = tree(cell).body
+        blocks = [node.body for node in ast.walk(tree(cell)) if isinstance(node, (ast.For, ast.If, ast.With))]
+        statements = [node for block in [body[:-1], *blocks] for node in block]
+        joined = (ast.Tuple, ast.List, ast.ListComp, ast.DictComp, ast.BoolOp)
+        golf = [node for node in statements if isinstance(node, ast.Expr) and isinstance(node.value, joined)]
+        assert not golf, f"{cell.id}: {ast.unparse(golf[0])}"
+        starts = [node.lineno for node in ast.walk(tree(cell)) if isinstance(node, ast.stmt)]
+        assert len(starts) == len(set(starts)), cell.id
+
+
+@CHAPTERS
+def test_findings_are_recorded_out_of_sight(chapter):
+    """A call that records a finding stands in a hidden cell below the check, and a page shows no other bookkeeping."""
+    for cell in code_cells(chapter):
+        tags = cell.metadata.get("tags", [])
+        assert ("claims.record(" in cell.source) == ("record" in tags), cell.id
+        assert "record" not in tags or "remove-input" in tags, cell.id
+        assert "glue(" not in cell.source or "remove-cell" in tags, cell.id
 
 
 @CHAPTERS
