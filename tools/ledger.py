@@ -102,10 +102,7 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
     cells = {f"{stem}#{cell.id}": cell.source for stem, book in notebooks.items() for cell in book.cells}
-    code = {
-        stem: {check.id: check.source + ("\n" + record.source if record else "") for check, record in checks(book)}
-        for stem, book in notebooks.items()
-    }
+    code = {stem: sources(book) for stem, book in notebooks.items()}
     found: dict[str, dict] = {}
     for name, notebook in executed.items():
         for finding in json.loads(notebook.with_suffix(".json").read_text()):
@@ -122,6 +119,11 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             if claim.id in found:
                 found.setdefault(slip, found[claim.id] | {"claim": slip})
     return ledger
+
+
+def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
+    """Return the code of each cell by its id, with that of the hidden cell that records its finding."""
+    return {check.id: "\n".join(cell.source for cell in (check, record) if cell) for check, record in checks(chapter)}
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:

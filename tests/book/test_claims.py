@@ -406,7 +406,7 @@ def test_truth_value_is_required(shown, value):
 def run(chapter, cell, *changes):
     """Execute a cell after the cells that it depends on, with texts in them replaced."""
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
-    code = {cell.id: cell.source for cell in nbformat.read(file, 4).cells if cell.cell_type == "code"}
+    code = ledger.sources(nbformat.read(file, 4))
     needed, imports = dataflow.dependencies(code, cell)
     source = "\n".join([*imports, *(code[name] for name in dict.fromkeys(["parameters", *needed]))])
     for old, new in changes:
