@@ -5,6 +5,7 @@ what the chapters found when they ran. Every code cell becomes a target (`tools.
 point at it.
 """
 
+import html
 import re
 from base64 import b64decode
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ KINDS = {
     "reading": "By reading",
 }
 RESULTS = (HOLDS, CORRECTED, FAILS, CITED)
+MARKS = {HOLDS: "✓", CORRECTED: "✎", FAILS: "✗"}
 SOURCES = {"report": "The report of 20 January 2023", "notes": "The lecture notes of 27 May 2012"}
 PRINTS = {"20 January": "In the report of 20 January", "notes": "In the lecture notes"}
 EARLIER = "Only in earlier versions"
@@ -180,8 +182,12 @@ def target(entry: Entry) -> str:
 
 def reference(entry: Entry) -> str:
     """A link to the entry, called by its place; what is TeX there becomes letters, for a link has no formulas."""
-    name = re.sub(r"\\mathcal |[${}]", "", entry.place)
-    return f"{{ref}}`{name} <{target(entry)}>`"
+    return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
+
+
+def plain(place: str) -> str:
+    """Return the name of a place with letters instead of TeX."""
+    return re.sub(r"\\mathcal |[${}]", "", place)
 
 
 def links(cells: list[str]) -> Iterable[str]:
@@ -193,21 +199,28 @@ def links(cells: list[str]) -> Iterable[str]:
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
-    """Make every code cell a target, and of every finding in its output a line that leads to the ledger."""
+    """Make every code cell a target, and of the findings of a cell a few marks that lead to the ledger."""
     entries = {entry.id: entry for entry in ledger.entries}
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.metadata["anchor"] = anchor(chapter, cell.id)
-            for data in (out["data"] for out in cell.outputs if MIME in out.get("data", {})):
-                finding = data.pop(MIME)
-                data.clear()
-                data["text/markdown"] = line(ledger, entries[finding["claim"]])
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        cell.metadata["anchor"] = anchor(chapter, cell.id)
+        recorded = [out.data[MIME]["claim"] for out in cell.outputs if MIME in out.get("data", {})]
+        if recorded:
+            data = marks(ledger, [entries[claim] for claim in recorded])
+            others = [out for out in cell.outputs if MIME not in out.get("data", {})]
+            cell.outputs = [*others, nbformat.v4.new_output("display_data", data)]
     return notebook
 
 
-def line(ledger: Ledger, entry: Entry) -> str:
-    """One line that says what was found, and leads to the entry."""
-    result = found(ledger, entry)
-    if isinstance(entry, Slip):
-        result = "as printed fails" + (", as corrected holds" if result == CORRECTED else "")
-    return f"```{{div}} finding\nLedger: {reference(entry)} {result}.\n```"
+def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
+    """Return what was found as one mark for each entry, with its name on hover; on paper, as a line of text."""
+    links, lines = [], []
+    for entry in entries:
+        result = found(ledger, entry)
+        page, name = ("errata" if isinstance(entry, Slip) else "claims"), html.escape(plain(entry.place))
+        where = f'href="../book/{page}.html#{target(entry)}" title="{name}: {result}" aria-label="{name}: {result}"'
+        links.append(f'<a class="finding {result.replace(" ", "-")}" {where}>{MARKS[result]}</a>')
+        lines.append(f"{reference(entry)} {result}")
+    return {
+        "text/html": f'<p class="findings">{" ".join(links)}</p>',
+        "text/markdown": f"```{{div}} finding\nLedger: {'; '.join(lines)}.\n```",
+    }
