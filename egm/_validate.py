@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ __all__ = [
     "count",
     "exact",
     "finite",
+    "generator",
     "matrix",
     "nonnegative",
     "positive",
@@ -63,45 +64,30 @@ def real(**named: object) -> Array:
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
-def finite(**named: object) -> Array:
-    """Check for finite real numbers."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array), "must be finite", name, array)
+def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
+    """Make a check for real numbers that pass; its error is the name of the argument, and then the rule."""
+
+    def check(**named: object) -> Array:
+        (name,), array = named, real(**named)
+        return _require(passes(array), rule, name, array)
+
+    return check
 
 
-def positive(**named: object) -> Array:
-    """Check for finite numbers > 0."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array) & (array > 0), "must be finite and > 0", name, array)
-
-
-def nonnegative(**named: object) -> Array:
-    """Check for finite numbers >= 0."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array) & (array >= 0), "must be finite and >= 0", name, array)
-
-
-def probability(**named: object) -> Array:
-    """Check for numbers strictly between 0 and 1."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
+finite = _rule("must be finite", np.isfinite)
+positive = _rule("must be finite and > 0", lambda array: np.isfinite(array) & (array > 0))
+nonnegative = _rule("must be finite and >= 0", lambda array: np.isfinite(array) & (array >= 0))
+probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 0) & (array < 1))
 
 
 def between(low: float, high: float, **named: object) -> Array:
     """Check for numbers from `low` to `high`, both included."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require((array >= low) & (array <= high), f"must lie between {low!r} and {high!r}", name, array)
+    return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
 
 def scalar(check: Check, **named: object) -> float:
     """Check for a single number that passes `check`, and return it as a Python float."""
-    ((name, _),) = named.items()
-    array = check(**named)
+    (name,), array = named, check(**named)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
     return float(array)
@@ -109,18 +95,21 @@ def scalar(check: Check, **named: object) -> float:
 
 def count(**named: object) -> int:
     """Check for a whole number >= 1, and return it as a Python int. A whole float such as 1e6 is accepted."""
-    ((name, _),) = named.items()
-    number = scalar(real, **named)
+    (name,), number = named, scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
     return int(number)
 
 
-def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """Warn with a DeltaWarning if delta is 1/n or more.
+def generator(rng: object) -> np.random.Generator:
+    """Check for a NumPy Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
+    return rng
 
-    The stacklevel is that of warnings.warn, counted from this function.
-    """
+
+def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
+    """Warn with a DeltaWarning if delta is 1/n or more; warnings.warn gets the stacklevel."""
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -132,8 +121,7 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 def vector(**named: object) -> Array:
     """Check for an array with one axis and at least one entry, in which every entry is finite and > 0."""
-    ((name, _),) = named.items()
-    array = positive(**named)
+    (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
     return array
@@ -145,8 +133,7 @@ def matrix(columns: int | None, **named: object) -> Array:
     If `columns` is None, any number of columns from 1 on is accepted. Values that are float64 are
     not copied.
     """
-    ((name, _),) = named.items()
-    array = _doubles(unread_matrix(columns, **named))
+    (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 

@@ -217,6 +217,8 @@ def test_coordinates_of_the_elliptical_mechanism_have_names_too():
     np.testing.assert_array_equal(same, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"^value must have the names .* without 'age'$"):
         elliptical.check({"income": 1.0, "visits": 2.0})
+    with pytest.raises(ValueError, match=r"without 'age', 'income', 'visits' and with 'x', 'y', 'z' besides$"):
+        elliptical.check(Series([1.0, 2.0, 3.0], "xyz"))
     with pytest.raises(ValueError, match=r"^value has names, 'age', 'income', 'visits', and the mechanism has none"):
         EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6).release(Series(SIGMA, NAMES))
 
@@ -258,6 +260,7 @@ def test_names_without_others_to_match_them_with_are_refused(tmp_path):
         (("a", "b", "a"), ValueError, "columns must name each column once, got 'a' twice"),
         ("abc", TypeError, "columns must be a sequence of names, got 'abc'"),
         (3, TypeError, "columns must be a sequence of names, got 3"),
+        ({*NAMES}, TypeError, "columns must be a sequence of names, got {"),  # a set has no order
     ],
 )
 def test_bad_columns_are_named(columns, error, message):
@@ -396,13 +399,13 @@ def test_adaptive_sums_are_in_the_order_of_the_table():
 
 
 EMPTY = {
-    **{
-        "a list": lambda: [],
-        "a tuple": lambda: (),
-        "an array": lambda: np.empty((0, 3)),
-        "a frame": lambda: frame()[:0],
-    },
-    **{"an arrow table": lambda: table(OTHER)[:0], "an empty block": lambda: iter([[]]), "no block": lambda: iter([])},
+    "a list": lambda: [],
+    "a tuple": lambda: (),
+    "an array": lambda: np.empty((0, 3)),
+    "a frame": lambda: frame()[:0],
+    "an arrow table": lambda: table(OTHER)[:0],
+    "an empty block": lambda: iter([[]]),
+    "no block": lambda: iter([]),
 }
 
 
@@ -410,9 +413,8 @@ EMPTY = {
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """A person more or less must not decide whether there is an error."""
-    held = EMPTY[empty]()
-    release = mechanism(neighbors="add_remove").release(held, rng=rng)
-    assert np.all(np.isfinite(release.estimate))
+    release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
+    assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
     if rng is not None:
         assert release.count == 0
         np.testing.assert_array_equal(release.estimate, 0)
@@ -436,7 +438,7 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """As one array its integers would become doubles, and neighbours be 1024 apart instead of 1."""
+    """As one array its integers would become doubles, and neighbors be 1024 apart instead of 1."""
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
         for act in (GaussianMechanism(1.0, 1.0, 1e-6).release, GaussianMechanism(1.0, 1.0, 1e-6).check):
@@ -458,11 +460,6 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # of "age", "income" and "visits": nobody gave these
 
 
-def test_a_set_of_names_has_no_order():
-    with pytest.raises(TypeError, match="columns must be a sequence of names"):
-        GaussianDataMechanism([1.0, 2.0], N, 1.0, 1e-6, columns={"a", "b"})
-
-
 def test_a_column_may_have_the_name_of_an_attribute():
     class Attributes(Frame):
         """A frame whose columns are attributes of it, as those of pandas are."""
@@ -478,9 +475,3 @@ def test_a_column_may_have_the_name_of_an_attribute():
     named.check(held)
     expected = mechanism().release(frame(), rng=Silent()).estimate
     np.testing.assert_array_equal(named.release(held, rng=Silent()).estimate, expected)
-
-
-def test_names_of_a_value_are_checked_before_it_is_read():
-    elliptical = EllipticalGaussianMechanism({"a": 1.0, "b": 2.0}, 1.0, 1e-6)
-    with pytest.raises(ValueError, match=r"value must have the names .* 'a', 'b', and comes without 'a', 'b'"):
-        elliptical.check(Series([1.0, 2.0], ["x", "y"]))
