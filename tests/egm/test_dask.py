@@ -19,7 +19,8 @@ import zarr
 from distributed import Client, LocalCluster
 
 from egm import GaussianDataMechanism, samplers
-from egm._rows.dask import from_parquet, is_dask, results
+from egm._rows.dask import is_dask, results
+from egm.files import from_parquet
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 N = 500
@@ -126,11 +127,6 @@ def write_parquet(path, X, names=("a", "b", "c"), **options):
     pq.write_table(pa.table(dict(zip(names, X.T, strict=True))), path, **options)
 
 
-def test_zarr_is_summed_as_in_memory(tmp_path, silent):
-    zarr.create_array(tmp_path / "X", data=data(), chunks=(64, 3))
-    assert np.array_equal(estimate(da.from_zarr(tmp_path / "X")), estimate(data()))
-
-
 def test_parquet_is_summed_as_in_memory(tmp_path, silent):
     X = data()
     write_parquet(tmp_path / "one", X, row_group_size=77)
@@ -212,7 +208,7 @@ import dask.array as da
 import numpy as np
 
 from egm import GaussianDataMechanism
-from egm._rows.dask import from_parquet
+from egm.files import from_parquet
 
 def peak():
     with open("/proc/self/status") as lines:
@@ -300,7 +296,7 @@ def test_unknown_columns_may_be_right(silent):
     assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
 
 
-def test_dask_is_recognised():
+def test_dask_is_recognized():
     assert is_dask(da.ones(3))
     assert is_dask(dask.delayed(3))
     assert not any(map(is_dask, (np.ones(3), [1.0], None, iter([]), zarr.array([1.0]))))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm import _distribution, files
+from egm._files import parquet
 from egm.files import FileError
 
 NAMES = ("age", "body mass", "x,y")
@@ -89,7 +90,7 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """pyarrow makes the list anew for each question: 20 000 columns took 20 seconds."""
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
-    listed, open_parquet = [], files._open_parquet
+    listed, open_parquet = [], parquet._opened
 
     class Listed:
         def __init__(self, schema):
@@ -110,7 +111,7 @@ def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
         with open_parquet(path) as file:
             yield File(file)
 
-    monkeypatch.setattr(files, "_open_parquet", counted)
+    monkeypatch.setattr(parquet, "_opened", counted)
     assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), np.full((1, 300), 0.5))
     assert len(listed) < 10
 
@@ -215,6 +216,7 @@ BAD_CSV = {
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
     "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; columns must have commas between them"),
     "another quote": ('a,b\n1,"2"3\n', "line 2: ',' expected after"),
+    "a long cell": ("a,b\n1,2\n1," + "x" * 200_000, "line 3: a cell has more than 131072 characters"),
     "underscores": ("a,b\n1_0,2\n", r"row 1 \(line 2\), column 'a': not a number"),
     "nothing": ("", "is empty"),
 }
