@@ -104,7 +104,7 @@ def parser() -> _Parser:
 
 def _sum(it: _Parser) -> None:
     """Add the options of `egm sum`."""
-    names = "all its cells are names in the file of --sigma, --center or --scaling, or if it has the --columns"
+    names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
     text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
         and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
@@ -118,7 +118,7 @@ def _sum(it: _Parser) -> None:
 
 def _adaptive(it: _Parser) -> None:
     """Add the options of `egm adaptive`."""
-    _data(it, "no cell is a number and it has the --columns")
+    _data(it, "no cell is a number and the --columns are among them")
     text = """the number of rows. It is public: declare it, or it is taken from the file and published with the
         release, which is right only if everybody may know it"""
     it.option("--rows", text, type=_count, metavar="N")
@@ -161,9 +161,9 @@ def _data(it: _Parser, condition: str) -> None:
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
-    text = f"""whether line 1 of a CSV file has names. auto (default): yes if {condition}; no if all are numbers, of
-        which two are equal, or which are neither all whole nor in order; otherwise you must say yes or no, so that no
-        header is taken for a person, and no person for a header"""
+    text = f"""whether line 1 of a CSV file has names. auto (default): yes if {condition}; no if all cells
+        are numbers, and two of them are equal, or they are neither all whole nor in order; otherwise you must say yes
+        or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
 
 
