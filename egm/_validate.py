@@ -128,20 +128,16 @@ def vector(**named: object) -> Array:
 
 
 def matrix(columns: int | None, **named: object) -> Array:
-    """Check for rows of `columns` finite real numbers each, and return them in the shape (rows, columns).
+    """Check for a matrix of finite real numbers with this many columns, and return it; float64 is not copied.
 
-    If `columns` is None, any number of columns from 1 on is accepted. Values that are float64 are
-    not copied.
+    If `columns` is None, any number of columns from 1 on is accepted.
     """
     (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check the shape and the type of a matrix of real numbers, without copying or looking at its values.
-
-    The shape is that of `matrix`, and any real type is accepted.
-    """
+    """Check the shape and the type of a matrix of real numbers as `matrix` does, without a look at its values."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -151,11 +147,10 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Check for real numbers that have a double near them, and return them as they were given: nothing is rounded.
+    """Check for real numbers that have a double near them, and return them without rounding.
 
-    The result is an array of any real type, or of objects, which are Python's integers of any size
-    and Python's or NumPy's numbers. A list becomes an array of objects, because NumPy would round
-    integers beyond 2**53 that stand beside a float.
+    The result is an array of any real type, or of objects that are numbers of Python, of any size, or of NumPy. A list
+    becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -184,13 +179,10 @@ def _is_finite(entry: Any) -> bool:
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
-    """Return the shape of an argument that may be private, as far as its type says it.
+    """Return the shape of an argument that may be private, or None if its type does not say one, or raise TypeError.
 
-    Where nothing says a shape, the result is None. No value is looked at, so that a budget may be
-    asked first. A list has only its length, because the types of its entries are values. The type
-    of an array or of a column is taken for public: it must not be one that a library has inferred
-    from the contents. TypeError is raised for an argument that is no array, and for an array or a
-    frame whose columns are not all numbers.
+    No value is looked at, so that a budget may be asked first. Of a list only the length counts, because the types of
+    its entries are values. The type of an array or of a column must not be one that a library has inferred from values.
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -260,8 +252,7 @@ def _not_numeric(name: str, value: object) -> TypeError:
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
     """Return the value as an array, or an array of None where there is no such array.
 
-    An exception that is raised on the way is dropped, because its text may hold what the value
-    holds.
+    An exception on the way is dropped, because its text may hold values.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -281,10 +272,9 @@ def _doubles(array: NDArray[Any]) -> Array:
 
 
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array if all of it passed, and raise ValueError otherwise.
+    """Return the array if all of it passed, or raise ValueError with the place of the first value that did not.
 
-    The message says where the first value that did not pass is, and shows the value if it is
-    public.
+    The message shows this value if it is public.
     """
     if passed.all():
         return array

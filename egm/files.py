@@ -227,8 +227,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     FileNotFoundError
         If there are no Parquet files.
     ValueError
-        If a file is not Parquet, or has not these columns. When a block is read, if it has missing
-        values.
+        If a file is not Parquet or does not have these columns; and, when a block is read, if it
+        has missing values.
     TypeError
         If a column is of another type, or if `columns` is a single name.
 
@@ -259,8 +259,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     path : str or path-like
         Name of the file.
     overwrite : bool, default False
-        Whether a regular file of this name may be replaced. It leaves its permissions to the new
-        one.
+        Whether a regular file of this name may be replaced. The new file takes over its
+        permissions.
     last : callable, optional
         Function that is called when all is on the disk and the file is about to get its name. If it
         raises, there will be no file.
@@ -273,8 +273,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     Raises
     ------
     FileError
-        If the name is taken, unless `overwrite` is true and it is that of a regular file, or if
-        there can be no such file. Both are found before anything is written. Also if writing fails,
+        If the name is taken, unless `overwrite` is true and the file is a regular one, or if there
+        can be no such file; this is found before anything is written. Also raised if writing fails,
         or if the name was taken meanwhile.
 
     Examples

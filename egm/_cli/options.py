@@ -127,10 +127,7 @@ def _adaptive(it: _Parser) -> None:
     text = "privacy: goes with --delta; the two are converted to the largest rho that implies them"
     it.option("--epsilon", text, type=float, metavar="E")
     it.option("--delta", _DELTA, type=float, metavar="D")
-    text = "the means of the columns lie between -R and R; in the units of the data, > 0"
-    it.option("--radius", text, type=float, required=True, metavar="R")
-    text = "the standard deviations of the columns lie between these two; in the units of the data, > 0"
-    it.option("--sigma-range", text, type=_pair, required=True, metavar="LO,HI")
+    _ranges(it, "", required=True)
     _simulate(it)
     it.set_defaults(neighbors="replace_one")
     _output(it, "csv", "json", "npy")
@@ -145,12 +142,7 @@ def _plan(it: _Parser) -> None:
     it.option("--adaptive", text, action="store_true")
     text = "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
-    text = """the declaration that the means of the columns lie between -R and R; in the units of the data, > 0; only
-        and always with --adaptive"""
-    it.option("--radius", text, type=float, metavar="R")
-    text = """the declaration that the standard deviations of the columns lie between these two; in the units of the
-        data, > 0; only and always with --adaptive"""
-    it.option("--sigma-range", text, type=_pair, metavar="LO,HI")
+    _ranges(it, "; only and always with --adaptive", required=False)
     it.set_defaults(defaults={name: it.get_default(name) for name in (*_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE)})
     _output(it, "text", "json")
 
@@ -199,6 +191,15 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         with its excess, in standard deviations, over what guesses as good as declared allow. If the excess is above 3,
         the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""
     it.option("--count-clipped", text, action="store_true")
+
+
+def _ranges(it: _Parser, when: str, *, required: bool) -> None:
+    """Add the options about the declared ranges, whose texts end in this note."""
+    text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
+    it.option("--radius", text, type=float, required=required, metavar="R")
+    text = f"""the standard deviations of the columns are declared to lie between these two; in the units of the data,
+        > 0{when}"""
+    it.option("--sigma-range", text, type=_pair, required=required, metavar="LO,HI")
 
 
 def _simulate(it: _Parser) -> None:

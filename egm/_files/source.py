@@ -1,4 +1,4 @@
-"""Name what the kinds of files have in common: what a reader is told and gives back, and its errors."""
+"""Define what the readers of all kinds of files share: their argument, their result, and their error."""
 
 from __future__ import annotations
 

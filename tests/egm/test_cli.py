@@ -1,4 +1,4 @@
-"""The command line: releases what the package releases, writes nothing else, and explains every mistake in a line."""
+"""The command line releases what the package releases, writes nothing else, and explains every mistake in one line."""
 
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
-MORE = ("--epsilon", "4", "--delta", "1e-6")  # what the search needs for so few rows
+MORE = ("--epsilon", "4", "--delta", "1e-6")  # the search needs this much for so few rows
 RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
 ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
 PLAN_ADAPTIVE = ("plan", "--adaptive", "--sigma", "sigma.csv", "--rows", "400", *MORE, *RANGES)
@@ -51,7 +51,7 @@ def write_csv(name, X, header=NAMES):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder with the same data in every kind of file."""
+    """Work in a folder that has the same data in every kind of file."""
     monkeypatch.chdir(tmp_path)
     X = rows()
     write_csv("data.csv", X)
@@ -66,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _interruptible():
-    """Ctrl-C as in a terminal: what runs in the background of a shell ignores it."""
+    """Let Ctrl-C interrupt the tests as in a terminal; a process in the background of a shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -74,7 +74,7 @@ def _interruptible():
 
 @pytest.fixture
 def egm(capsysbinary):
-    """Runs a command line in this process: (exit code, standard output, lines of standard error)."""
+    """Run a command line in this process; return exit code, standard output and the lines of standard error."""
 
     def run(*argv):
         code = cli.main([str(arg) for arg in argv])
@@ -86,7 +86,7 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Runs a command line that must succeed in silence: its JSON."""
+    """Run a command line that must succeed without a message; return its JSON."""
 
     def run(*argv):
         code, out, err = egm(*argv, "--format", "json")
@@ -98,13 +98,13 @@ def released(egm):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Secure noise of zero."""
+    """Replace secure noise by zeros."""
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """One release for all tests of how it is written."""
+    """Make one release for all tests of the output."""
     it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
@@ -141,32 +141,23 @@ def test_every_file_gives_the_sum_that_the_package_gives(released, silent, data,
     assert found["columns"] == (["1", "2", "3"] if data in ("bare.csv", "data.npy") else list(NAMES))
 
 
+OPTIMAL, BEST = ("--clip-probability", "optimal"), {"clip_probability": "optimal"}
+PRIVATE = ("--neighbors", "add_remove", "--rows", "300")
 OPTIONS = {
     ("--center", "5"): {"center": 5.0},
     ("--center", "-5.5"): {"center": -5.5},
     ("--center", "center.csv"): {"center": MU},
     ("--clip-probability", "0.2"): {"clip_probability": 0.2},
-    ("--clip-probability", "optimal"): {"clip_probability": "optimal"},
-    ("--clip-probability", "optimal", "--center-std", "0", "--sigma-factor", "1"): {
-        "clip_probability": "optimal",
-        "center_std": 0.0,
-        "sigma_factor": 1.0,
-    },
-    ("--clip-probability", "optimal", "--center-std", "center2.csv"): {
-        "clip_probability": "optimal",
-        "center_std": [1.0, 2.0, 3.0],
-    },
+    OPTIMAL: BEST,
+    ("--center-std", "0", "--sigma-factor", "1", *OPTIMAL): {"center_std": 0.0, "sigma_factor": 1.0, **BEST},
+    ("--center-std", "center2.csv", *OPTIMAL): {"center_std": [1.0, 2.0, 3.0], **BEST},
     ("--count-clipped",): {"count_clipped": True},
-    ("--count-clipped", "--neighbors", "add_remove", "--rows", "300"): {
-        "count_clipped": True,
-        "neighbors": "add_remove",
-        "n": 300,
-    },
+    ("--count-clipped", *PRIVATE): {"count_clipped": True, "neighbors": "add_remove", "n": 300},
     ("--scaling", "none"): {"scaling": "none"},
     ("--scaling", "optimal"): {"scaling": "optimal"},
     ("--scaling", "expected_norm"): {"scaling": "expected_norm"},
     ("--scaling", "center2.csv"): {"scaling": [1.0, 2.0, 3.0]},
-    ("--neighbors", "add_remove", "--rows", "300"): {"neighbors": "add_remove", "n": 300},
+    PRIVATE: {"neighbors": "add_remove", "n": 300},
 }
 
 
@@ -202,7 +193,7 @@ def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch)
     assert "not private" in found["warning"]
 
 
-HEADERS = {  # line 1, options: what "auto" makes of it
+HEADERS = {  # line 1 and options: what "auto" takes line 1 for, or None if it refuses
     "names that sigma has": ("age,mass,pay", SUM[2:], "yes"),
     "names that are chosen": ("x,age,pay", (*SUM[2:], "--columns", "age,pay"), "yes"),
     "names that sigma has not": ("age,mass,tax", SUM[2:], None),
@@ -225,7 +216,7 @@ HEADERS = {  # line 1, options: what "auto" makes of it
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
-    """Where it cannot be told, it must be said; and no error shows a cell that may be somebody's."""
+    """If line 1 can be either, the user must say which it is; and no error shows a cell that may be private."""
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
     if expected:
@@ -249,7 +240,7 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """It has no file with names."""
+    """It has no other file that could have the names."""
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
     assert few[0] == 2
@@ -258,16 +249,16 @@ def test_adaptive_asks_for_the_header(egm):
 
 @pytest.mark.parametrize("header", [(), NAMES])
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
-    """Also in an empty file, if it is said to have no header."""
+    """A file without rows is accepted, and so is an empty file if it is declared to have no header."""
     write_csv("none.csv", rows()[:0], header)
-    options = ("--neighbors", "add_remove", "--rows", "300", "--header", "yes" if header else "no")
-    found = released("sum", "none.csv", *(SUM[2:] if header else PLAIN), *options)
+    options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
+    found = released("sum", "none.csv", *options)
     assert found["columns"] == list(header or ("1", "2", "3"))
     assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
 
 
 class Name(str):
-    """A name that counts how often it is compared."""
+    """Name that counts how often names are compared."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -278,7 +269,7 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """100 000 columns in seconds."""
+    """So 100 000 columns take seconds."""
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
     args = argparse.Namespace(sigma="s.csv", vectors={"s.csv": (names, np.arange(d))}, columns=None)
@@ -327,7 +318,7 @@ FORMS = ("json", "csv", "npy")
 
 
 def without(form, out, *names):
-    """A written document without the fields that may depend on the data."""
+    """Return a written document without these fields."""
     if form == "json":
         return {key: value for key, value in json.loads(out).items() if key not in names}
     if form == "npy":
@@ -348,7 +339,7 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """Other people, as many: every other byte is the same."""
+    """For the same number of other people, every other byte is the same."""
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -359,7 +350,7 @@ def test_only_the_estimate_depends_on_the_data(egm, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_number_of_rows_is_not_written_where_it_is_private(egm, form):
     write_csv("other.csv", rows(31))
-    options = ("--neighbors", "add_remove", "--rows", "300", "--center", "center.csv", "--format", form)
+    options = (*PRIVATE, "--center", "center.csv", "--format", form)
     outs = [egm("sum", data, *SUM[2:], *options)[1] for data in ("data.csv", "other.csv")]
     first, second = (without(form, out, "estimate", "count") for out in outs)
     assert first == second
@@ -397,7 +388,7 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """A spreadsheet computes what begins like one; pandas and csv read text. JSON has the names as they are."""
+    """A spreadsheet computes a cell that begins like a formula. JSON has the names as they are."""
     table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
     pq.write_table(pa.table(table), "f.parquet")
     (folder / "ones.csv").write_text("1\n" * 7)
@@ -414,7 +405,7 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 
 
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
-    """In a plan, a release, and errors with names of columns and of files."""
+    """This holds in a plan, in a release, and in errors with names of columns and of files."""
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
     options = ("--sigma", "s.parquet", *BUDGET)
@@ -467,24 +458,18 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
 
 
-def test_plan_can_be_read(egm):
-    code, out, err = egm(*PLAN, "--scaling", "sigma.csv")
-    text, it = out.decode(), mechanism(scaling=SIGMA)
-    assert (code, err) == (0, [])
-    for label, value in {
-        "noise": it.error().noise,
-        "clipping": it.error().clipping,
-        "total": it.error().total,
-        "yours": it.error().total,
-        "center": it.error().center,
-        "optimal": mechanism(scaling="optimal").error().total,
-        "none": mechanism(scaling="none").error().total,
-        "Clip norm": it.clip_norm,
-        "Noise multiplier": it.noise_multiplier,
-        "3": it.noise_std[2],
-        "greatest": it.noise_std.max(),
-    }.items():
-        assert float(re.search(rf"^ *{label} +(\S+)", text, re.MULTILINE)[1]) == pytest.approx(value, rel=1e-4)
+def from_text(label, text):
+    """Return the number after a label in a plan."""
+    return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
+
+
+def test_plan_says_the_same_as_text(egm, released):
+    command = (*PLAN, "--scaling", "sigma.csv")
+    plan, text = released(*command), egm(*command)[1].decode()
+    made = {"Clip norm": "clip_norm", "Noise multiplier": "noise_multiplier"}
+    numbers = plan["forecast"] | plan["scalings"] | {label: plan["parameters"][name] for label, name in made.items()}
+    for label, value in {**numbers, "3": plan["noise_std"][2], "greatest": max(plan["noise_std"])}.items():
+        assert from_text(rf"\n *{label}", text) == pytest.approx(value, rel=1e-4)
 
 
 def test_long_plan_is_short(egm, folder):
@@ -494,15 +479,10 @@ def test_long_plan_is_short(egm, folder):
     assert max(map(len, lines)) <= 120
 
 
-def from_text(label, text):
-    """The number after a label in a plan, at the start of its line or in the middle."""
-    return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
-
-
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """And what it calls the least budget and number of rows would do, but nothing less."""
+    """The least budget and the least number of rows that it shows are enough, and nothing less is."""
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
     rho = 0.3 if budget[0] == "--rho" else zcdp_rho(4.0, 1e-6)
@@ -555,7 +535,7 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """In the terms in which it was stated; and what is said would do, does."""
+    """The message is in the terms in which the budget was stated, and what it says would do is enough."""
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
     code, out, err = egm(*command, *budget, "--rows", "400")
@@ -575,7 +555,7 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """What it shows is run."""
+    """The example is run."""
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -606,7 +586,7 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """A command line for a data file with this text."""
+    """Return a command line for a data file with this text."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
@@ -742,7 +722,7 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
     assert (code, out, len(err)) == (1, b"", 1)
     assert "report" in err[0]
     assert not list(folder.glob("*out*"))
-    assert "42" not in err[0]  # it may be somebody's
+    assert "42" not in err[0]  # it may be private
     code, out, err = egm(*SUM, "--debug")
     assert (code, out) == (1, b"")
     assert "Traceback" in err[0]
@@ -757,7 +737,7 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 
 
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
-    """Once each, and whatever warns of the user's; the release is made."""
+    """Each warning is shown once, and the release is made."""
 
     class Doubt(UserWarning):
         pass
@@ -780,7 +760,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """By a library that catches every exception and goes on, or fails for what is now half done."""
+    """A library may catch every exception and go on, or fail because something is half done."""
     made, parse = mechanism().release(rows()), csv_files._parsed
 
     def interrupted(result):
@@ -810,7 +790,7 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """When all is on the disk, and when it is being named."""
+    """The first signal comes when all is on the disk, the second when the file has its name."""
     fsync, place = os.fsync, files._place
 
     def late(call):
@@ -833,7 +813,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """As the shell and nohup arrange it for what runs behind the terminal."""
+    """The shell and nohup have signals ignored for what runs without a terminal."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():
@@ -870,7 +850,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Makes the clock move by so much at every look."""
+    """Make the clock move on by so many seconds whenever it is read."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -881,7 +861,7 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """Three blocks of 87381 rows; the first ends within a second."""
+    """The file has three blocks of 87381 rows, and the first ends within a second."""
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
     clock(tick)
@@ -895,7 +875,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """A CSV file whose number of rows is not declared is read twice, and both times seen to be."""
+    """A CSV file whose number of rows is not declared is read twice, and both times progress is shown."""
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -911,7 +891,7 @@ def program(*argv, **options):
 
 
 def test_program_releases():
-    """With warnings as they are for a user."""
+    """Warnings are shown here as they are to a user."""
     done = program(*SUM, "--simulate", "3")
     assert (done.returncode, done.stderr) == (0, "")
     estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
@@ -927,7 +907,7 @@ def test_full_disk_is_not_a_bug():
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
-    """A file that may not grow beyond 2000 bytes; without a buffer, a write may do a part and say no more."""
+    """A file may not grow beyond 2000 bytes here; without a buffer, one call may write only a part."""
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
     (folder / "wide_sigma.csv").write_text("".join(f"{name},1\n" for name in names))
@@ -953,7 +933,7 @@ sys.exit(cli.main())
 
 
 def started(*argv, modules=""):
-    """A program that has begun to read its command line, and that a signal stops even if this process ignores it."""
+    """Start a program that a signal stops even if this process ignores it; return when it reads its command line."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED, *argv],
@@ -966,7 +946,7 @@ def started(*argv, modules=""):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
-    """The whole file and 0, or none and the code of the signal."""
+    """There is the whole file and exit code 0, or no file and the code of the signal."""
     write_csv("big.csv", rows(60_000))
     codes = []
     for delay in (0.0, 0.1, 0.3, 0.6, 1.0):
@@ -988,7 +968,7 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """pyarrow imports pandas to convert a column, and pandas much else, where an exception may be caught."""
+    """pyarrow imports pandas to convert a column, and pandas imports much else, which may catch the exception."""
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]
     lines += ["    for _ in range(1000): pass", "except KeyboardInterrupt:", f"    {after}"]
