@@ -1,6 +1,6 @@
 """Rows as they are expected: the answers that a search would get from normal rows, without any data.
 
-The same questions, of N(mu, diag(sigma**2)), are answered by what is expected; noise moves a centre by its standard
+The same questions, of N(mu, diag(sigma**2)), are answered by what is expected; noise moves a center by its standard
 deviation. So the search runs as it would, and its own forecast is the forecast.
 """
 
@@ -39,7 +39,7 @@ class ExpectedRows:
         return 0.6745 * np.hypot(self.sigma, self.mu - center)
 
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """What brings the centre to where it is off by the root of its mean squared error."""
+        """What brings the center to where it is off by the root of its mean squared error."""
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
         std = math.sqrt(2 / rho) * clip_norm / self.n

@@ -1,13 +1,13 @@
 """The last round of `egm.adaptive`: doubt what the search found, choose the clip norm, and release.
 
-1. Tail. The numbers of rows in shells around the centre are compared with those of normal rows. If there are more, then
+1. Tail. The numbers of rows in shells around the center are compared with those of normal rows. If there are more, then
    `egm._tail` gives the clip norm of least error in case all that is clipped points one way.
 2. Count. Otherwise the clip norm is that of least forecast error. It is raised until not too many rows are longer, by a
    noisy number of them. Where n sqrt(rho) is small their tail is hardly known, and every clipped row is doubtful.
-3. Sum. Rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last centre plus the noisy mean of the
-   clipped differences, so clipping pulls it towards that centre, and what was learnt before counts as much as its
+3. Sum. Rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of the
+   clipped differences, so clipping pulls it towards that center, and what was learned before counts as much as its
    accuracy deserves.
-4. Move. In many dimensions, or with few rows, a move of the centre by more than noise and its own error explain shows
+4. Move. In many dimensions, or with few rows, a move of the center by more than noise and its own error explain shows
    that clipping has biased it, and the forecast contains the difference.
 """
 
@@ -42,7 +42,7 @@ _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second fo
 _LONGER = 0.35, 1.0  # what a row has beyond the clip norm, over it, in one dimension; the second if there are few
 _ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
 _SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
-_MANY = 48.0  # effective dimension from which a move of the centre shows whether they do
+_MANY = 48.0  # effective dimension from which a move of the center shows whether they do
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, and share of its expectation, by which a squared move is too large
 

@@ -3,8 +3,8 @@
 It sees answers and nothing else: those of private rows (`egm._private_rows`), or those expected of normal rows, by
 which a release is forecast (`egm._expected_rows`). The last round is in `egm._last_round`.
 
-1. Locate. The median distance of the rows from the last centre is the radius of a ball; the rows are clipped to it, and
-   their noisy mean is the next centre. Each round leaves a known part of the distance, until the radius is that of the
+1. Locate. The median distance of the rows from the last center is the radius of a ball; the rows are clipped to it, and
+   their noisy mean is the next center. Each round leaves a known part of the distance, until the radius is that of the
    data themselves. A radius that came out wrong is found out by the next, for which nothing is taken for granted.
 2. Spread. Three quantiles of the squared distances give their effective dimension, (sum s^2)^2 / sum s^4. A scaling can
    gain at most d over that (Hoelder's inequality): where that is little, or the budget too small for d medians, all
@@ -48,7 +48,7 @@ _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho for a look at the tail is 
 _LEAST = 150.0  # n sqrt(rho), below which a tenth of the rows can be far away and not be seen
 _FEW = 424.0  # the same for 3 in 100
 _LOOSE = 1.15  # a ball's radius over that of the rows
-APART = 1e-4  # chance of noise so long that the radius around the next centre is taken for that of the data
+APART = 1e-4  # chance of noise so long that the radius around the next center is taken for that of the data
 _SHRUNK = 0.85  # a radius that shrinks by less is, too
 _GROWN = 1.5  # but one that grows by more is not: the one before was wrong
 _ROUNDS = 60
@@ -85,7 +85,7 @@ def _noise_cost(d: int, part: Any) -> Any:
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
-    """The budget below which centres within a radius cannot be told to within the least spread."""
+    """The budget below which centers within a radius cannot be told to within the least spread."""
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
     cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
@@ -123,7 +123,7 @@ class Search:
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
-        """A quantile of the distances from the centre; of anything that they can be in the declared ranges."""
+        """A quantile of the distances from the center; of anything that they can be in the declared ranges."""
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
@@ -134,7 +134,7 @@ class Search:
     # Locate -----------------------------------------------------------------------------------------------------------
 
     def locate(self) -> float:
-        """Move the centre to the rows; returns the median of their distances from it."""
+        """Move the center to the rows; returns the median of their distances from it."""
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
         apart = math.sqrt(chdtri(self.d, APART) / self.d)  # over its root mean square
@@ -152,13 +152,13 @@ class Search:
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
-        """Move the centre to the noisy mean of the rows clipped to a ball."""
+        """Move the center to the noisy mean of the rows clipped to a ball."""
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Move the centre, within what was declared; returns what lay beyond."""
+        """Move the center, within what was declared; returns what lay beyond."""
         there = self.center + step
         self.center = np.clip(there, -self.bound, self.bound)
         beyond: Array = there - self.center
@@ -192,12 +192,12 @@ class Search:
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Standard deviations of the rows about the centre, whose own error is in them."""
+        """Standard deviations of the rows about the center, whose own error is in them."""
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """What is left of the spread without the error of the centre."""
+        """What is left of the spread without the error of the center."""
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
 

@@ -44,8 +44,7 @@ class ColumnError(TypeError):
 def declared(columns: object, **named: object) -> Columns:
     """Return the names that all vectors are matched with: those given, else those of this vector, else None.
 
-    Raise TypeError if `columns` is no sequence of names, and ValueError for a name that occurs
-    twice.
+    Raise TypeError if `columns` is no sequence of names, and ValueError for a name that occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -62,8 +61,7 @@ def declared(columns: object, **named: object) -> Columns:
 def ordered(columns: Columns, **named: object) -> Any:
     """Return a vector without names; if it has names, its entries are put in the order of the columns.
 
-    Raise ValueError if its names are not those of the columns, or if it has names and the columns
-    have none.
+    Raise ValueError if its names are not those of the columns, or if it has names and the columns have none.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -131,10 +129,9 @@ def check(X: object, columns: Columns) -> None:
 
 
 def arranged(X: Any, columns: Columns) -> Any:
-    """Return rows without names, with their entries in the order of the columns.
+    """Return rows without names, with their entries in the order of the columns, or raise the errors of `check`.
 
-    They are arrays, blocks of arrays, or a dask array; an object without names is returned as it
-    is. Raise ValueError as `check` does.
+    The result is an array, blocks of arrays, or a dask array; an object without names is returned as it is.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
@@ -177,10 +174,7 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """Yield the columns of these names, in this order, a few rows at a time.
-
-    So the table is not copied as a whole.
-    """
+    """Yield the columns of these names, in this order, a few rows at a time: the table is not copied as a whole."""
     step = max(1, _COPIED // len(names))
     for start in range(0, len(X), step):
         yield array(X=_select(X[start : start + step], names))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ __all__ = [
     "count",
     "exact",
     "finite",
+    "generator",
     "matrix",
     "nonnegative",
     "positive",
@@ -63,45 +64,30 @@ def real(**named: object) -> Array:
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
-def finite(**named: object) -> Array:
-    """Check for finite real numbers."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array), "must be finite", name, array)
+def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
+    """Make a check for real numbers that pass; its error is the name of the argument, and then the rule."""
+
+    def check(**named: object) -> Array:
+        (name,), array = named, real(**named)
+        return _require(passes(array), rule, name, array)
+
+    return check
 
 
-def positive(**named: object) -> Array:
-    """Check for finite numbers > 0."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array) & (array > 0), "must be finite and > 0", name, array)
-
-
-def nonnegative(**named: object) -> Array:
-    """Check for finite numbers >= 0."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require(np.isfinite(array) & (array >= 0), "must be finite and >= 0", name, array)
-
-
-def probability(**named: object) -> Array:
-    """Check for numbers strictly between 0 and 1."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require((array > 0) & (array < 1), "must lie strictly between 0 and 1", name, array)
+finite = _rule("must be finite", np.isfinite)
+positive = _rule("must be finite and > 0", lambda array: np.isfinite(array) & (array > 0))
+nonnegative = _rule("must be finite and >= 0", lambda array: np.isfinite(array) & (array >= 0))
+probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 0) & (array < 1))
 
 
 def between(low: float, high: float, **named: object) -> Array:
     """Check for numbers from `low` to `high`, both included."""
-    ((name, _),) = named.items()
-    array = real(**named)
-    return _require((array >= low) & (array <= high), f"must lie between {low!r} and {high!r}", name, array)
+    return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
 
 def scalar(check: Check, **named: object) -> float:
     """Check for a single number that passes `check`, and return it as a Python float."""
-    ((name, _),) = named.items()
-    array = check(**named)
+    (name,), array = named, check(**named)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
     return float(array)
@@ -109,18 +95,21 @@ def scalar(check: Check, **named: object) -> float:
 
 def count(**named: object) -> int:
     """Check for a whole number >= 1, and return it as a Python int. A whole float such as 1e6 is accepted."""
-    ((name, _),) = named.items()
-    number = scalar(real, **named)
+    (name,), number = named, scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
     return int(number)
 
 
-def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """Warn with a DeltaWarning if delta is 1/n or more.
+def generator(rng: object) -> np.random.Generator:
+    """Check for a NumPy Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
+    return rng
 
-    The stacklevel is that of warnings.warn, counted from this function.
-    """
+
+def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
+    """Warn with a DeltaWarning if delta is 1/n or more; warnings.warn gets the stacklevel."""
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -132,29 +121,23 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 def vector(**named: object) -> Array:
     """Check for an array with one axis and at least one entry, in which every entry is finite and > 0."""
-    ((name, _),) = named.items()
-    array = positive(**named)
+    (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
     return array
 
 
 def matrix(columns: int | None, **named: object) -> Array:
-    """Check for rows of `columns` finite real numbers each, and return them in the shape (rows, columns).
+    """Check for a matrix of finite real numbers with this many columns, and return it; float64 is not copied.
 
-    If `columns` is None, any number of columns from 1 on is accepted. Values that are float64 are
-    not copied.
+    If `columns` is None, any number of columns from 1 on is accepted.
     """
-    ((name, _),) = named.items()
-    array = _doubles(unread_matrix(columns, **named))
+    (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check the shape and the type of a matrix of real numbers, without copying or looking at its values.
-
-    The shape is that of `matrix`, and any real type is accepted.
-    """
+    """Check the shape and the type of a matrix of real numbers as `matrix` does, without a look at its values."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -164,11 +147,10 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Check for real numbers that have a double near them, and return them as they were given: nothing is rounded.
+    """Check for real numbers that have a double near them, and return them without rounding.
 
-    The result is an array of any real type, or of objects, which are Python's integers of any size
-    and Python's or NumPy's numbers. A list becomes an array of objects, because NumPy would round
-    integers beyond 2**53 that stand beside a float.
+    The result is an array of any real type, or of objects that are numbers of Python, of any size, or of NumPy. A list
+    becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -197,13 +179,10 @@ def _is_finite(entry: Any) -> bool:
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
-    """Return the shape of an argument that may be private, as far as its type says it.
+    """Return the shape of an argument that may be private, or None if its type does not say one, or raise TypeError.
 
-    Where nothing says a shape, the result is None. No value is looked at, so that a budget may be
-    asked first. A list has only its length, because the types of its entries are values. The type
-    of an array or of a column is taken for public: it must not be one that a library has inferred
-    from the contents. TypeError is raised for an argument that is no array, and for an array or a
-    frame whose columns are not all numbers.
+    No value is looked at, so that a budget may be asked first. Of a list only the length counts, because the types of
+    its entries are values. The type of an array or of a column must not be one that a library has inferred from values.
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -273,8 +252,7 @@ def _not_numeric(name: str, value: object) -> TypeError:
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
     """Return the value as an array, or an array of None where there is no such array.
 
-    An exception that is raised on the way is dropped, because its text may hold what the value
-    holds.
+    An exception on the way is dropped, because its text may hold values.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -294,10 +272,9 @@ def _doubles(array: NDArray[Any]) -> Array:
 
 
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array if all of it passed, and raise ValueError otherwise.
+    """Return the array if all of it passed, or raise ValueError with the place of the first value that did not.
 
-    The message says where the first value that did not pass is, and shows the value if it is
-    public.
+    The message shows this value if it is public.
     """
     if passed.all():
         return array

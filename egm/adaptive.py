@@ -480,7 +480,7 @@ class AdaptiveDataMechanism:
             least = _rounded_up(least)
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(
-                f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their centre and spread in "
+                f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
                 f"the declared ranges takes rho = {least:.4g}, or n = {n}"
             )
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from egm import samplers
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import finite, nonnegative, positive, probability, scalar
+from egm._validate import finite, generator, nonnegative, positive, probability, scalar
 
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
@@ -98,8 +98,7 @@ def quantile(
     values, q, epsilon = finite(values=values), scalar(probability, q=q), scalar(positive, epsilon=epsilon)
     if values.ndim not in (1, 2) or len(values) == 0:
         raise ValueError(f"values must have shape (n,) or (n, k) with n >= 1, got {values.shape}")
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
+    generator(rng)
     columns = values.reshape(len(values), -1).T
     low, high = _bounds(low, high, len(columns))
     penalty = epsilon / 2 * np.abs(np.arange(len(values) + 1) - q * len(values))

@@ -25,7 +25,7 @@ from typing import Any, overload
 import numpy as np
 
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import count, positive, scalar
+from egm._validate import count, generator, positive, scalar
 
 __all__ = [
     "SimulationWarning",
@@ -313,9 +313,8 @@ def opendp() -> ModuleType:
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """Return the Generator, or raise an error that says how to get one."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
+    """Return the Generator, or raise TypeError for anything else, and warn of the simulation."""
+    generator(rng)
     _warn()
     return rng
 

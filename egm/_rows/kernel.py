@@ -38,7 +38,7 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 
 
 @_compiled(fastmath={"reassoc"})
-def _centred(row: Array, center: Array, scaling: Array, y: Array) -> float:
+def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Compute y = (row - center) * scaling and return its squared norm.
 
     The squares are added up in whatever order is fast, which is always the same.
@@ -115,7 +115,7 @@ def add_rows(
             if first + r >= n:
                 y[r] = 0.0
                 continue
-            square = _centred(X[first + r], center, scaling, y[r])
+            square = _centered(X[first + r], center, scaling, y[r])
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
                 # X is read again, to tell an infinite entry from an overflow. Somebody may have written to it since,

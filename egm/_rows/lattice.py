@@ -69,45 +69,16 @@ T = TypeVar("T")
 class Lattice:
     """Lattice of integer vectors for rows that are clipped to a norm.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Norm to which rows are clipped, from 1e-250 to 1e250.
-    d : int
-        Number of coordinates.
-    noise : float
-        Standard deviation of the noise that will be added, divided by `clip_norm`.
-
-    Attributes
-    ----------
-    radius : int
-        Bound K of the norm of the integer vector of a row: a power of two, as large as the noise
-        leaves room for.
-    shrink : float
-        Factor slightly below 1, by which a row is shortened lest rounding takes its integer vector
-        beyond the radius.
-    unit : float
-        Length that the integer 1 stands for, in the units of `clip_norm`.
-
-    Raises
-    ------
-    ValueError
-        If `clip_norm` is outside its range, or if the noise leaves less than 20 bits for the
-        radius.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from egm._rows import lattice
-    >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
-    >>> grid.radius == 2**40
-    True
-    >>> total = grid.sum(np.array([[3.0, 4.0], [30.0, 40.0]]))
-    >>> print((total.astype(float) * grid.unit).round(6))
-    [6. 8.]
+    The norm of the integer vector of a row is at most `radius`, a power of two, and as large as the noise leaves room
+    for. The integer 1 stands for the length `unit`. A row is shortened by the factor `shrink`, slightly below 1, so
+    that rounding cannot take its integer vector beyond the radius.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
+        """Make the lattice for rows (d,) and noise whose standard deviation is `noise` times the clip norm.
+
+        Raise ValueError for a clip norm beyond 1e-250 and 1e250, and for noise that leaves too few bits.
+        """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
         # The norms and three products are rounded; d + 16 units of 2**-52 are more than all of that.
@@ -116,110 +87,23 @@ class Lattice:
         self.unit = clip_norm / (self.radius * self.shrink)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """Round each row to an integer vector of norm at most the radius.
-
-        Parameters
-        ----------
-        X : array_like, shape (m, d)
-            Rows of real numbers.
-        center : float or array_like, shape (d,), default 0.0
-            Center that is subtracted from each row.
-        scaling : float or array_like, shape (d,), default 1.0
-            Factors by which the coordinates are multiplied before a row is clipped.
-
-        Returns
-        -------
-        ndarray of int64, shape (m, d)
-            Integer vectors of the rows, computed one at a time.
-
-        Raises
-        ------
-        ValueError
-            If an entry of `X` is not finite.
-
-        Examples
-        --------
-        >>> from egm._rows import lattice
-        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
-        >>> print((grid.rows([[3.0, 4.0], [30.0, 40.0]]) * grid.unit).round(6))
-        [[3. 4.]
-         [3. 4.]]
-        """
+        """Return the integer vector of each row (m, d) of X, as int64, computed one row at a time."""
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Add up the integer vectors of the centered, scaled and clipped rows, exactly.
+        """Add up the integer vectors of the rows (x - center) * scaling of X (m, d), which are clipped, exactly.
 
-        Parameters
-        ----------
-        X : ndarray, shape (m, d)
-            Numbers of any real type, in any memory order, and of any size. Beside `X` the sum takes
-            hardly any memory.
-        center : float or array_like, shape (d,), default 0.0
-            Center that is subtracted from each row.
-        scaling : float or array_like, shape (d,), default 1.0
-            Factors by which the coordinates are multiplied before a row is clipped.
-
-        Returns
-        -------
-        ndarray of int, shape (d,)
-            Python integers: the exact sum of the integer vectors of the rows
-            ``(x - center) * scaling``.
-
-        Raises
-        ------
-        ValueError
-            If an entry of `X` is not finite.
-
-        Notes
-        -----
-        On processors of one kind a row always gives the same integers, whatever rows it is added
-        with. Processors of another kind may add up the norm of a row in another order.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from egm._rows import lattice
-        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
-        >>> X = np.random.default_rng(1).normal(size=(1000, 2))
-        >>> bool(np.all(grid.sum(X) == grid.sum(X[::-1])))
-        True
+        X holds numbers of any real type and size, in any memory order; beside it the sum takes hardly any memory. The
+        result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
+        rows it is added with; others may add up its norm in another order. Raise ValueError for an entry of X that is
+        not finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
     def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
-        """Add up the integer vectors of the rows as `sum` does, and count the rows that are clipped.
+        """Add up the rows as `sum` does, and count those that are longer than the clip norm.
 
-        Parameters
-        ----------
-        X : ndarray, shape (m, d)
-            Numbers of any real type, in any memory order, and of any size.
-        center : float or array_like, shape (d,), default 0.0
-            Center that is subtracted from each row.
-        scaling : float or array_like, shape (d,), default 1.0
-            Factors by which the coordinates are multiplied before a row is clipped.
-
-        Returns
-        -------
-        total : ndarray of int, shape (d,)
-            Python integers: the exact sum of the integer vectors of the rows.
-        clipped : int
-            Number of rows that are longer than the clip norm. On processors of one kind a row
-            always is, or never.
-
-        Raises
-        ------
-        ValueError
-            If an entry of `X` is not finite.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from egm._rows import lattice
-        >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
-        >>> total, clipped = grid.sum_and_clipped(np.array([[1.0, 2.0], [30.0, 40.0]]))
-        >>> clipped
-        1
+        On processors of one kind a row is always counted, or never.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
@@ -270,28 +154,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """Return how many bits the unit can be below a clip norm or a sensitivity.
+    """Return how many bits the unit can be below a sensitivity: 40, or what the noise leaves of 56.
 
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of the noise, divided by the clip norm or the sensitivity.
-
-    Returns
-    -------
-    int
-        Number of bits: 40, or what the noise leaves of 56.
-
-    Raises
-    ------
-    ValueError
-        If less than 20 bits are left.
-
-    Examples
-    --------
-    >>> from egm._rows import lattice
-    >>> lattice.fineness(8.5), lattice.fineness(2.0**20)
-    (40, 36)
+    `noise` is the standard deviation of the noise, divided by the sensitivity. Raise ValueError if less than 20 bits
+    are left.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:
@@ -300,32 +166,10 @@ def fineness(noise: float) -> int:
 
 
 def rounded(value: NDArray[Any], unit: Array) -> list[int]:
-    """Divide a value by units and round to the nearest integers, exactly.
+    """Return the Python integers nearest to value / unit, in C order, where both arrays have the same shape.
 
-    Parameters
-    ----------
-    value : ndarray
-        Numbers of any real type, also long doubles, or objects that are real numbers of Python or
-        NumPy.
-    unit : ndarray
-        Unit of each number, > 0, in the shape of `value`.
-
-    Returns
-    -------
-    list of int
-        Python integers nearest to ``value / unit``, in C order.
-
-    Notes
-    -----
-    No entry becomes a double on the way. Beyond 2**53 this would move two neighboring integers
-    apart by more than they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from egm._rows import lattice
-    >>> lattice.rounded(np.array([2**60, 2**60 + 1]), np.array([1.0, 1.0]))
-    [1152921504606846976, 1152921504606846977]
+    `value` holds numbers of any real type, or objects that are real numbers. None of them becomes a double on the way,
+    because that would move two neighboring integers beyond 2**53 apart by more than they are.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -337,33 +181,7 @@ def _fraction(number: Any) -> Fraction:
 
 
 def nearest_double(steps: int, unit: float) -> float:
-    """Multiply a number of steps by a unit, with one rounding.
-
-    Parameters
-    ----------
-    steps : int
-        Number of units, of either sign.
-    unit : float
-        Unit, finite and > 0.
-
-    Returns
-    -------
-    float
-        Double nearest to ``steps * unit``, or the largest double with the same sign where the
-        product is larger.
-
-    Raises
-    ------
-    OverflowError
-        If the product and `steps` itself are both larger than the largest double, which no release
-        comes near.
-
-    Examples
-    --------
-    >>> from egm._rows import lattice
-    >>> lattice.nearest_double(3, 0.25)
-    0.75
-    """
+    """Return the double nearest to steps * unit, or the largest double with the same sign if the product is larger."""
     numerator, denominator = unit.as_integer_ratio()
     try:
         return steps * numerator / denominator
@@ -373,46 +191,15 @@ def nearest_double(steps: int, unit: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
-    """Compute the standard deviation of discrete Gaussian noise for integer vectors.
+    """Return the standard deviation of discrete Gaussian noise for integer vectors (d,), in units of the lattice.
 
-    Parameters
-    ----------
-    sensitivity : float
-        Sensitivity in the l2-norm, in units of the lattice, > 0.
-    d : int
-        Number of entries of a vector.
-    epsilon : float
-        Privacy parameter, > 0.
-    delta : float
-        Privacy parameter, in (0, 1).
+    Integer vectors of this l2 sensitivity plus this noise are (epsilon, delta)-differentially private: the head of
+    this module shows which part of delta is first taken off for the difference between discrete noise and a rounded
+    Gaussian. Raise ValueError if this part is half of delta or more.
 
-    Returns
-    -------
-    float
-        Standard deviation in units of the lattice, larger than what is needed by the factor 1 +
-        `EXCESS`.
-
-    Raises
-    ------
-    ValueError
-        If what distinguishes discrete noise from a rounded Gaussian is half of delta or more.
-
-    Notes
-    -----
-    Integer vectors plus this noise are (epsilon, delta)-differentially private: the head of this
-    module shows which part of delta is first taken off for the difference between discrete noise
-    and a rounded Gaussian.
-
-    The result is never less than ``sensitivity * analytic_noise_multiplier(epsilon, delta)``, whose
-    last digits are not monotone in delta. It is larger by `EXCESS`, so that what is computed from
-    this product, such as ``1 / (2 * noise_multiplier**2)`` in zero-concentrated differential
-    privacy, is no less than the cost of the noise.
-
-    Examples
-    --------
-    >>> from egm._rows import lattice
-    >>> round(lattice.gaussian_std(2.0**40, d=3, epsilon=1.0, delta=1e-6) / 2.0**40, 4)
-    4.2247
+    The result is never less than sensitivity * analytic_noise_multiplier(epsilon, delta), whose last digits are not
+    monotone in delta. It is larger by `EXCESS`, so that what is computed from this product, such as
+    1 / (2 * noise_multiplier**2) in zero-concentrated differential privacy, is no less than the cost of the noise.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)

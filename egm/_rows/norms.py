@@ -1,4 +1,8 @@
-"""Rows of a matrix as vectors: compute their norms, and shorten them to a norm."""
+"""Compute the norms of the rows of a matrix, and shorten rows to a norm.
+
+`egm._rows.kernel` does the same while it adds up rows, without a copy of them. `egm.study.rivals` adds up squares in
+another order, on whose last digits its published errors depend.
+"""
 
 from __future__ import annotations
 

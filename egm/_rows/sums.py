@@ -21,51 +21,12 @@ __all__ = ["clipped_sum"]
 def clipped_sum(
     X: ArrayLike | Iterator[ArrayLike], grid: Lattice, center: Array, scaling: Array, count_clipped: bool = False
 ) -> tuple[Whole, int]:
-    """Add up the centered, scaled and clipped rows on a lattice, and count the rows.
+    """Add up the centered, scaled and clipped rows (n, d) on a lattice, and return the sum and the number of rows.
 
-    Parameters
-    ----------
-    X : array_like, iterator of array_like or dask array, shape (n, d)
-        Real numbers; blocks of an iterator have shape (m, d). `X` is read once, and never changed
-        or copied as a whole.
-    grid : egm._rows.lattice.Lattice
-        Lattice on which the rows are clipped and rounded.
-    center : ndarray, shape (d,)
-        Center that is subtracted from each row.
-    scaling : ndarray, shape (d,)
-        Factors by which the coordinates are multiplied before a row is clipped.
-    count_clipped : bool, default False
-        Whether to count the rows that are clipped, too.
-
-    Returns
-    -------
-    total : ndarray of int, shape (d,) or (d + 1,)
-        Python integers: the exact sum. Under `count_clipped` the number of clipped rows comes after
-        it.
-    rows : int
-        Number of rows.
-
-    Raises
-    ------
-    ValueError
-        If `X` has another shape, or if an entry is not finite.
-    TypeError
-        If `X` does not hold real numbers.
-
-    Notes
-    -----
-    Because the sum is exact, it is the same for any order, any blocks, and any machines of one
-    kind.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from egm._rows import lattice, sums
-    >>> grid = lattice.Lattice(clip_norm=5.0, d=2, noise=8.5)
-    >>> blocks = iter([np.array([[3.0, 4.0]]), np.array([[30.0, 40.0], [0.0, 0.0]])])
-    >>> total, rows = sums.clipped_sum(blocks, grid, center=np.zeros(2), scaling=np.ones(2))
-    >>> print((total.astype(float) * grid.unit).round(6), rows)
-    [6. 8.] 3
+    X is an array, an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never changed or
+    copied as a whole. The sum is exact, in Python integers: it is the same for any order, any blocks, and any machines
+    of one kind. It has shape (d,), or (d + 1,) under `count_clipped`, where the number of clipped rows comes last.
+    Raise ValueError for another shape and for an entry that is not finite, and TypeError for anything but real numbers.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped)
     if isinstance(X, Iterator):
@@ -81,7 +42,7 @@ def clipped_sum(
 
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
-    """Add up the rows of one array or list, as `clipped_sum` does, and count them."""
+    """Add up the rows of one array or list as `clipped_sum` does, and count them."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, of whatever length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)

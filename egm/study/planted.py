@@ -35,7 +35,7 @@ from egm.mechanisms import (
 __all__ = ["Case", "Row", "cases", "plant", "table"]
 
 _UNITS = 3  # radius of the coarse lattice, on which one rounding is felt
-_FAR = 8.0  # clip norms from the centre to the row by which the neighbours differ
+_FAR = 8.0  # clip norms from the center to the row by which the neighbors differ
 _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 _ROWS = "clip skipped", "centre from the data"
 _ROUNDING = "rounding away from zero"
@@ -295,7 +295,7 @@ def _patches() -> dict[str, list[Patch]]:
         _NOISE[0]: _less_noise(0.9),
         _NOISE[1]: _less_noise(0.5),
         _ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (norms, "clip", lambda rows, clip_norm: rows)],
-        _ROWS[1]: _recentred(),
+        _ROWS[1]: _recentered(),
         _ROUNDING: [(lattice.Lattice, "sum", _sum(rounding=lambda v: np.copysign(np.ceil(np.abs(v)), v)))],
     }
 
@@ -328,7 +328,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
     return total
 
 
-def _recentred() -> list[Patch]:
+def _recentered() -> list[Patch]:
     """Return patches that take the mean of the data as the center."""
     release, mean = GaussianDataMechanism.release, _private_rows.PrivateRows.mean
 

@@ -35,7 +35,7 @@ from scipy.special import chdtri, ndtri
 
 from egm import samplers
 from egm._types import Array, ArrayLike, Number
-from egm._validate import count, finite, matrix, positive, probability, scalar
+from egm._validate import count, finite, generator, matrix, positive, probability, scalar
 from egm.calibration import zcdp_noise_multiplier
 from egm.quantiles import epsilon_of_rho, quantile
 
@@ -777,8 +777,7 @@ def _norms(Y: Array) -> Array:
 
 def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
     """Return X as a matrix, rho as a number and radius as a vector (d,), and check that rng is a Generator."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
+    generator(rng)
     shape = np.shape(X)
     if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
         raise ValueError(f"X must have shape (n, d) with n >= 2 and d >= 1, got {shape}")

@@ -1,4 +1,4 @@
-"""The mechanism for unknown centre and spread: its accounts, its forecast, and what it makes of strange data."""
+"""The mechanism for unknown center and spread: its accounts, its forecast, and what it makes of strange data."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def run(X, rho=0.5, seed=0, **options):
 @pytest.fixture
 def costs(monkeypatch):
     """The zCDP cost of every question, exactly, from what the samplers are given: the name of the question and a
-    Fraction. The squared distances of neighbours are those on paper."""
+    Fraction. The squared distances of neighbors are those on paper."""
     found, lattices, asked = [], [], []
     squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
     squared |= {"shells": lambda: 2, "longer": lambda: 1}
@@ -166,7 +166,7 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 @pytest.mark.parametrize("name", ["mean", "squares", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """The squared distance of two answers without noise, over twice the noise's variance, is at most the charge; and
-    there are neighbours for which it is that."""
+    there are neighbors for which it is that."""
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
     X = rows(50, ONE, 0.0, 3)
@@ -519,7 +519,7 @@ MODELS = {  # standard deviations and offsets
     "three": (np.ones(3), np.zeros(3)),
     "many": (np.ones(30), np.zeros(30)),
     "steep": (zipf_sigma(30, 2.0), np.zeros(30)),
-    "off centre": (np.array([1.0, 0.5, 0.2]), np.array([0.3, 1.0, 0.0])),
+    "off center": (np.array([1.0, 0.5, 0.2]), np.array([0.3, 1.0, 0.0])),
 }
 
 
@@ -650,7 +650,7 @@ def test_expected_answers_are_those_of_many_rows(spread):
     for name, each in questions.items():
         for ask in each:
             assert ask(expected) == pytest.approx(ask(private), rel=0.1 if name in ("shells", "longer") else 0.03)
-    # Of a mean the centre is told to within what clipping and noise make of it: too little, as the mean itself is.
+    # Of a mean the center is told to within what clipping and noise make of it: too little, as the mean itself is.
     for C in (0.8 * norm, 3 * norm):
         (found, std), (answer, same) = (it.mean("s", zero, b, C, 1e6) for it in (private, expected))
         assert std == pytest.approx(same, rel=1e-9)
@@ -751,7 +751,7 @@ ANYTHING = {  # n, d, rho over the least, radius, sigma_range
     "above the radius": (30, 6, 25.0, 10.0, (19.8, 46.3)),
     "unequal": (50, 6, 25.0, 10.0, (1e-3, 20.0)),
     "a wide range": (40, 2, 1.0, 100.0, (1e-100, 1e100)),
-    "a far centre": (40, 6, 1.0, 1e100, (0.002, 0.05)),
+    "a far center": (40, 6, 1.0, 1e100, (0.002, 0.05)),
     "tiny": (100, 3, 2.0, 1e-99, (1e-100, 1e-99)),
     "huge": (40, 3, 4.0, 1e100, (1e99, 1e100)),
     "many columns": (60, 100, 3.0, 10.0, (0.1, 10.0)),

@@ -30,7 +30,7 @@ BAD = {
     **{"nan": np.nan, "inf": np.inf, "minus inf": -np.inf, "zero": 0, "minus one": -1, "string": "1", "none": None},
     **{"bool": True, "complex": 1j, "array": np.ones((2, 2)), "subnormal": 5e-324, "huge": 1e308},
 }
-MEANT = {  # what is documented: a centre of any sign, no clip probability for 1/n, a whole number however large, ...
+MEANT = {  # what is documented: a center of any sign, no clip probability for 1/n, a whole number however large, ...
     *(("center", bad) for bad in ("zero", "minus one", "subnormal")),
     *(("clip_probability", bad) for bad in ("none", "subnormal")),
     ("n", "huge"),

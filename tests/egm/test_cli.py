@@ -1,5 +1,6 @@
-"""The command line: releases what the package releases, writes nothing else, and explains every mistake in a line."""
+"""The command line releases what the package releases, writes nothing else, and explains every mistake in one line."""
 
+import argparse
 import contextlib
 import csv
 import io
@@ -21,7 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, _distribution, cli, files, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, samplers
+from egm._cli import inputs, terminal
+from egm._files import csv as csv_files
 from egm.calibration import zcdp_rho
 
 ROOT = Path(cli.__file__).parent.parent
@@ -30,7 +33,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
-MORE = ("--epsilon", "4", "--delta", "1e-6")  # what the search needs for so few rows
+MORE = ("--epsilon", "4", "--delta", "1e-6")  # the search needs this much for so few rows
 RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
 ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
 PLAN_ADAPTIVE = ("plan", "--adaptive", "--sigma", "sigma.csv", "--rows", "400", *MORE, *RANGES)
@@ -48,7 +51,7 @@ def write_csv(name, X, header=NAMES):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder with the same data in every kind of file."""
+    """Work in a folder that has the same data in every kind of file."""
     monkeypatch.chdir(tmp_path)
     X = rows()
     write_csv("data.csv", X)
@@ -63,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _interruptible():
-    """Ctrl-C as in a terminal: what runs in the background of a shell ignores it."""
+    """Let Ctrl-C interrupt the tests as in a terminal; a process in the background of a shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -71,7 +74,7 @@ def _interruptible():
 
 @pytest.fixture
 def egm(capsysbinary):
-    """Runs a command line in this process: (exit code, standard output, lines of standard error)."""
+    """Run a command line in this process; return exit code, standard output and the lines of standard error."""
 
     def run(*argv):
         code = cli.main([str(arg) for arg in argv])
@@ -83,7 +86,7 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Runs a command line that must succeed in silence: its JSON."""
+    """Run a command line that must succeed without a message; return its JSON."""
 
     def run(*argv):
         code, out, err = egm(*argv, "--format", "json")
@@ -95,13 +98,13 @@ def released(egm):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Secure noise of zero."""
+    """Replace secure noise by zeros."""
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """One release for all tests of how it is written."""
+    """Make one release for all tests of the output."""
     it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
@@ -138,30 +141,23 @@ def test_every_file_gives_the_sum_that_the_package_gives(released, silent, data,
     assert found["columns"] == (["1", "2", "3"] if data in ("bare.csv", "data.npy") else list(NAMES))
 
 
+OPTIMAL, BEST = ("--clip-probability", "optimal"), {"clip_probability": "optimal"}
+PRIVATE = ("--neighbors", "add_remove", "--rows", "300")
 OPTIONS = {
     ("--center", "5"): {"center": 5.0},
     ("--center", "-5.5"): {"center": -5.5},
     ("--center", "center.csv"): {"center": MU},
     ("--clip-probability", "0.2"): {"clip_probability": 0.2},
-    ("--clip-probability", "optimal"): {"clip_probability": "optimal"},
-    ("--clip-probability", "optimal", "--center-std", "0", "--sigma-factor", "1"): {
-        "clip_probability": "optimal",
-        "center_std": 0.0,
-        "sigma_factor": 1.0,
-    },
-    ("--clip-probability", "optimal", "--center-std", "center2.csv"): {
-        "clip_probability": "optimal",
-        "center_std": [1.0, 2.0, 3.0],
-    },
+    OPTIMAL: BEST,
+    ("--center-std", "0", "--sigma-factor", "1", *OPTIMAL): {"center_std": 0.0, "sigma_factor": 1.0, **BEST},
+    ("--center-std", "center2.csv", *OPTIMAL): {"center_std": [1.0, 2.0, 3.0], **BEST},
     ("--count-clipped",): {"count_clipped": True},
-    ("--count-clipped", "--neighbors", "add_remove", "--rows", "300"): {
-        **{"count_clipped": True, "neighbors": "add_remove", "n": 300}
-    },
+    ("--count-clipped", *PRIVATE): {"count_clipped": True, "neighbors": "add_remove", "n": 300},
     ("--scaling", "none"): {"scaling": "none"},
     ("--scaling", "optimal"): {"scaling": "optimal"},
     ("--scaling", "expected_norm"): {"scaling": "expected_norm"},
     ("--scaling", "center2.csv"): {"scaling": [1.0, 2.0, 3.0]},
-    ("--neighbors", "add_remove", "--rows", "300"): {"neighbors": "add_remove", "n": 300},
+    PRIVATE: {"neighbors": "add_remove", "n": 300},
 }
 
 
@@ -197,7 +193,7 @@ def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch)
     assert "not private" in found["warning"]
 
 
-HEADERS = {  # line 1, options: what "auto" makes of it
+HEADERS = {  # line 1 and options: what "auto" takes line 1 for, or None if it refuses
     "names that sigma has": ("age,mass,pay", SUM[2:], "yes"),
     "names that are chosen": ("x,age,pay", (*SUM[2:], "--columns", "age,pay"), "yes"),
     "names that sigma has not": ("age,mass,tax", SUM[2:], None),
@@ -220,7 +216,7 @@ HEADERS = {  # line 1, options: what "auto" makes of it
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
-    """Where it cannot be told, it must be said; and no error shows a cell that may be somebody's."""
+    """If line 1 can be either, the user must say which it is; and no error shows a cell that may be private."""
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
     if expected:
@@ -244,24 +240,25 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """It has no file with names."""
+    """It has no other file that could have the names."""
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
     assert few[0] == 2
     assert "budget is either" in few[2][0]
 
 
-def test_nobody_is_a_data_set_without_a_header_too(released, folder):
-    """Where the number of rows is private, an empty file is one."""
-    (folder / "none.csv").write_text("")
-    options = ("--neighbors", "add_remove", "--rows", "300", "--header", "no")
-    found = released("sum", "none.csv", *PLAIN, *options)
-    assert found["columns"] == ["1", "2", "3"]
+@pytest.mark.parametrize("header", [(), NAMES])
+def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
+    """A file without rows is accepted, and so is an empty file if it is declared to have no header."""
+    write_csv("none.csv", rows()[:0], header)
+    options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
+    found = released("sum", "none.csv", *options)
+    assert found["columns"] == list(header or ("1", "2", "3"))
     assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
 
 
 class Name(str):
-    """A name that counts how often it is compared."""
+    """Name that counts how often names are compared."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -272,11 +269,11 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """100 000 columns in seconds."""
+    """So 100 000 columns take seconds."""
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
-    args = cli.argparse.Namespace(vectors={"s.csv": (names, np.arange(d))}, columns=None)
-    assert np.array_equal(cli._matched("--sigma", "s.csv", others[::-1], args), np.arange(d)[::-1])
+    args = argparse.Namespace(sigma="s.csv", vectors={"s.csv": (names, np.arange(d))}, columns=None)
+    assert np.array_equal(inputs.values(args, "sigma", others[::-1]), np.arange(d)[::-1])
     assert files._chosen(tmp_path, names, others[::-1], True) == list(range(d))[::-1]
     with pytest.raises(files.FileError, match="twice"):
         files._refuse_twins(tmp_path, [*names, Name("c2999")])
@@ -321,7 +318,7 @@ FORMS = ("json", "csv", "npy")
 
 
 def without(form, out, *names):
-    """A written document without the fields that may depend on the data."""
+    """Return a written document without these fields."""
     if form == "json":
         return {key: value for key, value in json.loads(out).items() if key not in names}
     if form == "npy":
@@ -342,7 +339,7 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """Other people, as many: every other byte is the same."""
+    """For the same number of other people, every other byte is the same."""
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -353,16 +350,10 @@ def test_only_the_estimate_depends_on_the_data(egm, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_number_of_rows_is_not_written_where_it_is_private(egm, form):
     write_csv("other.csv", rows(31))
-    options = ("--neighbors", "add_remove", "--rows", "300", "--center", "center.csv", "--format", form)
+    options = (*PRIVATE, "--center", "center.csv", "--format", form)
     outs = [egm("sum", data, *SUM[2:], *options)[1] for data in ("data.csv", "other.csv")]
     first, second = (without(form, out, "estimate", "count") for out in outs)
     assert first == second
-
-
-def test_no_person_at_all_is_a_data_set_where_the_number_is_private(released):
-    write_csv("none.csv", rows()[:0])
-    found = released("sum", "none.csv", *SUM[2:], "--neighbors", "add_remove", "--rows", "300")
-    assert np.all(np.abs(found["estimate"]) < 8 * np.array(found["noise_std"]))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -397,7 +388,7 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """A spreadsheet computes what begins like one; pandas and csv read text. JSON has the names as they are."""
+    """A spreadsheet computes a cell that begins like a formula. JSON has the names as they are."""
     table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
     pq.write_table(pa.table(table), "f.parquet")
     (folder / "ones.csv").write_text("1\n" * 7)
@@ -414,7 +405,7 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 
 
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
-    """In a plan, a release, and errors with names of columns and of files."""
+    """This holds in a plan, in a release, and in errors with names of columns and of files."""
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
     options = ("--sigma", "s.parquet", *BUDGET)
@@ -460,39 +451,25 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     assert plan["columns"] == ([NAMES[i] for i in order] if sigma == "named.csv" else ["1", "2", "3"])
     assert plan["noise_std"] == pytest.approx(it.noise_std[order], rel=1e-9)
     assert plan["forecast"]["total"] == pytest.approx(it.error().total, rel=1e-9)
+    squares = np.square(plan["share"]) * SIGMA[order] ** 2 * it.n
+    assert np.sum(squares) == pytest.approx(plan["forecast"]["total"], rel=1e-9)
     for scaling in ("none", "expected_norm", "optimal"):
         other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
 
 
-@pytest.mark.parametrize("option", [(), *OPTIONS], ids=" ".join)
-def test_shares_of_the_columns_add_up_to_the_whole_error(released, option, folder):
-    (folder / "center2.csv").write_text("1\n2\n3\n")
-    if "center.csv" in option:
-        return
-    plan = released(*PLAN, *option)
-    n = plan["parameters"]["rows"]
-    assert np.sum(np.square(plan["share"]) * SIGMA**2 * n) == pytest.approx(plan["forecast"]["total"], rel=1e-9)
+def from_text(label, text):
+    """Return the number after a label in a plan."""
+    return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
 
 
-def test_plan_can_be_read(egm):
-    code, out, err = egm(*PLAN, "--scaling", "sigma.csv")
-    text, it = out.decode(), mechanism(scaling=SIGMA)
-    assert (code, err) == (0, [])
-    for label, value in {
-        "noise": it.error().noise,
-        "clipping": it.error().clipping,
-        "total": it.error().total,
-        "yours": it.error().total,
-        "center": it.error().center,
-        "optimal": mechanism(scaling="optimal").error().total,
-        "none": mechanism(scaling="none").error().total,
-        "Clip norm": it.clip_norm,
-        "Noise multiplier": it.noise_multiplier,
-        "3": it.noise_std[2],
-        "greatest": it.noise_std.max(),
-    }.items():
-        assert float(re.search(rf"^ *{label} +(\S+)", text, re.MULTILINE)[1]) == pytest.approx(value, rel=1e-4)
+def test_plan_says_the_same_as_text(egm, released):
+    command = (*PLAN, "--scaling", "sigma.csv")
+    plan, text = released(*command), egm(*command)[1].decode()
+    made = {"Clip norm": "clip_norm", "Noise multiplier": "noise_multiplier"}
+    numbers = plan["forecast"] | plan["scalings"] | {label: plan["parameters"][name] for label, name in made.items()}
+    for label, value in {**numbers, "3": plan["noise_std"][2], "greatest": max(plan["noise_std"])}.items():
+        assert from_text(rf"\n *{label}", text) == pytest.approx(value, rel=1e-4)
 
 
 def test_long_plan_is_short(egm, folder):
@@ -502,15 +479,10 @@ def test_long_plan_is_short(egm, folder):
     assert max(map(len, lines)) <= 120
 
 
-def from_text(label, text):
-    """The number after a label in a plan, at the start of its line or in the middle."""
-    return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
-
-
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """And what it calls the least budget and number of rows would do, but nothing less."""
+    """The least budget and the least number of rows that it shows are enough, and nothing less is."""
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
     rho = 0.3 if budget[0] == "--rho" else zcdp_rho(4.0, 1e-6)
@@ -563,7 +535,7 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """In the terms in which it was stated; and what is said would do, does."""
+    """The message is in the terms in which the budget was stated, and what it says would do is enough."""
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
     code, out, err = egm(*command, *budget, "--rows", "400")
@@ -583,7 +555,7 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """What it shows is run."""
+    """The example is run."""
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -614,7 +586,7 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """A command line for a data file with this text."""
+    """Return a command line for a data file with this text."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
@@ -622,117 +594,74 @@ def with_sigma(text):
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
-BAD = {
-    "no command": ((), "required: command"),
-    "unknown command": (("add",), "invalid choice: 'add'"),
-    "unknown option": ((*SUM, "--sead", "1"), "unrecognized arguments: --sead 1"),
-    "an option cut short": ((*SUM, "--row", "400"), "unrecognized arguments: --row 400"),
-    "seed without a simulation": ((*SUM, "--seed", "1"), "unrecognized arguments: --seed 1"),
-    "option without a value": ((*SUM, "--rows"), "--rows: expected one argument"),
-    "no data": (("sum", "--sigma", "sigma.csv", *BUDGET), "required: DATA"),
-    "no sigma": (("sum", "data.csv", *BUDGET), "required: --sigma"),
-    "no delta": (SUM[:-2], "required: --delta"),
-    "epsilon of zero": ((*SUM, "--epsilon", "0"), "--epsilon must be finite and > 0, got 0.0"),
-    "epsilon of NaN": ((*SUM, "--epsilon", "nan"), "--epsilon must not be NaN, got nan"),
-    "one row": (data("a,b,c\n1,2,3\n"), "--clip-probability must be given for one row"),
-    "epsilon of text": ((*SUM, "--epsilon", "one"), "--epsilon: invalid float value: 'one'"),
-    "delta of one": ((*SUM, "--delta", "1"), "--delta must lie strictly between 0 and 1, got 1.0"),
-    "delta below zero": ((*SUM, "--delta", "-1"), "--delta must lie strictly between 0 and 1, got -1.0"),
-    "clip probability of two": ((*SUM, "--clip-probability", "2"), "--clip-probability must lie strictly .*got 2.0"),
-    "clip probability of text": ((*SUM, "--clip-probability", "best"), '--clip-probability must be "optimal"'),
-    "center that is no file": ((*SUM, "--center", "middle"), "middle: No such file"),
-    "center of infinity": ((*SUM, "--center", "inf"), "--center must lie between"),
-    "center of NaN": ((*SUM, "--center", "nan"), "--center must not be NaN"),
-    "scaling that is no file": ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
-    "scaling of zero": ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
-    "other neighbors": ((*SUM, "--neighbors", "all"), "--neighbors: invalid choice: 'all'"),
-    "seed of text": ((*SUM, "--simulate", "x"), "--simulate: must be a whole number >= 0, got 'x'"),
-    "seed below zero": ((*SUM, "--simulate", "-1"), "--simulate: must be a whole number >= 0|expected one argument"),
-    "other format": ((*SUM, "--format", "xml"), "--format: invalid choice: 'xml'"),
-    "no rows declared": ((*SUM, "--rows", "0"), "--rows: must be a whole number from 1 to .*, got '0'"),
-    "half a row": ((*SUM, "--rows", "1.5"), "--rows: must be a whole number from 1 to .*, got '1.5'"),
-    "infinite rows": ((*SUM, "--rows", "inf"), "--rows: must be a whole number"),
-    "rows of text": ((*SUM, "--rows", "many"), "--rows: must be a whole number from 1 to .*, got 'many'"),
-    "a row too few": ((*SUM, "--rows", "401"), "data.csv: has 400 rows, --rows says 401"),
-    "a row too many": ((*SUM, "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
-    "a row too many in NumPy": (("sum", "data.npy", *SUM[2:], "--rows", "5"), "data.npy: has 400 rows, --rows says 5"),
-    "private rows undeclared": ((*SUM, "--neighbors", "add_remove"), "--rows is required with --neighbors add_remove"),
-    "missing data": (("sum", "nobody.csv", *SUM[2:]), "nobody.csv: No such file or directory"),
-    "missing sigma": (("sum", "data.csv", "--sigma", "no.csv", *BUDGET), "no.csv: No such file or directory"),
-    "directory as data": (("sum", ".", *SUM[2:]), r"\.: is a directory"),
-    "directory as sigma": (("sum", "data.csv", "--sigma", ".", *BUDGET), r"\.: is a directory"),
-    "device as data": (("sum", "/dev/null", *SUM[2:]), "/dev/null: is not a regular file"),
-    "link to itself": (("sum", "loop.csv", *SUM[2:]), "loop.csv: Too many levels of symbolic links"),
-    "unknown suffix": (("sum", {"data.xlsx": "1"}, *SUM[2:]), r"data.xlsx: the name must end in \.csv, \.npy,"),
-    "no suffix": (("sum", {"data": "1"}, *SUM[2:]), "data: the name must end in"),
-    "empty file": (data(""), "bad.csv: is empty"),
-    "semicolons": (data("a;b;c\n1;2;3\n"), "bad.csv: line 1 has no comma, but ';'"),
-    "tabs": (data("a\tb\tc\n1\t2\t3\n"), "bad.csv: line 1 has no comma, but "),
-    "a long cell": (
-        data("a,b,c\n1,2,3\n1,2," + "x" * 200_000),
-        "bad.csv: line 3: a cell has more than 131072 characters",
-    ),
-    "a cell of two lines": (data('a,b,c\n1,2,"3\n4"\n'), "bad.csv: line 2: a quote is not closed on its line"),
-    "one row for adaptive": ((*ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
-    "empty NumPy file": (("sum", {"bad.npy": ""}, *SUM[2:]), "bad.npy: is empty"),
-    "text as NumPy": (("sum", {"bad.npy": "1,2,3"}, *SUM[2:]), "bad.npy: is not a whole NumPy array"),
-    "text as Parquet": (("sum", {"bad.parquet": "1,2,3"}, *SUM[2:]), "bad.parquet: cannot be read as Parquet"),
-    "header alone": (data("a,b,c\n"), "bad.csv: has no rows"),
-    "text in a cell": (data("a,b,c\n1,2,3\n1,x,3\n"), r"bad.csv: row 2 \(line 3\), column 'b': not a number"),
-    "nothing in a cell": (data("a,b,c\n1,2,3\n1,,3\n"), r"bad.csv: row 2 \(line 3\), column 'b': missing"),
-    "NaN in row 17": (data("a,b,c\n" + "1,2,3\n" * 16 + "1,2,nan\n"), r"bad.csv: row 17 \(line 18\), column 'c': NaN"),
-    "infinity in a cell": (data("a,b,c\n1,2,3\n-inf,2,3\n"), r"bad.csv: row 2 \(line 3\), column 'a': infinite"),
-    "ragged rows": (data("a,b,c\n1,2,3\n1,2\n"), r"bad.csv: row 2 \(line 3\) has 2 cells, line 1 has 3"),
-    "half a header": (data("a,b,3\n1,2,3\n")[:-2], "bad.csv: line 1 has numbers and text.*--header"),
-    "column twice": (data("a,b,a\n1,2,3\n"), "bad.csv: the column 'a' is named twice"),
-    "unknown column": (
+BAD = [  # command line, what the message says
+    ((), "required: command"),
+    (("add",), "invalid choice: 'add'"),
+    ((*SUM, "--sead", "1"), "unrecognized arguments: --sead 1"),
+    ((*SUM, "--row", "400"), "unrecognized arguments: --row 400"),
+    ((*SUM, "--rows"), "--rows: expected one argument"),
+    (("sum", "--sigma", "sigma.csv", *BUDGET), "required: DATA"),
+    (("sum", "data.csv", *BUDGET), "required: --sigma"),
+    (SUM[:-2], "required: --delta"),
+    ((*SUM, "--epsilon", "0"), "--epsilon must be finite and > 0, got 0.0"),
+    (data("a,b,c\n1,2,3\n"), "--clip-probability must be given for one row"),
+    ((*SUM, "--epsilon", "one"), "--epsilon: invalid float value: 'one'"),
+    ((*SUM, "--delta", "1"), "--delta must lie strictly between 0 and 1, got 1.0"),
+    ((*SUM, "--clip-probability", "best"), '--clip-probability must be "optimal"'),
+    ((*SUM, "--center", "middle"), "middle: No such file"),
+    ((*SUM, "--center", "inf"), "--center must lie between"),
+    (("sum", "data.csv", "--sigma", "none", *BUDGET), "none: No such file"),  # a word for --scaling only
+    ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
+    ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
+    ((*SUM, "--neighbors", "all"), "--neighbors: invalid choice: 'all'"),
+    ((*SUM, "--simulate", "x"), "--simulate: must be a whole number >= 0, got 'x'"),
+    ((*SUM, "--simulate", "-1"), "--simulate: must be a whole number >= 0|expected one argument"),
+    ((*SUM, "--format", "xml"), "--format: invalid choice: 'xml'"),
+    ((*SUM, "--rows", "0"), "--rows: must be a whole number from 1 to .*, got '0'"),
+    ((*SUM, "--rows", "1.5"), "--rows: must be a whole number from 1 to .*, got '1.5'"),
+    ((*SUM, "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
+    (("sum", "data.npy", *SUM[2:], "--rows", "5"), "data.npy: has 400 rows, --rows says 5"),
+    ((*SUM, "--neighbors", "add_remove"), "--rows is required with --neighbors add_remove"),
+    (("sum", "nobody.csv", *SUM[2:]), "nobody.csv: No such file or directory"),
+    (("sum", ".", *SUM[2:]), r"\.: is a directory"),
+    (("sum", "/dev/null", *SUM[2:]), "/dev/null: is not a regular file"),
+    (("sum", "loop.csv", *SUM[2:]), "loop.csv: Too many levels of symbolic links"),
+    (("sum", {"data.xlsx": "1"}, *SUM[2:]), r"data.xlsx: the name must end in \.csv, \.npy,"),
+    ((*ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
+    (data("a,b,c\n"), "bad.csv: has no rows"),
+    (data("a,b,c\n" + "1,2,3\n" * 16 + "1,2,nan\n"), r"bad.csv: row 17 \(line 18\), column 'c': NaN"),
+    (data("a,b,a\n1,2,3\n"), "bad.csv: the column 'a' is named twice"),
+    (
         ("sum", "data.parquet", *SUM[2:], "--columns", "age,mass,pray"),
         "no column 'pray'; it has 'who', 'age', 'mass', 'pay'",
     ),
-    "unknown column of a header": (
-        (*SUM, "--columns", "age,pray", "--header", "yes"),
-        "'pray'; it has 'age', 'mass', '",
-    ),
-    "unknown column of what may be somebody": ((*SUM, "--columns", "age,mass,pray"), "no column 'pray'$"),
-    "column chosen twice": ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
-    "no column chosen": ((*SUM, "--columns", ""), "--columns: must be names with commas"),
-    "column of text": (
-        ("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN),
-        "'who' must hold real numbers",
-    ),
-    "too few columns": (
-        ("sum", "data.csv", *PLAIN, "--columns", "age,pay"),
-        "--sigma sigma.csv: has 3 values for 2 columns",
-    ),
-    "negative sigma": (with_sigma("1\n-2\n8\n"), "--sigma, column 'mass', must be finite and > 0, got -2.0"),
-    "sigma of zero": (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
-    "sigma of NaN": (with_sigma("1\nnan\n8\n"), "bad.csv: value 2 is NaN"),
-    "sigma of text": (with_sigma("1\n2\neight\n"), "bad.csv: line 3: not a number"),
-    "empty sigma": (with_sigma(""), "bad.csv: is empty"),
-    "sigma too long": (with_sigma("1\n2\n8\n9\n"), "--sigma bad.csv: has 4 values for 3 columns"),
-    "sigma as a row": (with_sigma("1,2,8\n"), "bad.csv: must have one number a line"),
-    "sigma without a column": (with_sigma("age,1\npay,8\n"), "--sigma bad.csv: has no value for the column 'mass'"),
-    "sigma of another column": (
-        with_sigma("age,1\npay,8\nmass,2\nx,1\n"),
-        "names 'x', which is no column",
-    ),
-    "sigma out of range": (with_sigma("1\n1e150\n2\n"), "--sigma, column 'mass', must lie between"),
-    "output exists": ((*SUM, "--output", "data.npy"), r"data.npy: exists already \(--force replaces it\)"),
-    "output is the data": ((*SUM, "--output", "data.csv", "--force"), "--output data.csv: is also read"),
-    "output is sigma": ((*SUM, "--output", "./named.csv", "--force"), r"--output \./named.csv: is also read"),
-    "output is a directory": ((*SUM, "--output", ".", "--force"), r"\.: is not a regular file"),
-    "output nowhere": ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
-    "plan without rows": (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
-    "plan with data": (("plan", "data.csv", *PLAN[1:]), "unrecognized arguments: data.csv"),
-    "plan without a budget": (PLAN[:-4], "required without --adaptive: --epsilon, --delta$"),
-    "plan without delta": (PLAN[:-2], "required without --adaptive: --delta$"),
-    "plan of adaptive without ranges": (PLAN_ADAPTIVE[:-4], "required with --adaptive: --radius, --sigma-range$"),
-    "plan of adaptive without a budget": ((*PLAN_ADAPTIVE[:6], *RANGES), "either --rho, or --epsilon and --delta"),
-    "plan of adaptive with two budgets": ((*PLAN_ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
-    "plan of adaptive without rows": ((*PLAN_ADAPTIVE[:4], *PLAN_ADAPTIVE[6:]), "required: --rows"),
-    "plan of adaptive for one row": ((*PLAN_ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
-    **{
-        f"{option[0]} with --adaptive": ((*PLAN_ADAPTIVE, *option), f"{option[0]} does not go with --adaptive$")
+    ((*SUM, "--columns", "age,pray", "--header", "yes"), "'pray'; it has 'age', 'mass', '"),
+    ((*SUM, "--columns", "age,mass,pray"), "no column 'pray'$"),
+    ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
+    ((*SUM, "--columns", ""), "--columns: must be names with commas"),
+    (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
+    (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
+    (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
+    (with_sigma("1\n2\neight\n"), "bad.csv: line 3: not a number"),
+    (with_sigma("1\n2\n8\n9\n"), "--sigma bad.csv: has 4 values for 3 columns"),
+    (with_sigma("age,1\npay,8\n"), "--sigma bad.csv: has no value for the column 'mass'"),
+    (with_sigma("age,1\npay,8\nmass,2\nx,1\n"), "names 'x', which is no column"),
+    ((*SUM, "--output", "data.npy"), r"data.npy: exists already \(--force replaces it\)"),
+    ((*SUM, "--output", "data.csv", "--force"), "--output data.csv: is also read"),
+    ((*SUM, "--output", "./named.csv", "--force"), r"--output \./named.csv: is also read"),
+    ((*SUM, "--output", ".", "--force"), r"\.: is not a regular file"),
+    ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
+    (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
+    (("plan", "data.csv", *PLAN[1:]), "unrecognized arguments: data.csv"),
+    (PLAN[:-4], "required without --adaptive: --epsilon, --delta$"),
+    (PLAN[:-2], "required without --adaptive: --delta$"),
+    (PLAN_ADAPTIVE[:-4], "required with --adaptive: --radius, --sigma-range$"),
+    ((*PLAN_ADAPTIVE[:6], *RANGES), "either --rho, or --epsilon and --delta"),
+    ((*PLAN_ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
+    ((*PLAN_ADAPTIVE[:4], *PLAN_ADAPTIVE[6:]), "required: --rows"),
+    ((*PLAN_ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
+    *(
+        ((*PLAN_ADAPTIVE, *option), f"{option[0]} does not go with --adaptive$")
         for option in (
             ("--scaling", "optimal"),
             ("--clip-probability", "0.1"),
@@ -741,37 +670,29 @@ BAD = {
             ("--neighbors", "add_remove"),
             ("--count-clipped",),
         )
-    },
-    **{
-        f"{option[0]} without --adaptive": ((*PLAN, *option), f"{option[0]} goes with --adaptive only$")
-        for option in (("--rho", "1"), ("--radius", "1"), ("--sigma-range", "1,2"))
-    },
-    "plan of adaptive for other spreads": (
-        (*PLAN_ADAPTIVE[:-1], "2,50"),
-        "--sigma, column '1', must lie in --sigma-range, from 2 to 50, got 1.0",
     ),
-    "plan of adaptive for other means": (
+    *(
+        ((*PLAN, *option), f"{option[0]} goes with --adaptive only$")
+        for option in (("--rho", "1"), ("--radius", "1"), ("--sigma-range", "1,2"))
+    ),
+    ((*PLAN_ADAPTIVE[:-1], "2,50"), "--sigma, column '1', must lie in --sigma-range, from 2 to 50, got 1.0"),
+    (
         (*PLAN_ADAPTIVE, "--center", {"c.csv": "0\n-101\n0"}),
         "--center, column '2', must lie within --radius 100, got -101.0",
     ),
-    "two budgets": ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
-    "half a budget": (
-        ("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]),
-        "either --rho, or --epsilon and --delta",
-    ),
-    "budget of zero": (("adaptive", "data.csv", "--rho", "0", *ADAPTIVE[6:]), "--rho must be finite and > 0, got 0.0"),
-    "budget too small": (("adaptive", "data.csv", "--rho", "1e-30", *ADAPTIVE[6:]), "--rho = 1e-30 is too small for n"),
-    "radius of zero": ((*ADAPTIVE, "--radius", "0"), "--radius must be finite and > 0, got 0.0"),
-    "range of three": ((*ADAPTIVE, "--sigma-range", "1,2,3"), "--sigma-range: must be two numbers"),
-    "range of text": ((*ADAPTIVE, "--sigma-range", "1-2"), "--sigma-range: must be two numbers"),
-    "range from zero": ((*ADAPTIVE, "--sigma-range", "0,1"), "--sigma-range must be finite and > 0, got 0.0"),
-    "range the wrong way": ((*ADAPTIVE, "--sigma-range", "2,1"), r"--sigma-range must be \(least, greatest\)"),
-}
+    ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
+    (("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]), "either --rho, or --epsilon and --delta"),
+    (("adaptive", "data.csv", "--rho", "0", *ADAPTIVE[6:]), "--rho must be finite and > 0, got 0.0"),
+    (("adaptive", "data.csv", "--rho", "1e-30", *ADAPTIVE[6:]), "--rho = 1e-30 is too small for n"),
+    ((*ADAPTIVE, "--radius", "0"), "--radius must be finite and > 0, got 0.0"),
+    ((*ADAPTIVE, "--sigma-range", "1,2,3"), "--sigma-range: must be two numbers"),
+    ((*ADAPTIVE, "--sigma-range", "0,1"), "--sigma-range must be finite and > 0, got 0.0"),
+    ((*ADAPTIVE, "--sigma-range", "2,1"), r"--sigma-range must be \(least, greatest\)"),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_mistake_is_explained_in_one_line(egm, folder, name):
-    argv, said = BAD[name]
+@pytest.mark.parametrize(("argv", "said"), BAD)
+def test_mistake_is_explained_in_one_line(egm, folder, argv, said):
     (folder / "loop.csv").symlink_to(folder / "loop.csv")
     for arg in argv:
         for file, text in arg.items() if isinstance(arg, dict) else ():
@@ -782,31 +703,6 @@ def test_mistake_is_explained_in_one_line(egm, folder, name):
     assert re.search(said, err[0])
     assert err[0].startswith("egm: ")
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.name != "loop.csv"}
-
-
-def test_there_are_enough_mistakes():
-    assert len(BAD) >= 60
-
-
-def test_value_of_a_wrong_cell_is_not_shown(egm, folder):
-    (folder / "data.csv").write_text("a,b,c\n1,2,3\n1,diagnosis,3\n")
-    assert "diagnosis" not in egm(*SUM)[2][0]
-
-
-def test_file_that_may_not_be_read(egm, monkeypatch):
-    """By a stand-in for the operating system, which lets some users read everything."""
-    np.save("sigma.npy", SIGMA)
-    monkeypatch.setattr(files, "open", fail(PermissionError(13, "Permission denied")), raising=False)
-    command = ("sum", "data.csv", "--sigma", "sigma.npy", *BUDGET)
-    assert egm(*command) == (2, b"", ["egm: data.csv: Permission denied"])
-
-
-def test_missing_pyarrow_is_a_hint(egm, monkeypatch):
-    for module in ("pyarrow", "pyarrow.parquet"):
-        monkeypatch.setitem(sys.modules, module, None)
-    code, out, err = egm("sum", "data.parquet", *SUM[2:])
-    assert (code, out) == (2, b"")
-    assert err == [f"egm: data.parquet: Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"]
 
 
 # --- What nobody foresaw ----------------------------------------------------------------------------------------------
@@ -820,12 +716,13 @@ def fail(error):
 
 
 @pytest.mark.parametrize("bug", [RuntimeError("age 42"), ValueError("age 42"), KeyError("age 42")])
-def test_bug_asks_for_a_report(egm, monkeypatch, bug):
+def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
     monkeypatch.setattr(GaussianDataMechanism, "release", fail(bug))
     code, out, err = egm(*SUM, "--output", "out.csv")
     assert (code, out, len(err)) == (1, b"", 1)
     assert "report" in err[0]
-    assert "42" not in err[0]  # it may be somebody's
+    assert not list(folder.glob("*out*"))
+    assert "42" not in err[0]  # it may be private
     code, out, err = egm(*SUM, "--debug")
     assert (code, out) == (1, b"")
     assert "Traceback" in err[0]
@@ -833,14 +730,14 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug):
 
 
 def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
-    monkeypatch.setattr(cli, "_in_memory", fail(AssertionError("was read")))
+    monkeypatch.setattr(inputs, "in_memory", fail(AssertionError("was read")))
     code, _, err = egm(*ADAPTIVE[:2], "--rho", "1e-6", *ADAPTIVE[6:])
     assert (code, len(err)) == (2, 1)
     assert err[0].startswith("egm: --rho = 1e-06 is too small for n = 400")
 
 
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
-    """Once each, and whatever warns of the user's; the release is made."""
+    """Each warning is shown once, and the release is made."""
 
     class Doubt(UserWarning):
         pass
@@ -863,8 +760,8 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """By a library that catches every exception and goes on, or fails for what is now half done."""
-    made, parse = mechanism().release(rows()), files._parsed
+    """A library may catch every exception and go on, or fail because something is half done."""
+    made, parse = mechanism().release(rows()), csv_files._parsed
 
     def interrupted(result):
         def call(*_, **__):
@@ -880,7 +777,7 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
         return call
 
     if swallowed == "in a block":
-        monkeypatch.setattr(files, "_parsed", interrupted(parse))
+        monkeypatch.setattr(csv_files, "_parsed", interrupted(parse))
     else:
         monkeypatch.setattr(GaussianDataMechanism, "release", interrupted(made))
     handlers = [signal.getsignal(number) for number in SIGNALS]
@@ -893,7 +790,7 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """When all is on the disk, and when it is being named."""
+    """The first signal comes when all is on the disk, the second when the file has its name."""
     fsync, place = os.fsync, files._place
 
     def late(call):
@@ -916,20 +813,13 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """As the shell and nohup arrange it for what runs behind the terminal."""
+    """The shell and nohup have signals ignored for what runs without a terminal."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with cli._Stops():
+        with terminal.Stops():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_interruption(egm, monkeypatch, folder):
-    monkeypatch.setattr(GaussianDataMechanism, "release", fail(KeyboardInterrupt()))
-    before = sorted(folder.iterdir())
-    assert egm(*SUM, "--output", "out.csv") == (130, b"", ["egm: interrupted"])
-    assert sorted(folder.iterdir()) == before
 
 
 # --- Output files -----------------------------------------------------------------------------------------------------
@@ -950,15 +840,6 @@ def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
     assert json.loads((folder / "out.csv").read_text())["columns"] == list(NAMES)
 
 
-def test_failure_in_the_middle_leaves_the_old_file(egm, folder):
-    (folder / "out.csv").write_text("old")
-    (folder / "bad.csv").write_text("a,b,c\n" + "1,2,3\n" * 100_000 + "1,2,nan\n")
-    code, _, err = egm("sum", "bad.csv", *SUM[2:], "--output", "out.csv", "--force")
-    assert (code, len(err)) == (2, 1)
-    assert (folder / "out.csv").read_text() == "old"
-    assert not list(folder.glob(".*"))
-
-
 # --- Progress ---------------------------------------------------------------------------------------------------------
 
 
@@ -969,18 +850,18 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Makes the clock move by so much at every look."""
+    """Make the clock move on by so many seconds whenever it is read."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
-        monkeypatch.setattr(cli.time, "monotonic", lambda: next(looks))
+        monkeypatch.setattr(inputs.time, "monotonic", lambda: next(looks))
 
     return tick
 
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """Three blocks of 87381 rows; the first ends within a second."""
+    """The file has three blocks of 87381 rows, and the first ends within a second."""
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
     clock(tick)
@@ -994,7 +875,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """A CSV file whose number of rows is not declared is read twice, and both times seen to be."""
+    """A CSV file whose number of rows is not declared is read twice, and both times progress is shown."""
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -1010,17 +891,11 @@ def program(*argv, **options):
 
 
 def test_program_releases():
-    """With warnings as they are for a user."""
+    """Warnings are shown here as they are to a user."""
     done = program(*SUM, "--simulate", "3")
     assert (done.returncode, done.stderr) == (0, "")
     estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
     assert estimate == mechanism().release(rows(), rng=np.random.default_rng(3)).estimate.tolist()
-
-
-def test_program_explains_a_mistake():
-    done = program(*SUM, "--epsilon", "0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "egm: --epsilon must be finite and > 0, got 0.0\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
@@ -1032,7 +907,7 @@ def test_full_disk_is_not_a_bug():
 
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
-    """A file that may not grow beyond 2000 bytes; without a buffer, a write may do a part and say no more."""
+    """A file may not grow beyond 2000 bytes here; without a buffer, one call may write only a part."""
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
     (folder / "wide_sigma.csv").write_text("".join(f"{name},1\n" for name in names))
@@ -1058,7 +933,7 @@ sys.exit(cli.main())
 
 
 def started(*argv, modules=""):
-    """A program that has begun to read its command line, and that a signal stops even if this process ignores it."""
+    """Start a program that a signal stops even if this process ignores it; return when it reads its command line."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED, *argv],
@@ -1071,7 +946,7 @@ def started(*argv, modules=""):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
-    """The whole file and 0, or none and the code of the signal."""
+    """There is the whole file and exit code 0, or no file and the code of the signal."""
     write_csv("big.csv", rows(60_000))
     codes = []
     for delay in (0.0, 0.1, 0.3, 0.6, 1.0):
@@ -1093,7 +968,7 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """pyarrow imports pandas to convert a column, and pandas much else, where an exception may be caught."""
+    """pyarrow imports pandas to convert a column, and pandas imports much else, which may catch the exception."""
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]
     lines += ["    for _ in range(1000): pass", "except KeyboardInterrupt:", f"    {after}"]

@@ -1,4 +1,4 @@
-"""Names of columns are used or refused: whatever holds the rows, in whatever order, the sums are those of the names."""
+"""Names of columns are used or refused, so that each sum belongs to its name, whatever holds the rows."""
 
 import dataclasses
 import pickle
@@ -21,7 +21,7 @@ OTHER = tuple(NAMES[i] for i in ORDER)
 
 
 class Silent(np.random.Generator):
-    """A Generator that draws no noise."""
+    """Generator that draws no noise."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -31,7 +31,7 @@ class Silent(np.random.Generator):
 
 
 class Kind:
-    """A type of pandas' own, for columns that can have gaps."""
+    """Type of pandas for columns that can have gaps."""
 
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
@@ -41,7 +41,7 @@ class Kind:
 
 
 class Series:
-    """What a Series of pandas is to the mechanisms: an array with an index of names."""
+    """Stand-in for a Series of pandas: an array with an index of names."""
 
     def __init__(self, values, index):
         self.values, self.index, self.ndim = np.asarray(values, dtype=float), list(index), 1
@@ -55,7 +55,7 @@ class Series:
 
 
 class Frame:
-    """What a DataFrame of pandas is to them: its array is one of objects if the types of the columns differ."""
+    """Stand-in for a DataFrame of pandas, which becomes an array of objects if its columns differ in type."""
 
     iloc = None
 
@@ -83,7 +83,7 @@ class Frame:
 
 
 class DaskFrame:
-    """What a data frame of dask's is to them."""
+    """Stand-in for a data frame of dask."""
 
     def __init__(self, *parts):
         self.parts, self.columns, self.dtypes = parts, parts[0].columns, parts[0].dtypes
@@ -139,7 +139,7 @@ def from_parquet(folder):
 
 
 def blocks():
-    """Each in an order of its own, one of them without names."""
+    """Yield blocks with their columns in different orders, one of them without names."""
     yield frame(OTHER)[:100]
     yield table()[100:150]
     yield from table(OTHER)[150:250].to_batches(max_chunksize=30)
@@ -173,7 +173,7 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """Of 24 MB, in a few at a time."""
+    """The table has 24 MB, of which a few rows at a time are copied."""
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
     it = dataclasses.replace(mechanism(), n=n, delta=1e-9)
@@ -217,6 +217,8 @@ def test_coordinates_of_the_elliptical_mechanism_have_names_too():
     np.testing.assert_array_equal(same, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"^value must have the names .* without 'age'$"):
         elliptical.check({"income": 1.0, "visits": 2.0})
+    with pytest.raises(ValueError, match=r"without 'age', 'income', 'visits' and with 'x', 'y', 'z' besides$"):
+        elliptical.check(Series([1.0, 2.0, 3.0], "xyz"))
     with pytest.raises(ValueError, match=r"^value has names, 'age', 'income', 'visits', and the mechanism has none"):
         EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6).release(Series(SIGMA, NAMES))
 
@@ -258,6 +260,7 @@ def test_names_without_others_to_match_them_with_are_refused(tmp_path):
         (("a", "b", "a"), ValueError, "columns must name each column once, got 'a' twice"),
         ("abc", TypeError, "columns must be a sequence of names, got 'abc'"),
         (3, TypeError, "columns must be a sequence of names, got 3"),
+        ({*NAMES}, TypeError, "columns must be a sequence of names, got {"),  # a set has no order
     ],
 )
 def test_bad_columns_are_named(columns, error, message):
@@ -268,7 +271,7 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """20 000 of them: with a search for each of them it would take minutes."""
+    """With a search for each of 20 000 names it would take minutes."""
     d = 20_000
     names = [f"column {j}" for j in range(d)]
     many = GaussianDataMechanism(dict.fromkeys(names, 1.0), 2, 1.0, 1e-6, clip_probability=0.1, scaling="none")
@@ -326,7 +329,7 @@ def test_a_column_of_another_type_is_named(held, kind):
 
 
 class Lazy:
-    """What a LazyFrame of polars is to them: it must not even be asked for its columns, which would cost time."""
+    """Stand-in for a LazyFrame of polars, which takes long to say its columns and must not be asked."""
 
     def collect(self):
         raise AssertionError("was read")
@@ -337,7 +340,7 @@ class Lazy:
 
 
 class Sparse:
-    """What an array of scipy.sparse is to them."""
+    """Stand-in for an array of scipy.sparse."""
 
     shape, dtype, ndim = (N, 3), np.dtype(float), 2
 
@@ -383,7 +386,7 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 
 
 def test_adaptive_sums_are_in_the_order_of_the_table():
-    """No parameter of it belongs to a column, and so the order of the columns is that of whoever gives them."""
+    """None of its parameters belongs to a column, so that the columns stay in the order of the table."""
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     kinds = [GAPS, GAPS, GAPS]
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
@@ -396,13 +399,13 @@ def test_adaptive_sums_are_in_the_order_of_the_table():
 
 
 EMPTY = {
-    **{
-        "a list": lambda: [],
-        "a tuple": lambda: (),
-        "an array": lambda: np.empty((0, 3)),
-        "a frame": lambda: frame()[:0],
-    },
-    **{"an arrow table": lambda: table(OTHER)[:0], "an empty block": lambda: iter([[]]), "no block": lambda: iter([])},
+    "a list": lambda: [],
+    "a tuple": lambda: (),
+    "an array": lambda: np.empty((0, 3)),
+    "a frame": lambda: frame()[:0],
+    "an arrow table": lambda: table(OTHER)[:0],
+    "an empty block": lambda: iter([[]]),
+    "no block": lambda: iter([]),
 }
 
 
@@ -410,9 +413,8 @@ EMPTY = {
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """A person more or less must not decide whether there is an error."""
-    held = EMPTY[empty]()
-    release = mechanism(neighbors="add_remove").release(held, rng=rng)
-    assert np.all(np.isfinite(release.estimate))
+    release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
+    assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
     if rng is not None:
         assert release.count == 0
         np.testing.assert_array_equal(release.estimate, 0)
@@ -426,7 +428,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """They would be added by position."""
+    """Their entries would be added by position."""
     turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
@@ -436,7 +438,7 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """As one array its integers would become doubles, and neighbours be 1024 apart instead of 1."""
+    """In one array its integers would become doubles, and neighbors would be 1024 apart instead of 1."""
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
         for act in (GaussianMechanism(1.0, 1.0, 1e-6).release, GaussianMechanism(1.0, 1.0, 1e-6).check):
@@ -447,7 +449,7 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """Columns 5, 0 and 1: a table with the columns 0, 1 and 2 is another one."""
+    """For columns 5, 0 and 1, a table with the columns 0, 1 and 2 is another table."""
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
         ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
@@ -456,11 +458,6 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     with pytest.raises(ValueError, match=r"center must have the names .* without 5"):
         dataclasses.replace(counted, center=Series(CENTER, range(3)))
     mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # of "age", "income" and "visits": nobody gave these
-
-
-def test_a_set_of_names_has_no_order():
-    with pytest.raises(TypeError, match="columns must be a sequence of names"):
-        GaussianDataMechanism([1.0, 2.0], N, 1.0, 1e-6, columns={"a", "b"})
 
 
 def test_a_column_may_have_the_name_of_an_attribute():
@@ -478,9 +475,3 @@ def test_a_column_may_have_the_name_of_an_attribute():
     named.check(held)
     expected = mechanism().release(frame(), rng=Silent()).estimate
     np.testing.assert_array_equal(named.release(held, rng=Silent()).estimate, expected)
-
-
-def test_names_of_a_value_are_checked_before_it_is_read():
-    elliptical = EllipticalGaussianMechanism({"a": 1.0, "b": 2.0}, 1.0, 1e-6)
-    with pytest.raises(ValueError, match=r"value must have the names .* 'a', 'b', and comes without 'a', 'b'"):
-        elliptical.check(Series([1.0, 2.0], ["x", "y"]))

@@ -1,4 +1,4 @@
-"""Dask: the sum of what does not fit into memory or onto one machine is the sum in memory, bit for bit."""
+"""The sum of a dask array, in blocks or on several machines, is bit for bit the sum of the array in memory."""
 
 import logging
 import os
@@ -19,7 +19,8 @@ import zarr
 from distributed import Client, LocalCluster
 
 from egm import GaussianDataMechanism, samplers
-from egm._rows.dask import from_parquet, is_dask, results
+from egm._rows.dask import is_dask, results
+from egm.files import from_parquet
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 N = 500
@@ -27,7 +28,7 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Secure noise of zero, so that what it is added to can be seen, and a list of how many numbers were drawn."""
+    """Replace secure noise by zeros, and list how many numbers were drawn."""
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes
@@ -35,7 +36,7 @@ def silent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes with nannies, which restart them, on ports of loopback that are free."""
+    """Start two worker processes, which are restarted if they die, on free ports of loopback."""
     options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
         yield client
@@ -46,18 +47,18 @@ def data():
 
 
 def estimate(X, n=N, **options):
-    """The release of a mechanism that clips many rows."""
+    """Return what a mechanism that clips many rows releases."""
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
 
 def seen(block):
-    """A partial whose totals are added by putting one after the other."""
+    """Return the rows of a block and their number; sums of such lists put one after the other."""
     return block.tolist(), len(block)
 
 
 def unknown(X, chunks):
-    """The array of unknown length: rows are chosen by their values."""
+    """Return an array of unknown length, because its rows were chosen by their values."""
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
 
@@ -126,11 +127,6 @@ def write_parquet(path, X, names=("a", "b", "c"), **options):
     pq.write_table(pa.table(dict(zip(names, X.T, strict=True))), path, **options)
 
 
-def test_zarr_is_summed_as_in_memory(tmp_path, silent):
-    zarr.create_array(tmp_path / "X", data=data(), chunks=(64, 3))
-    assert np.array_equal(estimate(da.from_zarr(tmp_path / "X")), estimate(data()))
-
-
 def test_parquet_is_summed_as_in_memory(tmp_path, silent):
     X = data()
     write_parquet(tmp_path / "one", X, row_group_size=77)
@@ -172,7 +168,7 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Two files."""
+    """Write two files."""
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path
@@ -212,7 +208,7 @@ import dask.array as da
 import numpy as np
 
 from egm import GaussianDataMechanism
-from egm._rows.dask import from_parquet
+from egm.files import from_parquet
 
 def peak():
     with open("/proc/self/status") as lines:
@@ -254,7 +250,7 @@ def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
 
 
 def nan_columns(X):
-    """Neither rows nor columns are known."""
+    """Return an array that knows neither the number of its rows nor that of its columns."""
     X = da.from_array(X, chunks=(100, 3))
     return X.map_blocks(np.copy, dtype=float, meta=np.empty((0, 0)), chunks=((np.nan,) * 5, (np.nan,)))
 
@@ -300,7 +296,7 @@ def test_unknown_columns_may_be_right(silent):
     assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
 
 
-def test_dask_is_recognised():
+def test_dask_is_recognized():
     assert is_dask(da.ones(3))
     assert is_dask(dask.delayed(3))
     assert not any(map(is_dask, (np.ones(3), [1.0], None, iter([]), zarr.array([1.0]))))
@@ -383,7 +379,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """Also while the cluster still holds what was read before."""
+    """This holds while the cluster still has what was read before."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

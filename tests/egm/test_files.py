@@ -1,10 +1,11 @@
-"""Files: the same numbers from every kind, faults found where they are, memory bounded, results whole or not at all."""
+"""Every kind of file gives the same numbers, faults are located, memory is bounded, and results are whole or absent."""
 
 import contextlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock, PropertyMock
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm import _distribution, files
+from egm._files import parquet
 from egm.files import FileError
 
 NAMES = ("age", "body mass", "x,y")
@@ -29,7 +31,7 @@ def csv_text(X, names=NAMES):
 
 
 def write(path, X, names=NAMES):
-    """The table as a file of the kind that the suffix says."""
+    """Write the table to a file of the kind that the suffix says."""
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
     elif path.suffix == ".npy":
@@ -49,7 +51,7 @@ def whole_table(rows):
 @pytest.mark.parametrize("rows", [1, 7, 200_001])
 @pytest.mark.parametrize("kind", ["csv", "CSV", "npy", "parquet", "pq"])
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
-    """Bit for bit, in blocks, and as often as asked."""
+    """The numbers are the same bit for bit, come in blocks, and can be read twice."""
     X = table(rows)
     path = tmp_path / f"t.{kind}"
     (write(path.with_suffix(path.suffix.lower()), X)).rename(path)
@@ -89,30 +91,13 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """pyarrow makes the list anew for each question: 20 000 columns took 20 seconds."""
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
-    listed, open_parquet = [], files._open_parquet
-
-    class Listed:
-        def __init__(self, schema):
-            self.schema, self.field = schema, schema.field
-
-        @property
-        def names(self):
-            listed.append(1)
-            return self.schema.names
-
-    class File:
-        def __init__(self, file):
-            self.metadata, self.iter_batches = file.metadata, file.iter_batches
-            self.schema_arrow = Listed(file.schema_arrow)
-
-    @contextlib.contextmanager
-    def counted(path):
-        with open_parquet(path) as file:
-            yield File(file)
-
-    monkeypatch.setattr(files, "_open_parquet", counted)
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), np.full((1, 300), 0.5))
-    assert len(listed) < 10
+    with parquet._opened(tmp_path / "t.parquet") as real:
+        schema = Mock(wraps=real.schema_arrow)
+        names = type(schema).names = PropertyMock(return_value=real.schema_arrow.names)
+        file = Mock(wraps=real, schema_arrow=schema, metadata=real.metadata)
+        monkeypatch.setattr(parquet, "_opened", lambda _: contextlib.nullcontext(file))
+        assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), np.full((1, 300), 0.5))
+    assert 0 < names.call_count < 10
 
 
 def test_text_in_columns_that_are_not_used_does_no_harm(tmp_path):
@@ -162,7 +147,7 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """Quoted cells are read one by one, plain ones at once: to the same doubles."""
+    """Quoted cells are read one by one and plain cells all at once, to the same doubles."""
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")
@@ -177,7 +162,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 @pytest.mark.parametrize("wrong", CELLS)
 @pytest.mark.parametrize("row", [1, 5, 131_000])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
-    """Also in a later block: row 131000 of two columns."""
+    """Row 131000 of two columns is in a later block."""
     lines = ["1.5,2"] * 131_100
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *lines]))
@@ -215,6 +200,7 @@ BAD_CSV = {
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
     "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; columns must have commas between them"),
     "another quote": ('a,b\n1,"2"3\n', "line 2: ',' expected after"),
+    "a long cell": ("a,b\n1,2\n1," + "x" * 200_000, "line 3: a cell has more than 131072 characters"),
     "underscores": ("a,b\n1_0,2\n", r"row 1 \(line 2\), column 'a': not a number"),
     "nothing": ("", "is empty"),
 }
@@ -297,7 +283,7 @@ print(rows, peak() - before)
     [("csv", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
-    """48 or 100 MB of numbers by blocks of 2 MB; the Parquet file is one row group of pages of 1 MB."""
+    """Files of 48 or 100 MB are read in blocks of 2 MB; the Parquet file is one row group with pages of 1 MB."""
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
     small, big = tmp_path / f"small.{kind}", tmp_path / f"big.{kind}"
@@ -402,7 +388,7 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """On file systems with links, and on those without."""
+    """This holds on file systems with links, and on those without."""
 
     def link(source, target):
         raise PermissionError(1, "Operation not permitted")

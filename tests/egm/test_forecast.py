@@ -119,7 +119,7 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
-    """For every offset of the centre, so that the forecast has one minimum."""
+    """For every offset of the center, so that the forecast has one minimum."""
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
     sigma, b = np.exp(rng.normal(0, 1, (2, d)))
@@ -159,7 +159,7 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # the report has n = 10**6, and delta = 1e-6
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """By a factor of more than four where the noise is large, if centre and sigma are right."""
+    """By a factor of more than four where the noise is large, if center and sigma are right."""
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
         report, best = (
@@ -169,7 +169,7 @@ def test_optimal_clip_probability_beats_the_report_by_far():
         assert report / best > least
 
 
-# --- A doubtful centre and a doubtful sigma ---------------------------------------------------------------------------
+# --- A doubtful center and a doubtful sigma ---------------------------------------------------------------------------
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
@@ -231,7 +231,7 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """A centre that is off by 0.23 sigma in one column: what is forecast is what is to be expected."""
+    """A center that is off by 0.23 sigma in one column: what is forecast is what is to be expected."""
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
     default, best, sure = (
@@ -244,7 +244,7 @@ def test_the_optimal_clip_of_the_tutorial():
 
 
 def test_confidence_radius_covers_a_doubtful_centre():
-    """Where center_std says how far the centre is off; with too small a center_std it would not."""
+    """Where center_std says how far the center is off; with too small a center_std it would not."""
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
     for name, options in {"told": {"center_std": true}, "untold": {"center_std": 0.0}}.items():

@@ -115,9 +115,9 @@ def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
 def test_replacing_a_row_moves_the_scaled_sum_by_at_most_the_sensitivity():
     mechanism, X = data_mechanism(), rows()
     for far in (1e3, 1e160, 1e300):
-        neighbours = [X.copy(), X.copy()]
-        neighbours[0][7], neighbours[1][7] = MU + far, MU - far
-        first, second = (mechanism.release(Y, rng=Silent()).estimate * mechanism.b for Y in neighbours)
+        neighbors = [X.copy(), X.copy()]
+        neighbors[0][7], neighbors[1][7] = MU + far, MU - far
+        first, second = (mechanism.release(Y, rng=Silent()).estimate * mechanism.b for Y in neighbors)
         assert np.linalg.norm(first - second) == pytest.approx(2 * mechanism.clip_norm, rel=1e-9)
 
 
@@ -302,7 +302,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """A row of this length, in clip norms, beyond the centre; a negative one is on the other side."""
+    """A row of this length, in clip norms, beyond the center; a negative one is on the other side."""
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -614,7 +614,7 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """Of normal rows around the centre it is above 3 once in 700 releases: as often as a standard normal variable."""
+    """Of normal rows around the center it is above 3 once in 700 releases: as often as a standard normal variable."""
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)
     rng = np.random.default_rng(8)

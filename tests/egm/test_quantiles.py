@@ -36,7 +36,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
     assert stats.chisquare(counts, 40_000 * np.diff(mass)).pvalue > 1e-3
 
 
-def neighbours(n, grid):
+def neighbors(n, grid):
     """All pairs of sorted lists of n numbers of the grid that differ in one number."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
@@ -46,11 +46,11 @@ def neighbours(n, grid):
 
 @pytest.mark.parametrize("q", [0.5, 0.75])
 def test_the_density_is_private(q):
-    """For every pair of neighbours: epsilon, the length of the interval of the loss, and zCDP at many orders."""
+    """For every pair of neighbors: epsilon, the length of the interval of the loss, and zCDP at many orders."""
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
     largest, longest, renyi = 0.0, 0.0, np.zeros_like(orders)
-    for one, other in neighbours(4, grid):
+    for one, other in neighbors(4, grid):
         densities = [density(values, q, 0.0, 1.0, epsilon, grid) for values in (one, other)]
         for p, r in (densities, densities[::-1]):
             loss = np.log(p / r)
@@ -119,7 +119,7 @@ def moved(n, k):
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_an_interval_is_private(scores, q):
-    """For every pair of neighbours: a score moves by at most one, and all losses lie in an interval of length epsilon.
+    """For every pair of neighbors: a score moves by at most one, and all losses lie in an interval of length epsilon.
     Both are reached."""
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
@@ -160,10 +160,10 @@ def test_values_that_are_all_the_same_are_found(path):
 
 
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
-    """For every pair of neighbours: the exponential mechanism then is private for its epsilon."""
+    """For every pair of neighbors: the exponential mechanism then is private for its epsilon."""
     scores = []
     monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
-    for pair in neighbours(4, np.linspace(0.0, 1.0, 6)):
+    for pair in neighbors(4, np.linspace(0.0, 1.0, 6)):
         scores.clear()
         for values in pair:
             secure_quantile(values, 0.75, 0.0, 1.2, 1.0, 0.1)

@@ -1,4 +1,4 @@
-"""The sum of clipped rows: the same integers from whatever holds the rows, exactly, and hardly any memory."""
+"""The sum of clipped rows is exact, the same for whatever holds the rows, and takes hardly any memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism
 from egm._rows import kernel, lattice
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
@@ -19,7 +18,7 @@ GRID = Lattice(2.0, D, 8.0)
 
 
 def rows(n=1003, seed=1):
-    """Rows of which about half are clipped, some far out, one zero."""
+    """Return rows of which about half are clipped, some lie far out, and one is zero."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[:: n // 4 or 1] *= 1e6
     X[n // 2] = CENTER
@@ -85,17 +84,9 @@ def test_sum_is_that_of_single_rows(n):
     assert np.array_equal(summed(X)[0], single.sum(axis=0) if n else np.zeros(D))
 
 
-@pytest.mark.parametrize("nobody", [[], (), np.empty((0, D)), iter([]), iter([[]])])
-def test_nobody_is_a_data_set(nobody):
-    """Where the number of rows is private, an error would give away that there is none."""
-    mechanism = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, neighbors="add_remove")
-    release = mechanism.release(nobody)
-    assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """Where rows do not fill a group of four: interpreted, with all memory that is not set full of NaN."""
+    """Rows that do not fill a group of four are summed here without compilation, in memory that is full of NaN."""
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
     target = GRID.radius * GRID.shrink
@@ -106,7 +97,7 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
-    """Against exact arithmetic: at most one unit short, never long, up to the margin for rounding."""
+    """Against exact arithmetic, an entry is at most one unit short and never long, up to the margin for rounding."""
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
     exact = [Fraction(x) for x in row]
@@ -134,7 +125,7 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """NaN when the row was scaled, finite when it is looked at again: what counts is what was scaled."""
+    """It was NaN when the row was scaled, and is finite when it is read again; the value that was scaled counts."""
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
     monkeypatch.setattr(kernel, "_first_not_finite", lambda row: -1)
@@ -170,7 +161,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """For 80 MB of rows: under 8 MB, whatever their type and order."""
+    """For 80 MB of rows it is under 8 MB, whatever their type and order."""
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
     clipped_sum(X[:8], grid, ones, ones)  # compiles

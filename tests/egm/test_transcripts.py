@@ -1,7 +1,7 @@
 """What leaves a mechanism depends on the data through noisy primitives alone, and these cost what is charged.
 
 Two ways to see it. With the primitives' answers fixed, releases from different data are equal byte by byte. And a run
-is played again on the neighbour, forced to the same answers: the log-likelihood ratio of the whole transcript is then
+is played again on the neighbor, forced to the same answers: the log-likelihood ratio of the whole transcript is then
 known exactly, for each run. In the many runs of the latter, what only works on released numbers is replaced by
 something faster.
 
@@ -162,7 +162,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
 
 @pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
-    """A centre, a choice or a number of questions that no noise stands before."""
+    """A center, a choice or a number of questions that no noise stands before."""
 
     def locate(search):
         X = search.rows.X
@@ -202,7 +202,7 @@ def exact_sum(spent):
 
 
 class Transcript:
-    """A run on one data set, and the same answers on its neighbour.
+    """A run on one data set, and the same answers on its neighbor.
 
     loss: the log-likelihood ratio of all answers. costs: of each kind of question in zCDP, what its primitives cost by
     their own laws: a quantile whose log-ratios lie in an interval of length at most epsilon costs epsilon**2 / 8.
@@ -333,12 +333,12 @@ def normal_rows(n, sigma):
 UNEQUAL = normal_rows(300, [10.0, 1.0, 0.1, 0.1, 0.1, 0.1])
 NEIGHBORS = {  # rows, and one of them before and after
     "far on both sides": (normal_rows(200, [1.0]), [1e6], [-30.0]),
-    "far against centre": (normal_rows(200, [1.0]), [1e6], [0.0]),
+    "far against center": (normal_rows(200, [1.0]), [1e6], [0.0]),
     "several columns": (normal_rows(200, [1.0] * 3), [1e6] * 3, [-1e6] * 3),
     "unequal spreads": (UNEQUAL, [1e6] * 6, [-30.0] * 6),
     "one column against another": (UNEQUAL, [1e6, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1e6]),
     "a tail": (far_rows(300, 2), [300.0, 300.0], [-30.0, -30.0]),
-    "a tail against centre": (far_rows(300, 2), [300.0, 300.0], [0.0, 0.0]),
+    "a tail against center": (far_rows(300, 2), [300.0, 300.0], [0.0, 0.0]),
 }
 RHO = 1.0
 
@@ -363,7 +363,7 @@ def test_the_loss_of_a_transcript_is_what_is_charged(case, fast):
     of the loss, its moment of order 2, and the delta at two epsilons."""
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
-    few = case in ("far on both sides", "far against centre", "several columns")
+    few = case in ("far on both sides", "far against center", "several columns")
     assert set().union(*(run.charged for run in runs)) == set(QUESTIONS) - ({"spreads", "squares"} if few else set())
     loss = np.array([run.loss for run in runs])
     assert np.mean(loss) <= RHO
@@ -397,15 +397,15 @@ BUGS = {
         lambda own, rows, std, size: own(rows, std / math.sqrt(2), size),
     ),
     "long rows counted for nothing": (
-        *("far against centre", "longer", Account, "spend"),
+        *("far against center", "longer", Account, "spend"),
         lambda own, account, step, rho: None,
     ),
     "all columns for the price of one": (
-        *("a tail against centre", "spreads", PrivateRows, "_quantile"),
+        *("a tail against center", "spreads", PrivateRows, "_quantile"),
         lambda own, rows, values, q, intervals, rho: own(rows, values, q, intervals, rows.d * rho),
     ),
     "a sharper quantile": (
-        *("far against centre", "radius", PrivateRows, "_quantile"),
+        *("far against center", "radius", PrivateRows, "_quantile"),
         lambda own, rows, values, q, intervals, rho: own(rows, values, q, intervals, 1.1 * rho),
     ),
 }

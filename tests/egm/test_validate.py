@@ -1,4 +1,4 @@
-"""Checks at the border: what passes comes back as float64, what does not is named with its value."""
+"""Checks of arguments return float64, and their errors show the name and the value."""
 
 import numpy as np
 import pytest

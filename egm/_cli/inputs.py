@@ -1,0 +1,217 @@
+"""Read what a command is given: the vectors, the number of rows, the parameters of a mechanism, and the rows."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING, Context
+from typing import Any, TypeVar
+
+import numpy as np
+
+from egm import files
+from egm._cli.options import SCALINGS, VECTORS, spelled
+from egm._cli.terminal import Mistake
+from egm._files.source import Vector
+from egm._types import Array
+from egm.adaptive import AdaptiveDataMechanism
+from egm.calibration import zcdp_epsilon, zcdp_rho
+
+__all__ = [
+    "adaptive_mechanism",
+    "exactly",
+    "explained",
+    "in_memory",
+    "least_rows",
+    "model",
+    "planned",
+    "progress",
+    "rounded_up",
+    "rows_declared",
+    "table",
+    "values",
+]
+
+_NAMES = {  # the name of a parameter in a message of egm: what the command line calls it
+    **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
+    **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped")},
+    **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
+}
+_PATIENCE = 1.0  # seconds before progress is shown
+_PAUSE = 0.2  # seconds between two of its numbers
+
+T = TypeVar("T")
+
+
+def table(args: Namespace) -> files.Table:
+    """Open the data file."""
+    vectors = _vectors(args)
+    known = {name for names, _ in vectors.values() for name in names or ()}
+    may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
+    width = len(vectors[args.sigma][1]) if may_be_empty else None
+    return files.rows(args.data, args.columns, header=args.header, known=known, width=width)
+
+
+def _vectors(args: Namespace) -> dict[str, Vector]:
+    """Return what is in the files of options such as --sigma, by their paths; each file is read once."""
+    if not hasattr(args, "vectors"):
+        paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
+        args.vectors = {path: files.vector(path) for path in paths}
+    found: dict[str, Vector] = args.vectors
+    return found
+
+
+def _is_path(args: Namespace, name: str) -> bool:
+    """Tell whether the value of an option is the path of a file, not a number or a word."""
+    value = getattr(args, name, None)
+    return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
+
+
+def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
+    """Return the columns of a plan and their standard deviations, which are those of --sigma."""
+    names, sigma = _vectors(args)[args.sigma]
+    return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
+
+
+def rows_declared(args: Namespace, table: files.Table) -> int:
+    """Return the public number of rows: as declared, or else as in the file."""
+    n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
+    if n < 1:
+        raise Mistake(f"{args.data}: has no rows")
+    if args.neighbors == "replace_one" and table.count is not None:
+        _require(table.count, n, args)
+    return n
+
+
+def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of GaussianDataMechanism."""
+    if n == 1 and args.clip_probability is None:
+        raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
+    plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped")
+    vectors = {name: values(args, name, columns) for name in VECTORS}
+    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors}
+
+
+def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
+    """Return the value of an option; if it is a file, its numbers in the order of the columns.
+
+    The numbers are matched by name if the file has names. Otherwise there must be one for each column.
+    """
+    if not _is_path(args, name):
+        return getattr(args, name)
+    file = f"{spelled(name)} {getattr(args, name)}"
+    names, numbers = _vectors(args)[getattr(args, name)]
+    if names is None:
+        if len(numbers) != len(columns):
+            raise Mistake(f"{file}: has {len(numbers)} values for {len(columns)} columns")
+        return numbers
+    found = dict(zip(names, numbers, strict=True))
+    for column in columns:
+        if column not in found:
+            raise Mistake(f"{file}: has no value for the column {column!r} (--columns chooses some)")
+    others = set(found) - set(columns) if getattr(args, "columns", None) is None else set()
+    if others:
+        other = next(name for name in names if name in others)
+        raise Mistake(f"{file}: names {other!r}, which is no column; name the --columns to use")
+    return np.array([found[column] for column in columns])
+
+
+def _rho(args: Namespace) -> float:
+    """Return the budget of `egm adaptive`, which is stated in one of two ways."""
+    given = [name for name in ("rho", "epsilon", "delta") if getattr(args, name) is not None]
+    if given not in (["rho"], ["epsilon", "delta"]):
+        raise Mistake("the budget is either --rho, or --epsilon and --delta")
+    return float(args.rho if given == ["rho"] else zcdp_rho(args.epsilon, args.delta))
+
+
+def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
+    """Return the mechanism of `egm adaptive`, if its budget is large enough for n rows and d columns."""
+    mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
+    if args.delta is None:
+        return mechanism
+    mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
+    least = mechanism.least_rho(d)
+    if mechanism.rho < least:  # the message is in the terms in which the budget was stated
+        epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
+        raise Mistake(
+            f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
+            f"{d} column{'s' * (d > 1)}: to find their center and spread in the declared ranges takes "
+            f"--epsilon {epsilon:g}, or {least_rows(mechanism, d)} rows"
+        )
+    return mechanism
+
+
+def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
+    """Return the least number of rows of d columns for which the budget of the mechanism is large enough."""
+    return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
+
+
+def rounded_up(x: float) -> float:
+    """Round up to three digits, so that a budget that is shown is large enough."""
+    return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
+
+
+@contextlib.contextmanager
+def explained(names: Sequence[str]) -> Iterator[None]:
+    """Turn an error of egm that names a parameter into a Mistake that names an option and a column."""
+    try:
+        yield
+    except files.FileError:
+        raise
+    except (ValueError, TypeError) as wrong:
+        found = re.match(rf"({'|'.join(_NAMES)})\b(?:\[(\d+)\])?", str(wrong))
+        if not found:
+            raise
+        name, entry = found.groups()
+        column = f", column {names[int(entry)]!r}," if entry and name in VECTORS else ""
+        raise Mistake(f"{_NAMES[name]}{column}{str(wrong)[found.end() :]}") from wrong
+    except MemoryError:
+        raise Mistake("the data do not fit into memory") from None
+
+
+def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
+    """Yield the blocks of the table, and raise a Mistake if they do not have n rows."""
+    rows = 0
+    for block in progress(table, n, args):
+        rows += len(block)
+        yield block
+    _require(rows, n, args)
+
+
+def _require(rows: int, n: int, args: Namespace) -> None:
+    """Raise a Mistake for another number of rows than the public one."""
+    if rows != n:
+        raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+
+
+def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
+    """Return all n rows as one array."""
+    X, start = np.empty((n, len(table.names))), 0
+    for block in exactly(n, table, args):
+        X[start : start + len(block)] = block[: n - start]
+        start += len(block)
+    return X
+
+
+def progress(
+    blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
+) -> Iterator[T]:
+    """Yield the blocks unless there was a signal; on a terminal, show after a second how many rows were read."""
+    rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
+    try:
+        for block in blocks:
+            args.stops.check()
+            yield block
+            rows += rows_of(block)
+            if time.monotonic() >= due:
+                line = f"{rows:,} rows" + (f", {100 * rows // count} %" if count else "")
+                print("\r" + line.ljust(shown), end="", file=sys.stderr, flush=True)
+                shown, due = len(line), time.monotonic() + _PAUSE
+    finally:
+        if shown:
+            print("\r" + " " * shown, end="\r", file=sys.stderr, flush=True)

@@ -1,0 +1,235 @@
+"""Write what a command has found, in the format and to the place that the user asked for, whole or not at all.
+
+Names of columns come from strangers. In text they are printed so that a terminal takes no orders from them, and in CSV
+a name that a spreadsheet would compute gets an apostrophe in front.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import egm
+from egm import files
+from egm._cli.inputs import rounded_up
+from egm._cli.options import VECTORS
+from egm._cli.terminal import Mistake, visible
+from egm._types import StructuredArray
+from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
+from egm.forecast import ErrorForecast
+from egm.mechanisms import GaussianDataMechanism, Release
+
+__all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
+
+_PARTS = ("noise", "clipping", "center", "total")  # of an expected error
+_SHOWN = 20  # columns of a plan that are shown by name
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
+
+Document: TypeAlias = dict[str, Any]
+
+
+def document(
+    release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
+) -> Document:
+    """Return the content of the output: the release, what else was found, and the public numbers it was made with."""
+    simulated: dict[str, Any] = {"simulated": release.simulated}
+    if release.simulated:
+        simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
+    return {
+        **simulated,
+        "columns": list(names),
+        "estimate": release.estimate.tolist(),
+        "noise_std": release.noise_std.tolist(),
+        **found,
+        "parameters": {"egm": egm.__version__, **made},
+    }
+
+
+def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
+    """Return all public numbers that a GaussianDataMechanism was made with or has computed."""
+    fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
+    fields |= {name: name for name in ("clip_norm", "noise_multiplier", "sigma_factor", "count_clipped")}
+    numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
+    center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
+    vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
+
+
+def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
+    """Return all public numbers that an AdaptiveDataMechanism was made with."""
+    ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
+
+
+def errors(forecast: ErrorForecast) -> dict[str, float]:
+    """Return an ErrorForecast as a dictionary."""
+    return {name: float(getattr(forecast, name)) for name in _PARTS}
+
+
+@contextlib.contextmanager
+def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
+    """Give a function that writes a document to the place the user asked for.
+
+    If this place cannot be written to, there is a Mistake before there is a release.
+    """
+    form = args.format or _suffix_form(args)
+    if args.output is None:
+        if form == "npy" and sys.stdout.isatty():
+            raise Mistake("--format npy is not for a terminal: name a file with --output")
+        yield lambda content: _print(_FORMS[form](content), args)
+        return
+    for name in ("data", *VECTORS):
+        path = getattr(args, name, None)
+        if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
+            raise Mistake(f"--output {args.output}: is also read")
+    try:
+        with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
+            yield lambda content: file.write(_FORMS[form](content))
+    except files.FileError as wrong:
+        hint = " (--force replaces it)" if str(wrong).endswith("exists already") else ""
+        raise Mistake(f"{wrong}{hint}") from None
+
+
+def _suffix_form(args: Namespace) -> str:
+    """Return the format that the name of the output file asks for, or else the first format of the command."""
+    suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    return suffix if suffix in args.forms else args.forms[0]
+
+
+def _print(data: bytes, args: Namespace) -> None:
+    """Write all the bytes to standard output; without a buffer, a single call may write only a part."""
+    args.stops.check()
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[sys.stdout.buffer.write(rest) or 0 :]
+        sys.stdout.flush()
+    except OSError as wrong:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it ends
+        raise Mistake(f"standard output: {wrong.strerror}") from None
+
+
+def _as_json(content: Document) -> bytes:
+    """Format a document as JSON, with one line for each key."""
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _as_csv(content: Document) -> bytes:
+    """Format a document as CSV, with one row for each data column.
+
+    A comment line at the top holds, as JSON, the values that belong to no column.
+    """
+    d = len(content["columns"])
+    flat = {**content, **content["parameters"]}
+    columns = {key: value for key, value in flat.items() if isinstance(value, list) and len(value) == d}
+    names = columns.pop("columns")
+    rest = {key: value for key, value in content.items() if key not in columns and key != "columns"}
+    rest["parameters"] = {key: value for key, value in content["parameters"].items() if key not in columns}
+    text = io.StringIO()
+    text.write(f"# {json.dumps(rest, allow_nan=False)}\n")
+    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerow(["column", *columns])
+    writer.writerows(zip(map(_cell, names), *columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _cell(name: str) -> str:
+    """Return a name as text for a spreadsheet, which would compute a name that begins like a formula."""
+    return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
+
+
+def _as_npy(content: Document) -> bytes:
+    """Format a document as one record with its fields, so that ``numpy.load(file)["estimate"]`` works."""
+    file = io.BytesIO()
+    np.save(file, _record(content), allow_pickle=False)
+    return file.getvalue()
+
+
+def _record(values: Document) -> StructuredArray:
+    """Return a dictionary as a structured array without axes."""
+    arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
+    record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
+    for key, array in arrays.items():
+        record[key] = array
+    return record
+
+
+def _as_text(plan: Document) -> bytes:
+    """Format a plan as text."""
+    lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _lines_of_adaptive(plan: Document) -> list[str]:
+    """Return the text of a plan of `egm adaptive`."""
+    made = plan["parameters"]
+    budget, least = f"rho = {made['rho']:.5g}", f"rho = {rounded_up(plan['least_rho']):g}"
+    if "delta" in made:
+        budget = f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g} ({budget})"
+        least = f"epsilon = {rounded_up(plan['least_epsilon']):g} ({least})"
+    low, high = made["sigma_range"]
+    error = math.sqrt(plan["forecast"]["total"])
+    columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
+    return [
+        f"The sum of {made['rows']} rows of {columns}, {budget}",
+        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}",
+        "",
+        *_lines_of_forecast(plan),
+        f"So the sum is off by {error:.4g} (the root of the total), and the mean by {error / made['rows']:.4g}",
+        "",
+        f"The search finds center and spread with a probability of at least {plan['success']:.5f}",
+        f"It would still run with {least}, or with {plan['least_rows']} rows",
+        "",
+        "The budget of each step, as rho and as a share of the whole",
+        *(f"  {step:<14}{rho:>12.5g}{rho / made['rho']:>10.2%}" for step, rho in plan["spent"].items()),
+    ]
+
+
+def _lines_of_forecast(plan: Document) -> list[str]:
+    """Return the text of the expected error and its parts."""
+    return [
+        "Expected squared error (squared units of the data, summed over the columns)",
+        *(f"  {name:<14}{plan['forecast'][name]:>12.5g}" for name in _PARTS),
+    ]
+
+
+def _lines_of_sum(plan: Document) -> list[str]:
+    """Return the text of a plan of `egm sum`."""
+    made = plan["parameters"]
+    clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
+    lines = [
+        f"The sum of {made['rows']} rows of {len(plan['columns'])} columns, "
+        f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g}, neighbors {made['neighbors']}",
+        "",
+        *_lines_of_forecast(plan),
+        "",
+        "The same with other scalings",
+        *(f"  {name:<14}{total:>12.5g}" for name, total in plan["scalings"].items()),
+        "",
+        f"Clip norm         {made['clip_norm']:>12.5g}  in scaled units; {clipped}",
+        f"Noise multiplier  {made['noise_multiplier']:>12.5g}",
+        "",
+        "Column by column: noise_std, and the expected error (root mean square) as a share of sigma * sqrt(rows), by",
+        "which the sum of the rows varies anyway",
+    ]
+    table = np.array([plan["noise_std"], plan["share"]])
+    shown = {"least": table.min(axis=1), "median": np.median(table, axis=1), "greatest": table.max(axis=1)}
+    if len(plan["columns"]) <= _SHOWN:
+        shown = dict(zip(map(visible, plan["columns"]), table.T, strict=True)) | shown
+    width = max(14, *(len(name) + 2 for name in shown))
+    lines.append(f"  {'':<{width}}{'noise_std':>12}{'share':>12}")
+    return lines + [f"  {name:<{width}}{std:>12.5g}{share:>12.3g}" for name, (std, share) in shown.items()]
+
+
+_FORMS = {"csv": _as_csv, "json": _as_json, "npy": _as_npy, "text": _as_text}

@@ -1,0 +1,1 @@
+"""How the kinds of files are read: CSV, NumPy and Parquet."""

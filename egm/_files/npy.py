@@ -1,0 +1,51 @@
+"""Read tables and vectors from NumPy files, which are mapped into memory."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from egm._files.source import FileError, Given, Source, Vector, numbered, rows_in_a_block
+from egm._types import Array
+
+__all__ = ["table", "vector"]
+
+
+def table(path: Path, _: Given) -> Source:
+    """Open the table in a NumPy file, whose columns are called "1", "2" and so on."""
+    array = _mapped(path, 2)
+
+    def read(chosen: list[int]) -> Iterator[Array]:
+        everything = chosen == list(range(array.shape[1]))
+        for start in range(0, len(array), step := rows_in_a_block(array.shape[1])):
+            block = array[start : start + step]
+            yield np.array(block if everything else block[:, chosen], dtype=float)
+            if hasattr(mmap, "MADV_DONTNEED"):  # otherwise this process would keep all that it has read
+                array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
+
+    return Source(numbered(array.shape[1]), len(array), read, lambda: iter([len(array)]))
+
+
+def vector(path: Path) -> Vector:
+    """Return None, because a NumPy file has no names, and the values."""
+    return None, np.array(_mapped(path, 1), dtype=float)
+
+
+def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
+    """Return the array in a file, of which only the parts that are used are in memory."""
+    if not path.stat().st_size:
+        raise FileError(f"{path}: is empty")
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except ValueError as error:
+        raise FileError(f"{path}: is not a whole NumPy array of numbers ({error})") from None
+    if array.dtype.kind not in "iuf":
+        raise FileError(f"{path}: must hold real numbers, holds {array.dtype}")
+    if array.ndim != axes or 0 in array.shape[1:]:
+        wanted = "(rows, columns)" if axes == 2 else "(numbers,)"
+        raise FileError(f"{path}: must have the shape {wanted}, has {array.shape}")
+    return array

@@ -1,0 +1,148 @@
+"""Read tables and vectors from Parquet files: in blocks with pyarrow, or as an array of dask."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egm import _distribution
+from egm._files.source import FileError, Given, Source, Vector, rows_in_a_block
+from egm._types import Array, PathLike
+
+if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
+
+__all__ = ["as_dask", "table", "vector"]
+
+_PAGE = 1 << 16  # bytes of a column that are buffered
+_COLUMNS = 4  # columns that a task of dask reads at a time: more of them need more memory, fewer more time
+_INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
+
+
+def table(path: Path, _: Given) -> Source:
+    """Open the table in a Parquet file."""
+    with _opened(path) as file:
+        schema, count = file.schema_arrow, file.metadata.num_rows
+    everything = list(schema.names)  # pyarrow makes the list anew for each question
+    if not everything:
+        raise FileError(f"{path}: has no columns")
+
+    def read(chosen: list[int]) -> Iterator[Array]:
+        names = [everything[i] for i in chosen]
+        for i in chosen:
+            _require_numbers(path, schema.field(i))
+        with _opened(path) as file:
+            for batch in file.iter_batches(batch_size=rows_in_a_block(len(names)), columns=names):
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))  # pyarrow would search for each name
+                yield np.column_stack([_numbers(found[name]) for name in names])
+
+    return Source(everything, count, read, lambda: iter([count]))
+
+
+def vector(path: Path) -> Vector:
+    """Return the names in a Parquet file, or None if it has none, and the values."""
+    with _opened(path) as file:
+        table = file.read()
+    if table.num_columns not in (1, 2):
+        raise FileError(f"{path}: must have one column of numbers, or names and numbers; it has {table.num_columns}")
+    _require_numbers(path, table.schema.field(table.num_columns - 1))
+    names = [str(name) for name in table.column(0).to_pylist()] if table.num_columns == 2 else None
+    return names, _numbers(table.column(table.num_columns - 1))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a Parquet file, or raise a FileError that says what is wrong with it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise FileError(f"{path}: {_INSTALL}") from None
+    try:
+        with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or it would hold whole row groups
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path}: cannot be read as Parquet ({error})") from None
+
+
+def _require_numbers(path: Path, field: Any) -> None:
+    """Raise a FileError for a column of anything but numbers."""
+    if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
+        raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
+
+
+def _numbers(column: Any) -> Array:
+    """Return a column as float64; a missing value becomes NaN."""
+    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
+
+
+def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
+    """Make the array that `egm.files.from_parquet` returns."""
+    import dask
+    from dask.array import map_blocks
+    from pyarrow import dataset
+
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    files = dataset.dataset(path, format="parquet")
+    if not files.files:
+        raise FileNotFoundError(f"no Parquet files in {str(path)!r}")
+    everything = columns is None
+    columns = files.schema.names if everything else list(columns)  # type: ignore[arg-type]  # columns are given
+    if not columns:
+        raise ValueError("columns must name at least one column")
+    types, groups = [], []
+    for fragment in files.get_fragments():
+        types += _types(fragment, columns, everything)
+        groups += [(fragment.path, group.id, group.num_rows) for group in fragment.row_groups]
+    dtype = np.result_type(*types)
+    # With pure=False every call gets new keys: the file may have changed since the last.
+    source = dask.delayed((files.filesystem, groups, columns, dtype), pure=False, traverse=False)
+    chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
+    X: DaskArray = map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
+    X.column_names = tuple(columns)  # type: ignore[attr-defined]  # as of an Arrow table: a mechanism matches them
+    return X
+
+
+def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
+    """Return NumPy's types of the columns of a file, each of which must occur there once and hold numbers."""
+    from pyarrow import types
+
+    schema = fragment.physical_schema
+    if everything and set(schema.names) != set(columns):
+        raise ValueError(f"{fragment.path} must have the columns of the first file, {columns}, got {schema.names}")
+    found = []
+    for name in columns:
+        if len(schema.get_all_field_indices(name)) != 1:
+            raise ValueError(f"{fragment.path} must have one column {name!r}, got {schema.names}")
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind)):
+            raise TypeError(f"column {name!r} of {fragment.path} must hold numbers, got {kind}; name others")
+        found.append(kind.to_pandas_dtype())
+    return found
+
+
+def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
+    """Return one row group as an array (rows, d), read a few columns at a time so that it is in memory only once."""
+    from pyarrow.parquet import ParquetFile
+
+    filesystem, groups, columns, dtype = source
+    if not groups:
+        return np.empty((0, len(columns)), dtype)
+    path, group, rows = groups[block_id[0]]
+    block = np.empty((rows, len(columns)), dtype)
+    with ParquetFile(path, filesystem=filesystem) as file:
+        for start in range(0, len(columns), _COLUMNS):
+            names = columns[start : start + _COLUMNS]
+            table = file.read_row_group(group, columns=names, use_threads=False)
+            for j, name in enumerate(names, start):
+                if table.column(name).null_count:  # how many there are may be private
+                    raise ValueError(f"column {name!r} of {path} must have no missing values")
+                block[:, j] = table.column(name).to_numpy()
+    return block

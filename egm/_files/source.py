@@ -1,0 +1,83 @@
+"""Define what the readers of all kinds of files share: their argument, their result, and their error."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from egm._types import Array
+
+__all__ = ["FileError", "Given", "Source", "Vector", "numbered", "reading", "rows_in_a_block", "wrong"]
+
+_BLOCK = 1 << 18  # numbers in a block
+
+Vector: TypeAlias = tuple[list[str] | None, Array]  # names, if the file has any, and values
+
+
+class FileError(ValueError):
+    """Error for a file that cannot be used; the message begins with the name of the file.
+
+    Examples
+    --------
+    >>> from egm import files
+    >>> try:
+    ...     files.rows("people.txt")
+    ... except files.FileError as error:
+    ...     print("refused")
+    refused
+    """
+
+
+@dataclass(frozen=True)
+class Given:
+    """Arguments of `egm.files.rows`: what the caller knows about the first line of a CSV file."""
+
+    header: str
+    columns: Sequence[str] | None
+    known: Collection[str] | None
+    width: int | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Table in a file before columns are chosen.
+
+    `count` is the number of rows, or None if the file does not say it. `read` is given the places of the columns to
+    read, and yields blocks of rows. `counts` yields the number of rows in parts.
+    """
+
+    names: list[str]
+    count: int | None
+    read: Callable[[list[int]], Iterator[Array]]
+    counts: Callable[[], Iterator[int]]
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system or of the decoder into a FileError."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{path}: is not UTF-8 text") from None
+
+
+def wrong(value: float) -> str:
+    """Say in words why a number is not finite."""
+    return "NaN or missing" if np.isnan(value) else "infinite"
+
+
+def rows_in_a_block(columns: int) -> int:
+    """Return the number of rows of this many columns that are read at a time."""
+    return max(1, _BLOCK // columns)
+
+
+def numbered(width: int) -> list[str]:
+    """Return the names "1", "2" and so on, for columns that have none."""
+    return [str(i + 1) for i in range(width)]
