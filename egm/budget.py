@@ -44,8 +44,7 @@ class Budget:
     ----------
     path : str or path-like, optional
         Place of the journal, the file in which the charges are kept. If there is no such file, a
-        new journal is made. By default the charges are kept in memory, for the process that made
-        the budget.
+        new journal is made. By default the charges are kept in memory, for this process alone.
     rho : float, optional
         Total in zero-concentrated differential privacy (zCDP), > 0. A budget has either this total
         or `epsilon`.
@@ -81,8 +80,7 @@ class Budget:
     TimeoutError
         If another process holds the lock of the journal for a minute.
     RuntimeError
-        From every method in a forked process, if the budget is in memory, or if a journal was in
-        use while the process was forked.
+        In a forked process, if the budget is in memory or a journal was in use during the fork.
 
     Notes
     -----
@@ -142,9 +140,9 @@ class Budget:
     was put back; for one that is opened later, no file can tell.
 
     Charging needs a folder that can be written, because SQLite keeps a second file there while it
-    writes, whose name ends in "-journal". A crash may leave it: then move both files together, or
-    open the budget once before. A process that charges must not open the journal in another way,
-    because on Unix closing the file would give back the lock.
+    writes, whose name ends in "-journal". A crash may leave it: then open the budget, or move both
+    files together. A process that charges must not open the journal in another way, because on
+    Unix closing the file would give back the lock.
 
     References
     ----------
@@ -225,10 +223,7 @@ class Budget:
 
     @property
     def left(self) -> Spent:
-        """Largest cost of one more release: rho, or the `Loss` of a `GaussianMechanism` that would be granted.
-
-        The `Loss` has delta 0 where only pure mechanisms can follow.
-        """
+        """Largest cost of one more release: rho, or the `Loss` of a `GaussianMechanism`; of a pure one if delta is 0."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
@@ -277,11 +272,9 @@ class Budget:
         Raises
         ------
         BudgetExceeded
-            If the release does not fit, or if :math:`2^{20}` releases were charged already. Nothing
-            is recorded then.
+            If the release does not fit, or is one of more than :math:`2^{20}`. Nothing is recorded then.
         ValueError
-            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
-            more.
+            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates.
         TypeError
             If `mechanism` is not a mechanism of egm.
 
@@ -390,14 +383,11 @@ class Budget:
         Parameters
         ----------
         values : array_like, shape (n,) or (n, k)
-            Numbers of which the quantile is taken, for each column. The number n is public, and a
-            neighbor has one row replaced. A list is one column.
+            Numbers, of which n is public and a neighbor has one row replaced. A list is one column.
         q : float
             Level of the quantile, in (0, 1).
-        low : float
-            Lower end of the range in which the quantile is looked for, in the units of `values`.
-        high : float
-            Upper end of this range, above `low`.
+        low, high : float
+            Ends of the range in which the quantile is looked for, in the units of `values`.
         epsilon : float
             Privacy of the quantile of each column, > 0.
         step : float

@@ -138,7 +138,7 @@ class Journal:
         names = [field.name for field in dataclasses.fields(Terms)]
         kept = dict(zip(names, state.terms[1:], strict=True))
         try:
-            self.terms = Terms(**checked(**{**kept, "simulation": bool(kept["simulation"])}))
+            self.terms = Terms(**complete(checked(**{**kept, "simulation": bool(kept["simulation"])}), "a journal"))
         except (TypeError, ValueError) as error:
             raise self._refusal(f"its total is none that can be kept ({error})") from None
         for name, value in given.items():
@@ -255,12 +255,12 @@ class Journal:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("PRAGMA fullfsync = ON")  # for macOS, where a plain sync may stay in the drive
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if the text of an error is damaged, too
             raise self._translated(error) from None
         finally:
             _uses.discard(use)
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         """Return the error of a budget for one of SQLite."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
