@@ -1,0 +1,318 @@
+"""Keep the charges of a budget: in memory, or in a journal that survives a crash and that processes share.
+
+A journal is an SQLite database. Its table `terms` has one row, the total; its table `charges` has one row for each
+charge. The SHA-256 digest of a charge covers the digest of the charge before it, and so the terms and all charges up to
+it; `terms.last` is the digest of the last one. So no row can be changed, added or removed without being noticed.
+
+SQLite would not do what a budget needs in five places, and this is what is done about each:
+
+- By default a commit leaves the folder unsynced, and a power failure could undo a charge after the data were read. So
+  ``synchronous`` is EXTRA.
+- SQLite goes on writing to a file that has been removed or replaced. So every use opens the file by its name, and a
+  charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
+  it has seen, and refuses a journal without it.
+- What a crash leaves behind is found by the name of the file with "-journal" appended. So the path is resolved, a file
+  with a second name (a hard link) is refused, and no new journal is made beside what another one has left.
+- A connection must not be used after a fork. So none outlives a use, a charge under way during a fork counts in the
+  parent only, and a process that was forked during a use is refused.
+- On Unix a process loses its locks on a file when it closes the file anywhere. So nothing but SQLite opens it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from egm._budget.rules import Charge, Terms, checked, complete
+from egm._types import PathLike
+
+__all__ = ["Journal", "JournalError", "Memory"]
+
+_APPLICATION, _FORMAT = 0x65676D62, 1  # numbers in the head of the file, by which a journal and its format are known
+_TABLES = (
+    "CREATE TABLE terms (id TEXT, rho REAL, epsilon REAL, delta REAL, neighbors TEXT, rule TEXT, simulation INTEGER, "
+    "last TEXT)",
+    "CREATE TABLE charges (number INTEGER PRIMARY KEY, mechanism TEXT, rho REAL, mu_squared REAL, epsilon REAL, "
+    "delta REAL, digest TEXT)",
+)
+_PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
+_ERRORS = {
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EACCES,
+}
+
+_uses: set[tuple[int, object]] = set()  # of journals, now: the process, and what tells one use from another
+
+
+class JournalError(ValueError):
+    """Error for a journal that is damaged, gone, or not the one that was opened.
+
+    It cannot be known from such a journal what was spent, and so nothing is granted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from egm.budget import Budget, JournalError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "survey.budget"
+    ...     _ = path.write_text("notes of a meeting")
+    ...     try:
+    ...         Budget(path)
+    ...     except JournalError:
+    ...         print("refused")
+    refused
+    """
+
+
+class Memory:
+    """List of charges in memory, for the process that made it."""
+
+    name = "in memory"
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.terms = Terms(**complete(given, "an in-memory budget"))
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self._charges: list[Charge] = []
+
+    def read(self) -> tuple[Charge, ...]:
+        """Return the charges."""
+        self._require_process()
+        return tuple(self._charges)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
+        """Give the charges and a function that appends one, for this thread alone until the context ends."""
+        self._require_process()
+        with self._lock:
+
+            def record(charge: Charge) -> None:
+                self._require_process()  # a handler of signals may have forked
+                self._charges.append(charge)
+
+            yield tuple(self._charges), record
+
+    def _require_process(self) -> None:
+        """Raise an error in a forked process, whose copy would be a second budget."""
+        if os.getpid() != self._process:
+            raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
+
+
+class _State(NamedTuple):
+    """Content of a journal: the row of its terms, its charges, and the digests of the terms and of each charge."""
+
+    terms: tuple[Any, ...]
+    charges: tuple[Charge, ...]
+    digests: list[str]
+
+
+class Journal:
+    """File with the terms of a budget and its charges."""
+
+    def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
+        try:
+            self.path = Path(os.fsdecode(path))
+        except TypeError:
+            raise TypeError(f"path must be a string, a path or None, got {path!r}") from None
+        self.name = repr(str(self.path))
+        self._seen: tuple[int, str] | None = None  # number and digest of the last charge that was seen
+        if not self.path.exists():
+            self._create(complete(given, f"a new journal, and {self.name} is none yet"))
+        with self._transaction("BEGIN") as (_, state):
+            pass
+        names = [field.name for field in dataclasses.fields(Terms)]
+        kept = dict(zip(names, state.terms[1:], strict=True))
+        try:
+            self.terms = Terms(**complete(checked(**{**kept, "simulation": bool(kept["simulation"])}), "a journal"))
+        except (TypeError, ValueError) as error:
+            raise self._refusal(f"its total is none that can be kept ({error})") from None
+        for name, value in given.items():
+            if value is not None and value != (own := getattr(self.terms, name)):
+                raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
+
+    def read(self) -> tuple[Charge, ...]:
+        """Return the charges."""
+        with self._transaction("BEGIN") as (_, state):
+            return state.charges
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
+        """Give the charges and a function that appends one, for this process and thread alone."""
+        process, here = os.getpid(), self._status()
+        with self._transaction("BEGIN IMMEDIATE") as (connection, state):
+
+            def record(charge: Charge) -> None:
+                row = (len(state.digests), *dataclasses.astuple(charge))
+                digest = _digest(state.digests[-1], *row)
+                _require(process)
+                connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, digest))
+                connection.execute("UPDATE terms SET last = ?", (digest,))
+                connection.execute("COMMIT")
+                _require(process)
+                self._seen = len(state.digests), digest
+                if not os.path.samestat(here, self._status()):
+                    raise self._refusal("it was replaced while a charge was written, and nothing is granted")
+
+            yield state.charges, record
+
+    def _create(self, terms: dict[str, Any]) -> None:
+        """Make a new journal, which is complete before it gets its name, unless another process was faster."""
+        if self.path.is_symlink():
+            raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
+        row = (secrets.token_hex(8), *{**terms, "simulation": int(terms["simulation"])}.values())
+        draft = self.path.with_name(f".egm-{secrets.token_hex(8)}.part")
+        try:
+            self._require_nothing_left()
+            os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            with self._connected(draft) as connection:
+                for statement in ("BEGIN", *_TABLES):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {_FORMAT}")
+                connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, _digest(*row)))
+                connection.execute("COMMIT")
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, self.path)
+        except OSError as error:  # the error names the draft
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+    def _require_nothing_left(self) -> None:
+        """Raise JournalError if SQLite would put what is left of another journal into a new one."""
+        left = f"{self.path}-journal"
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(left)
+            if not self.path.exists():  # if it does, another process has made it meanwhile, and writes a charge
+                raise self._refusal(f"it is gone, and a charge that was cut short has left {left!r}")
+
+    def _status(self) -> os.stat_result:
+        """Return the status of the file, which must be a regular one and have no second name."""
+        try:
+            if os.stat(self.path).st_nlink > 1:
+                self._remove_drafts()
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            raise self._refusal("it is gone, and with it what was spent") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise self._refusal("it is not a regular file")
+        if status.st_nlink > 1:
+            raise self._refusal("it has a second name (a hard link), under which a crash could undo charges")
+        return status
+
+    def _remove_drafts(self) -> None:
+        """Remove the name that the file had while it was made, as its maker is about to do unless it was killed."""
+        for draft in self.path.resolve().parent.glob(".egm-*.part"):
+            with contextlib.suppress(OSError):
+                if draft.samefile(self.path):
+                    draft.unlink()
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
+        """Read the file that has the journal's name now, in a transaction that is undone unless it is committed."""
+        self._status()
+        seen = self._seen
+        with self._connected(self.path) as connection:
+            connection.execute(begin)
+            try:
+                state = _content(connection)
+            except JournalError as error:
+                raise self._refusal(str(error)) from None
+            number, digest = seen or (0, state.digests[0])
+            if state.digests[number : number + 1] != [digest]:
+                raise self._refusal("it is another one than before, or an older copy")
+            self._seen = len(state.digests) - 1, state.digests[-1]
+            yield connection, state
+
+    @contextlib.contextmanager
+    def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
+        """Connect to a file that is there, and turn the errors of SQLite into those of a budget."""
+        use = os.getpid(), object()
+        for process, _ in tuple(_uses):
+            _require(process)
+        _uses.add(use)
+        try:
+            address = f"{path.resolve().as_uri()}?mode=rw"
+            with contextlib.closing(
+                sqlite3.connect(address, timeout=_PATIENCE, isolation_level=None, uri=True)
+            ) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("PRAGMA fullfsync = ON")  # for macOS, where a plain sync may stay in the drive
+                yield connection
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if the text of an error is damaged, too
+            raise self._translated(error) from None
+        finally:
+            _uses.discard(use)
+
+    def _translated(self, error: Exception) -> Exception:
+        """Return the error of a budget for one of SQLite."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code == sqlite3.SQLITE_READONLY_DBMOVED:
+            return self._refusal("it was replaced while a charge was written, and nothing is granted")
+        if code & 0xFF == sqlite3.SQLITE_BUSY:
+            return TimeoutError(f"journal {self.name}: another process has locked it for {_PATIENCE:g} seconds")
+        if code & 0xFF in _ERRORS:
+            return OSError(_ERRORS[code & 0xFF], f"{os.strerror(_ERRORS[code & 0xFF])} ({error})", str(self.path))
+        return self._refusal(f"it is not a journal, or a damaged one ({error})")
+
+    def _refusal(self, why: str) -> JournalError:
+        """Return a `JournalError` that names the journal."""
+        return JournalError(f"journal {self.name}: {why}")
+
+
+def _require(process: int) -> None:
+    """Raise an error unless this is the process, which is not so after a fork."""
+    if os.getpid() != process:
+        raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
+
+
+def _digest(*values: Any) -> str:
+    """Return the SHA-256 digest of the values of a row."""
+    return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
+
+
+def _content(connection: sqlite3.Connection) -> _State:
+    """Return the content of a journal, or raise JournalError unless all of it is as it was written."""
+
+    def pragma(name: str) -> Any:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    if pragma("application_id") != _APPLICATION:
+        raise JournalError("it is not a journal")
+    if (found := pragma("user_version")) != _FORMAT:
+        raise JournalError(f"its format is {found}, and {_FORMAT} is known")
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
+    if tables != list(_TABLES) or pragma("journal_mode") != "delete" or pragma("integrity_check") != "ok":
+        raise JournalError("it is damaged, or another program has changed it")
+    rows = connection.execute("SELECT * FROM terms").fetchall()
+    if len(rows) != 1:
+        raise JournalError(f"it has {len(rows)} rows of terms")
+    ((*terms, last),) = rows
+    charges, digests = [], [_digest(*terms)]
+    for *row, digest in connection.execute("SELECT * FROM charges ORDER BY number"):
+        number = len(digests)
+        if row[0] != number or digest != _digest(digests[-1], *row):
+            raise JournalError(f"charge {number} is not as it was written")
+        if not all(isinstance(cost, float) and cost >= 0 for cost in row[2:]):
+            raise JournalError(f"charge {number} is none that can be")
+        charges.append(Charge(*row[1:]))
+        digests.append(digest)
+    if last != digests[-1]:
+        raise JournalError("its terms or its last charges are not as they were written")
+    return _State(tuple(terms), tuple(charges), digests)

@@ -1,0 +1,465 @@
+"""What a release costs, and the rules by which costs add up to a total.
+
+`charge_of` and `quantile_charge` say what a release costs, in every unit that a rule may need. `Terms` are the total of
+a budget and its rule: they add up charges, and tell whether one more fits. Nothing here keeps a charge.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import erfinv, log_expit, ndtri_exp
+
+from egm._rows.lattice import EXCESS
+from egm._types import ArrayLike, Neighbors
+from egm._validate import between, finite, positive, probability, scalar
+from egm.adaptive import AdaptiveDataMechanism
+from egm.calibration import analytic_noise_multiplier, gaussian_epsilon, zcdp_epsilon
+from egm.mechanisms import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism
+
+__all__ = [
+    "RULES",
+    "BudgetExceeded",
+    "Charge",
+    "DataMechanism",
+    "Loss",
+    "Mechanism",
+    "Rule",
+    "Spent",
+    "Terms",
+    "charge_of",
+    "checked",
+    "complete",
+    "quantile_charge",
+    "require_flat",
+    "require_room",
+]
+
+RULES = "gaussian", "zcdp", "basic", "planned"
+
+_RELATIONS = "replace_one", "add_remove"
+_ENTRIES, _CHARGES = 1 << 24, 1 << 20  # coordinates of a release, and releases, for which the rounding is charged
+_POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
+_UP = 1 + 1e-12  # factor by which a computed bound is rounded up
+
+Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
+Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
+DataMechanism: TypeAlias = GaussianDataMechanism | AdaptiveDataMechanism
+Spent: TypeAlias = Any  # a float if the total is rho, a Loss if it is (epsilon, delta)
+Cost: TypeAlias = float | Fraction
+Charges: TypeAlias = "Sequence[Charge]"
+
+_zcdp_epsilon = functools.lru_cache(maxsize=256)(zcdp_epsilon)
+
+
+class Loss(NamedTuple):
+    """Privacy loss (epsilon, delta) of one release or of several together.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon, >= 0.
+    delta : float
+        Delta, in [0, 1).
+
+    Examples
+    --------
+    >>> from egm.budget import Budget
+    >>> loss = Budget(epsilon=1, delta=1e-6).left
+    >>> loss.epsilon, loss.delta
+    (1.0, 1e-06)
+    """
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Cost of one release in every unit that a rule may add up; infinite where it is not known.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    rho : float
+        Cost in zero-concentrated differential privacy (zCDP).
+    mu_squared : float
+        Square of the parameter mu of Gaussian differential privacy.
+    epsilon : float
+        Epsilon of the release alone.
+    delta : float
+        Delta of the release alone.
+
+    See Also
+    --------
+    Budget.charge : Records a charge, and returns it.
+
+    Examples
+    --------
+    >>> from egm import LaplaceMechanism
+    >>> from egm.budget import Budget
+    >>> charge = Budget(epsilon=1).charge(LaplaceMechanism(sensitivity=1.0, epsilon=0.25))
+    >>> charge.mechanism, charge.epsilon, charge.delta, charge.rho
+    ('LaplaceMechanism', 0.25, 0.0, 0.03125)
+    """
+
+    mechanism: str
+    rho: float
+    mu_squared: float
+    epsilon: float
+    delta: float
+
+
+class BudgetExceeded(ValueError):
+    """Error for a release that was refused because it does not fit; no data were read.
+
+    Parameters
+    ----------
+    message : str
+        Text of the error.
+    asked : Charge
+        Cost of the release that was refused.
+    left : float or Loss
+        Value of `Budget.left` when it was refused.
+
+    Attributes
+    ----------
+    asked : Charge
+        Cost of the release that was refused.
+    left : float or Loss
+        Value of `Budget.left` when it was refused.
+
+    Examples
+    --------
+    >>> from egm import LaplaceMechanism
+    >>> from egm.budget import Budget, BudgetExceeded
+    >>> budget = Budget(epsilon=1)
+    >>> try:
+    ...     budget.charge(LaplaceMechanism(sensitivity=1.0, epsilon=1.5))
+    ... except BudgetExceeded as refusal:
+    ...     print(refusal.asked.epsilon, refusal.left)
+    1.5 Loss(epsilon=1.0, delta=0.0)
+    """
+
+    def __init__(self, message: str, asked: Charge, left: Spent) -> None:
+        super().__init__(message)
+        self.asked, self.left = asked, left
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.asked, self.left)
+
+
+# Costs ----------------------------------------------------------------------------------------------------------------
+
+
+def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
+    """Return the `Charge` of a mechanism, which must be for this neighbor relation."""
+    kind, own = type(mechanism), neighbors
+    if kind is LaplaceMechanism:
+        epsilon = mechanism.epsilon
+        return Charge(kind.__name__, _up(Fraction(epsilon) ** 2 / 2), _pure_mu_squared(epsilon), epsilon, 0.0)
+    if kind is AdaptiveDataMechanism:
+        own, charge = "replace_one", Charge(kind.__name__, mechanism.rho, math.inf, math.inf, 0.0)
+    elif kind in (GaussianMechanism, EllipticalGaussianMechanism, GaussianDataMechanism):
+        own = getattr(mechanism, "neighbors", neighbors)
+        mu_squared = _up(1 / Fraction(mechanism.noise_multiplier) ** 2)
+        charge = Charge(kind.__name__, mu_squared / 2, mu_squared, mechanism.epsilon, mechanism.delta)
+        if np.size(mechanism.noise_std) >= _ENTRIES:
+            raise ValueError(
+                f"mechanism must have less than {_ENTRIES} coordinates, got {np.size(mechanism.noise_std)}"
+            )
+    else:
+        raise TypeError(f"mechanism must be one of egm.mechanisms or an AdaptiveDataMechanism, got {mechanism!r}")
+    if own != neighbors:
+        raise ValueError(f'neighbors must be "{neighbors}" for this budget, and are "{own}" for this {kind.__name__}')
+    return charge
+
+
+def quantile_charge(
+    shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
+) -> Charge:
+    """Check the arguments of a quantile of values of this shape, and return its `Charge`."""
+    if len(shape) not in (1, 2) or 0 in shape:
+        raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
+    scalar(probability, q=q)
+    low, high, step = scalar(finite, low=low), scalar(finite, high=high), scalar(positive, step=step)
+    if not low < high or (high - low) / step > _POINTS:
+        raise ValueError(f"high must be above low, by at most {_POINTS:g} steps, got {low}, {high} and step = {step}")
+    if neighbors != "replace_one":
+        raise ValueError(f'neighbors must be "replace_one" for a quantile, and are {neighbors!r} for this budget')
+    epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])
+    rho, mu_squared = columns * Fraction(epsilon) ** 2 / 8, columns * Fraction(_pure_mu_squared(epsilon))
+    return Charge("secure_quantile", _up(rho), _up(mu_squared), _up(columns * Fraction(epsilon)), 0.0)
+
+
+def require_flat(values: Sequence[Any]) -> None:
+    """Raise a ValueError for a list that is more than one column, which only its entries tell."""
+    if any(np.ndim(value) for value in values):
+        raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
+
+
+def require_room(X: ArrayLike) -> None:
+    """Raise a ValueError for more entries than the rounding is charged for."""
+    entries = math.prod(np.shape(X))  # of an array without a look at it
+    if entries >= _ENTRIES:
+        raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
+
+
+def _pure_mu_squared(epsilon: float) -> float:
+    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, the cost of an epsilon-private mechanism, rounded up."""
+    mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
+    with np.errstate(over="ignore"):
+        return float(np.float64(mu) ** 2 * _UP)
+
+
+def _sum(values: Iterable[Any]) -> Cost:
+    """Return the exact sum of numbers >= 0, a Fraction or inf."""
+    values = list(values)
+    return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
+
+
+def _up(number: Cost) -> float:
+    """Return the least double that is not below the number."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= number else math.nextafter(nearest, math.inf)
+
+
+def _down(number: Cost) -> float:
+    """Return the largest double that is not above the number, or 0 for a negative one."""
+    return -_up(-number) if number > 0 else 0.0
+
+
+def _within(number: Cost, total: float, several: bool) -> bool:
+    """Tell whether a cost fits into the total; the sum of several may exceed it by a factor 1 + 2^-51.
+
+    The factor covers the rounding of doubles, so that ten charges of 0.1 fit into 1.0.
+    """
+    return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
+
+
+# Rules ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Total of a budget, and the rules by which costs are added up to it."""
+
+    rho: float | None
+    epsilon: float | Any  # None if rho is given
+    delta: float | Any
+    neighbors: Neighbors
+    rule: Rule | None
+    simulation: bool = False
+
+    def __str__(self) -> str:
+        given = dataclasses.asdict(self).items()
+        return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
+
+    def rule_for(self, charges: Charges) -> Rule | None:
+        """Return the rule, which the first charge decides if the terms do not."""
+        if self.rho is not None or self.rule or not charges:
+            return self.rule
+        if self.delta == 0 or _is_pure(charges[0]):
+            return "basic"
+        return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
+
+    def grants(self, charges: Charges, asked: Charge) -> bool:
+        """Tell whether one more charge fits after the charges so far."""
+        return len(charges) < _CHARGES and self._holds((*charges, asked))
+
+    def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
+        """Return the `BudgetExceeded` for a charge that does not fit after the charges so far."""
+        left, together = self.left(charges), (*charges, asked)
+        if len(charges) >= _CHARGES:
+            return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
+        if self.rho is not None:
+            message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left"
+            return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)
+        loss = Loss(*map(float, min(self._losses(together), default=(math.inf, 0.0))))
+        message = (
+            f"{asked.mechanism} asks for {_show(Loss(asked.epsilon, asked.delta), asked.rho)}, with which all releases "
+            f'would come to {_show(loss)} by the rule "{self.rule_for(together)}"; the total is '
+            f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a GaussianMechanism of {_show(left)}"
+        )
+        return BudgetExceeded(message, asked, left)
+
+    def spent(self, charges: Charges) -> Spent:
+        """Return the value of `Budget.spent` for these charges."""
+        if self.rho is not None:
+            return min(_up(_sum(charge.rho for charge in charges)), self.rho)
+        epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
+        return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
+
+    def left(self, charges: Charges, parts: int = 1) -> Spent:
+        """Return the value of `Budget.left` for these charges, or of `Budget.split` for several parts."""
+        if self.rho is not None:
+            return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
+        if not charges and parts == 1:
+            return Loss(self.epsilon, self.delta)
+        rule, (epsilon, delta) = self.rule_for(charges), _basic(charges)
+        basic = Loss(_down((Fraction(self.epsilon) - epsilon) / parts), _down((Fraction(self.delta) - delta) / parts))
+        if rule == "basic" or not self.delta:
+            return basic
+        found = Loss(self._largest_epsilon(charges, parts), self.delta)
+        if rule == "planned":
+            return max(found, basic)
+        return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
+
+    def _largest_epsilon(self, charges: Charges, parts: int) -> float:
+        """Find by bisection the largest epsilon for which several more GaussianMechanisms would be granted.
+
+        Each of these `parts` mechanisms has the total's delta.
+        """
+        low, high = 0.0, self.epsilon
+        for _ in range(40):
+            middle = (low + high) / 2
+            if not low < middle < high or middle < 1e-9 * self.epsilon / parts:
+                break
+            mechanism = GaussianMechanism(1.0, middle, self.delta)
+            fits = self._holds((*charges, *[charge_of(mechanism, self.neighbors)] * parts), excess=0.0)
+            low, high = (middle, high) if fits else (low, middle)
+        return low
+
+    def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
+        """Tell whether these charges together are within the total."""
+        if self.rho is not None:
+            return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
+        return next(self._granted(charges, excess), None) is not None
+
+    def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
+        """Yield those results of `_losses` that are within the total.
+
+        Several charges count as if Gaussian noise were larger by the share `excess`: part of what
+        it really is larger by.
+        """
+        total, several = (self.epsilon, self.delta), len(charges) > 1
+        fits = functools.partial(_within, several=several)
+        both = zip(self._losses(charges), self._losses(charges, excess if several else 0.0), strict=True)
+        return (loss for loss, drawn in both if all(map(fits, drawn, total)))
+
+    def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
+        """Yield each (epsilon, delta) of these charges together that is valid by the rule."""
+        rule, basic = self.rule_for(charges), _basic(charges)
+        if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
+            yield basic
+        if rule in ("gaussian", "planned"):
+            yield self._by_gaussian(charges, excess), self.delta
+        if rule == "planned":
+            pure = _sum(charge.epsilon for charge in charges if _is_pure(charge))
+            rest = [charge for charge in charges if not _is_pure(charge)]
+            yield _sum([pure, self._by_gaussian(rest, excess)]), self.delta
+            yield _sum([pure, self._by_zcdp(rest)]), self.delta
+        if rule in ("zcdp", "planned"):
+            yield self._by_zcdp(charges), self.delta
+
+    def _by_gaussian(self, charges: Charges, excess: float) -> float:
+        """Return the epsilon of the charges as one Gaussian mechanism, at the delta that rounding leaves."""
+        shrink = (1 + Fraction(excess)) ** -2
+        squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
+        squares = squares * shrink if squares < math.inf else squares
+        mu_squared = _up(_sum([squares, *(charge.mu_squared for charge in charges if _is_pure(charge))]))
+        delta = math.nextafter(self.delta - self._reserve, 0.0)
+        if mu_squared == 0:
+            return 0.0
+        if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
+            return math.inf
+        return float(gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
+
+    @functools.cached_property
+    def _reserve(self) -> float:
+        """Return the part of delta that pays for discrete noise under the rule "gaussian"."""
+        # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
+        # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
+        # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
+        # is at least 2^40 z or 2^55. So for 2^24 coordinates and 2^20 releases with a sum M of mu^2 they add up to at
+        # most 2^24 (2^-160 M^2 + 2^-200) / 15. By Pinsker's inequality the releases are within 2^-70 M + 2^-90 of
+        # rounded Gaussians in total variation. That, times 1 + e^epsilon, is taken off delta. The other rules do not
+        # need it.
+        if not self.delta:
+            return 0.0
+        largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
+        return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
+
+    def _by_zcdp(self, charges: Charges) -> float:
+        """Return the epsilon of the rho that the charges add up to."""
+        rho = _up(_sum(charge.rho for charge in charges))
+        if not charges:
+            return 0.0
+        return math.inf if not self.delta or rho > 1e50 else _zcdp_epsilon(max(rho, 1e-100), self.delta)
+
+
+def _show(cost: Spent, rho: float | None = None) -> str:
+    """Return a cost in words: rho, or epsilon and delta unless epsilon is unknown."""
+    if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
+        return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
+    return f"rho = {cost if rho is None else rho!r}"
+
+
+def _is_pure(charge: Charge) -> bool:
+    """Tell whether a charge has an epsilon without a delta."""
+    return charge.delta == 0 and charge.epsilon < math.inf
+
+
+def _basic(charges: Charges) -> tuple[Cost, Cost]:
+    """Return the sums of epsilon and of delta."""
+    return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
+
+
+def checked(
+    rho: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    neighbors: str | None,
+    rule: str | None,
+    simulation: bool | None,
+) -> dict[str, Any]:
+    """Check the arguments of a budget, and return them as a dictionary of the fields of `Terms`.
+
+    An argument that was not given is None there.
+    """
+    if rho is not None and (epsilon is not None or delta is not None):
+        raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
+    if rho is not None:
+        rho = scalar(positive, rho=rho)
+    if epsilon is not None:
+        epsilon = scalar(functools.partial(between, 1e-80, 1e80), epsilon=epsilon)
+        delta = scalar(functools.partial(between, 0.0, math.nextafter(1.0, 0.0)), delta=0.0 if delta is None else delta)
+        if 0 < delta < 1e-300:
+            raise ValueError(f"delta must be 0 or at least 1e-300, got {delta!r}")
+    elif delta is not None:
+        raise ValueError(f"delta must come with epsilon, got delta = {delta!r} alone")
+    _one_of(_RELATIONS, neighbors=neighbors)
+    _one_of(RULES, rule=rule)
+    if rule is not None and rho is not None:
+        raise ValueError(f"rule must be left out for a total rho, got {rule!r}")
+    if rule not in (None, "basic") and delta == 0:
+        raise ValueError(f'rule must be "basic" for delta = 0, got {rule!r}')
+    if simulation is not None and not isinstance(simulation, bool):
+        raise TypeError(f"simulation must be True or False, got {simulation!r}")
+    terms = {"rho": rho, "epsilon": epsilon, "delta": delta, "neighbors": neighbors, "rule": rule}
+    return {**terms, "simulation": simulation}
+
+
+def _one_of(allowed: Sequence[str], **named: object) -> None:
+    """Raise ValueError unless the argument is None or one of the allowed strings."""
+    ((name, value),) = named.items()
+    if value is not None and not (isinstance(value, str) and value in allowed):
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return the terms of a new budget, which must have a total, with its neighbor relation and kind filled in."""
+    if terms["rho"] is None and terms["epsilon"] is None:
+        raise ValueError(f"rho or epsilon must be given for {what}")
+    return {**terms, "neighbors": terms["neighbors"] or _RELATIONS[0], "simulation": bool(terms["simulation"])}

@@ -1,0 +1,695 @@
+"""Where charges are kept: several at once, restarts, crashes and damage never let a charge be forgotten."""
+
+import os
+import pickle
+import re
+import resource
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from egm import AdaptiveDataMechanism, LaplaceMechanism
+from egm._budget import journal
+from egm._budget.rules import Terms
+from egm.budget import Budget, BudgetExceeded, JournalError, Loss
+
+DELTA = 1e-6
+
+
+def laplace(epsilon):
+    return LaplaceMechanism(1.0, epsilon)
+
+
+def adaptive(rho):
+    return AdaptiveDataMechanism(20_000, rho, radius=1.0, sigma_range=(1.0, 2.0))
+
+
+def fill(budget, mechanism, most=1000):
+    """How many of them are granted."""
+    for number in range(most):
+        try:
+            budget.charge(mechanism)
+        except BudgetExceeded:
+            return number
+    return most
+
+
+def made(path, charges=2):
+    """A budget with some charges of rho = 0.125."""
+    budget = Budget(path, rho=0.5)
+    for _ in range(charges):
+        budget.charge(adaptive(0.125))
+    return budget
+
+
+def change(path, *statements):
+    """Work on the journal as any other program may."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+class ReadError(BaseException):
+    """Nothing catches it."""
+
+
+class Unread:
+    """Data that say their shape and type, and whose values nobody may look at."""
+
+    dtype = np.dtype(float)
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def __array__(self, *_, **__):
+        raise ReadError
+
+
+# --- Restart ----------------------------------------------------------------------------------------------------------
+
+TOTALS = [
+    {"rho": 0.3},
+    {"epsilon": 0.7},
+    {"epsilon": 1.1, "delta": DELTA},
+    {"epsilon": 1.1, "delta": DELTA, "rule": "planned", "neighbors": "add_remove"},
+    {"rho": 0.3, "simulation": True},
+]
+
+
+@pytest.mark.parametrize("total", TOTALS, ids=str)
+def test_a_restart_changes_nothing(total, tmp_path):
+    """A charge after each restart gives what they give in memory, to the last digit."""
+    path, memory = tmp_path / "a journal? #1%20", Budget(**total)
+    for epsilon in (0.1, 0.07, 1 / 3, 0.2):
+        reopened = Budget(str(path), **total)
+        assert fill(reopened, laplace(epsilon), most=1) == fill(memory, laplace(epsilon), most=1)
+        for other in (reopened, Budget(path)):
+            assert (other.history, other.spent, other.rule) == (memory.history, memory.spent, memory.rule)
+            assert (other._terms, other._terms.rho) == (memory._terms, memory.rho)
+    assert reopened.left == memory.left
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_costs_that_are_not_known_are_kept(tmp_path):
+    """An infinite cost, which has no digits."""
+    budget = made(tmp_path / "journal", 1)
+    assert (budget.history[0].epsilon, budget.history[0].delta) == (np.inf, 0.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"rho": 0.6}, {"epsilon": 1.0}, {"rho": 0.5, "neighbors": "add_remove"}, {"rule": "basic"}, {"simulation": True}],
+    ids=str,
+)
+def test_a_restart_cannot_change_the_terms(other, tmp_path):
+    made(tmp_path / "journal", 1)
+    with pytest.raises(ValueError, match=rf"{list(other)[-1]} must be that of the journal"):
+        Budget(tmp_path / "journal", **other)
+    assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
+
+
+def test_a_journal_is_only_made_for_a_total(tmp_path):
+    with pytest.raises(ValueError, match="rho or epsilon must be given for a new journal"):
+        Budget(tmp_path / "journal")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
+    """It was not there when this one looked, and is when this one has its own ready."""
+    made(tmp_path / "journal", 1)
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_new_journal_is_for_its_owner(tmp_path):
+    path = tmp_path / "journal"
+    made(path, 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o660)  # for a group: its own decision, which stays
+    Budget(path).charge(adaptive(0.125))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+
+def test_links(tmp_path):
+    """A symbolic link is another way to the same journal; under a hard link, SQLite would miss what a crash left."""
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder / "journal")
+    budget = made(folder / "journal", 1)
+    Budget(link).charge(adaptive(0.25))
+    assert budget.spent == 0.375
+    with Budget(link)._store.changing() as (_, record):
+        assert budget.spent == 0.375
+        record(budget.history[0])
+    assert budget.left == 0
+    os.link(folder / "journal", tmp_path / "second")
+    for use in (lambda: budget.spent, lambda: Budget(tmp_path / "second"), lambda: budget.charge(adaptive(0.1))):
+        with pytest.raises(JournalError, match="second name"):
+            use()
+    assert os.listdir(folder) == ["journal"]
+
+
+def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
+    """Between the last two steps the file has its draft's name, too."""
+    Budget(tmp_path / "journal", rho=0.5)
+    os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
+    (tmp_path / ".egm-0.part").write_text("a draft of another")
+    made(tmp_path / "journal", 1)
+    assert sorted(os.listdir(tmp_path)) == [".egm-0.part", "journal"]
+
+
+# --- Several at once --------------------------------------------------------------------------------------------------
+
+
+def run(code, *arguments, **options):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, **options)
+
+
+CHARGE = """
+import sys
+from egm import LaplaceMechanism
+from egm.budget import Budget, BudgetExceeded
+granted, budget = 0, Budget(sys.argv[1], epsilon=1)
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(60):
+    try:
+        budget.charge(LaplaceMechanism(1.0, 0.02))
+        granted += 1
+    except BudgetExceeded:
+        pass
+print(granted)
+"""
+
+
+def test_two_processes_share_what_there_is(tmp_path):
+    """Both make the journal, both charge at once; each grant is one row, and no more than fit."""
+    both = [run(CHARGE, tmp_path / "journal", stdin=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    granted = [int(process.communicate()[0]) for process in both]
+    assert sum(granted) == 50
+    assert len(Budget(tmp_path / "journal").history) == 50
+
+
+@pytest.mark.parametrize("name", ["journal", None])
+def test_threads_share_what_there_is(name, tmp_path):
+    budget = Budget(name and tmp_path / name, epsilon=1)
+    granted = []
+    threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) == len(budget.history) == 20
+
+
+@pytest.mark.parametrize("name", ["journal", None])
+def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
+    budget = Budget(name and tmp_path / name, epsilon=1)
+    other = threading.Thread(target=fill, args=(budget, laplace(0.75)))
+    with budget._store.changing() as (charges, record):
+        other.start()
+        other.join(0.1)
+        assert charges == ()
+        record(Budget(epsilon=1).charge(laplace(0.5)))
+    other.join()
+    assert [charge.epsilon for charge in budget.history] == [0.5]
+
+
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT * FROM terms").fetchall()
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
+    """Whoever can read a journal could stop all charges for ever; a charge that waited in vain takes no turn later."""
+    monkeypatch.setattr(journal, "_PATIENCE", 0.2)
+    path = tmp_path / "journal"
+    budget = Budget(path, epsilon=1)
+    other = run(HOLD, path, stdin=subprocess.PIPE)
+    assert other.stdout.readline() == "locked\n"
+    assert budget.history == ()
+    with pytest.raises(TimeoutError, match=r"journal '.*journal'.*locked it for 0.2 seconds"):
+        budget.release(laplace(0.25), Unread(3))
+    other.communicate("go on\n")
+    assert budget.history == ()
+    monkeypatch.setattr(journal, "_PATIENCE", 10.0)
+    assert fill(budget, laplace(0.25)) == 4
+
+
+def in_a_fork(function):
+    """What it returns, or its error, as text."""
+    out, back = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            text = repr(function())
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(back, text.encode())
+        os._exit(0)
+    os.close(back)
+    os.waitpid(child, 0)
+    with open(out) as pipe:
+        return pipe.read()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_no_second_budget(tmp_path):
+    """Of a budget in memory it has a copy, which grants nothing; of one on disk it shares the journal."""
+    budget = Budget(epsilon=1)
+    budget.charge(laplace(0.25))
+    uses = [lambda: budget.charge(laplace(0.75)), lambda: budget.left, lambda: budget.history, lambda: budget.spent]
+    uses += [lambda: budget.release(laplace(0.75), 1.0), lambda: budget.split(2)]
+    for use in uses:
+        assert "RuntimeError: a budget in memory is for the process that made it" in in_a_fork(use)
+    assert budget.left == Loss(0.75, 0.0)
+    shared = Budget(tmp_path / "journal", epsilon=1)
+    assert "Charge" in in_a_fork(lambda: shared.charge(laplace(0.75)))
+    assert shared.left == Loss(0.25, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
+    """It has a copy of what SQLite knows about locks, which is not true of it."""
+    budget = Budget(tmp_path / "journal", epsilon=1)
+    with budget._store.changing() as (_, record):
+        asked = Budget(epsilon=1).charge(laplace(0.5))
+        for use in (lambda: record(asked), lambda: budget.charge(laplace(0.5)), lambda: budget.left):
+            assert "RuntimeError: this process was forked while a journal was in use" in in_a_fork(use)
+        record(asked)
+    assert budget.left == Loss(0.5, 0.0)
+    assert "Charge" in in_a_fork(lambda: budget.charge(laplace(0.25)))
+    assert fill(budget, laplace(0.25)) == 1
+
+
+@pytest.mark.parametrize("path", [None, "journal"])
+def test_a_fork_while_a_charge_is_checked_grants_nothing(path, tmp_path, monkeypatch):
+    """By a handler of signals, after which both go on."""
+    budget = Budget(*([tmp_path / path] if path else []), epsilon=1.0)
+    process, grants = os.getpid(), Terms.grants
+
+    def forked(*given):
+        monkeypatch.setattr(os, "getpid", lambda: process + 1)
+        return grants(*given)
+
+    monkeypatch.setattr(Terms, "grants", forked)
+    with pytest.raises(RuntimeError, match="fork"):
+        budget.charge(laplace(1.0))
+    monkeypatch.undo()
+    assert budget.history == ()
+
+
+def test_memory_is_not_copied():
+    """A copy would be a second budget."""
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(Budget(rho=1.0))
+
+
+# --- Removed and replaced ---------------------------------------------------------------------------------------------
+
+
+def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
+    path = tmp_path / "journal"
+    budget = made(path, 1)
+    path.unlink()
+    for use in (lambda: budget.charge(adaptive(0.1)), lambda: budget.spent):
+        with pytest.raises(JournalError, match="gone"):
+            use()
+    assert not list(tmp_path.iterdir())
+    Budget(path, rho=0.5)
+    with pytest.raises(JournalError, match="another one than before"):
+        budget.charge(adaptive(0.1))
+
+
+def replace(path):
+    """By a copy, as a program does that saves by renaming."""
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    os.replace(copy, path)
+
+
+@pytest.mark.parametrize("way", [replace, Path.unlink])
+@pytest.mark.parametrize("moment", ["opened", "asked", "written"])
+def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
+    """Before SQLite opens it, before the charge is written, and before it is granted."""
+    path, calls = tmp_path / "journal", []
+    budget = Budget(path, epsilon=1)
+    place = {"opened": (sqlite3, "connect"), "asked": (Terms, "grants"), "written": (journal, "_require")}[moment]
+    own = getattr(*place)
+
+    def meanwhile(*given, **options):
+        calls.append(moment)
+        if len(calls) == (2 if moment == "written" else 1):  # `_require` is called before and after the commit
+            way(path)
+        return own(*given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, meanwhile)
+        with pytest.raises((JournalError, PermissionError), match=r"replaced while a charge|is gone|unable to open"):
+            budget.release(laplace(0.5), Unread(3))
+    if way is replace:
+        fill(budget, laplace(0.25))
+        assert Budget(path).left.epsilon == 0
+
+
+def test_an_open_budget_notices_an_older_copy(tmp_path):
+    """Also one that was opened after the last charge, and one that only looked."""
+    path = tmp_path / "journal"
+    budget = made(path, 1)
+    old = path.read_bytes()
+    budget.charge(adaptive(0.125))
+    later, reader = Budget(path), Budget(path)
+    assert reader.spent == 0.25
+    path.write_bytes(old)
+    for opened in (budget, later, reader):
+        with pytest.raises(JournalError, match="another one than before, or an older copy"):
+            opened.charge(adaptive(0.125))
+    assert Budget(path).spent == 0.125
+
+
+# --- Crashes ----------------------------------------------------------------------------------------------------------
+
+KILL = """
+import os, random, signal, sys, time
+from egm import LaplaceMechanism
+from egm.budget import Budget
+path, draw = sys.argv[1], random.Random(5)
+for _ in range(20):
+    out, back = os.pipe()
+    child = os.fork()
+    if child == 0:
+        budget = Budget(path, epsilon=1000)
+        while True:
+            budget.charge(LaplaceMechanism(1.0, 1.0))
+            os.write(back, b".")
+    os.close(back)
+    granted = sum(len(os.read(out, 1)) for _ in range(draw.randrange(6)))
+    time.sleep(draw.uniform(0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while more := os.read(out, 100):
+        granted += len(more)
+    os.close(out)
+    print(granted, len(Budget(path, epsilon=1000).history), flush=True)
+"""
+
+
+def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
+    """Each kill may waste the one charge that was under way."""
+    process = run(KILL, tmp_path / "journal")
+    table = [list(map(int, line.split())) for line in process.communicate()[0].splitlines()]
+    assert process.returncode == 0
+    assert len(table) == 20
+    granted = np.cumsum([row[0] for row in table])
+    recorded = np.array([row[1] for row in table])
+    assert granted[-1] > 20
+    assert np.all(granted <= recorded)
+    assert np.all(recorded <= granted + np.arange(1, 21))
+
+
+CUT_SHORT = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # so that the file is written long before the end
+connection.execute("BEGIN IMMEDIATE")
+for number in range(3, 1000):
+    connection.execute("INSERT INTO charges VALUES (?, 'none', 0, 0, 0, 0, 'none')", (number,))
+connection.execute("UPDATE terms SET last = 'none'")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def cut_short(path):
+    """Leave the journal as a crash does in the middle of writing: half a transaction, and what undoes it."""
+    size = path.stat().st_size
+    process = run(CUT_SHORT, path)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert path.stat().st_size > size
+    return Path(f"{path}-journal")
+
+
+def test_a_charge_that_was_cut_short_is_undone(tmp_path):
+    path = tmp_path / "journal"
+    budget = made(path)
+    left = cut_short(path)
+    assert left.exists()
+    assert (budget.spent, Budget(path).spent) == (0.25, 0.25)
+    assert not left.exists()
+    assert fill(budget, adaptive(0.125)) == 2
+
+
+def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
+    """Where SQLite would look for it."""
+    path = tmp_path / "journal"
+    made(path)
+    left = cut_short(path)
+    path.unlink()
+    with pytest.raises(JournalError, match="a charge that was cut short has left"):
+        Budget(path, rho=0.5)
+    left.unlink()
+    assert Budget(path, rho=0.5).spent == 0
+
+
+def test_a_half_written_charge_is_there_or_refused(tmp_path):
+    """Whichever pages of the file have been written when what undoes them is lost."""
+    path = tmp_path / "journal"
+    budget, size = made(path), 4096
+    before = path.read_bytes()
+    budget.charge(adaptive(0.125))
+    after = path.read_bytes()
+    assert len(before) == len(after)
+    places = [
+        place for place in range(0, len(after), size) if before[place : place + size] != after[place : place + size]
+    ]
+    assert len(places) >= 3
+    for written in range(1 << len(places)):
+        mixed = bytearray(before)
+        for bit, place in enumerate(places):
+            if written >> bit & 1:
+                mixed[place : place + size] = after[place : place + size]
+        path.write_bytes(mixed)
+        try:
+            assert Budget(path).spent == (0.375 if bytes(mixed)[4096:] == after[4096:] else 0.25)
+        except JournalError:
+            assert bytes(mixed) not in (before, after)
+
+
+def test_a_full_disk_grants_nothing(tmp_path):
+    """Wherever in writing a charge the space ends: no data are read, and the journal goes on once there is space."""
+    path = tmp_path / "journal"
+    budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    failures = 0
+    for space in range(0, 24_576, 1024):
+        before = len(budget.history)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (space, hard))
+        try:
+            with pytest.raises((OSError, ReadError)) as error:
+                budget.release(adaptive(0.125), Unread(20_000, 2))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        granted = error.type is ReadError
+        failures += not granted
+        assert granted <= len(budget.history) - before <= 1
+        assert granted or repr(str(path)) in str(error.value)
+    assert failures > 5
+    budget.charge(adaptive(0.125))
+
+
+def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
+    """As SQLite promises for these settings: the file, and the folder from which the second file is removed."""
+    budget = Budget(tmp_path / "journal", rho=0.5)
+    with budget._store.changing() as _, budget._store._connected(budget._store.path) as connection:
+        settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "journal_mode")]
+    assert settings == [(3,), ("delete",)]
+
+
+READ_ONLY = """
+import os, sys
+from egm import LaplaceMechanism
+from egm.budget import Budget
+if os.getuid() == 0:
+    os.setuid(65534)
+budget = Budget(sys.argv[1])
+print(len(budget.history), flush=True)
+try:
+    budget.charge(LaplaceMechanism(1.0, 0.1))
+except PermissionError as error:
+    print(sys.argv[1] in str(error))
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_may_not_be_written_can_be_read(what, tmp_path):
+    """A charge needs the file and its folder."""
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if os.getuid() == 0 and folder.stat().st_uid == 0 and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o555)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    made(folder / "journal", 1)
+    (folder / "journal").chmod(0o444 if what == "file" else 0o666)
+    folder.chmod(0o777 if what == "file" else 0o555)
+    assert run(READ_ONLY, folder / "journal").communicate()[0].split() == ["1", "True"]
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+def refused(path):
+    with pytest.raises(JournalError, match=r"journal '.*journal'"):
+        Budget(path)
+    with pytest.raises(JournalError):
+        Budget(path, rho=0.5)
+
+
+def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+    """Also not what is charged afterwards. Between the rows lie bytes that mean nothing."""
+    path = tmp_path / "journal"
+    history = made(path).history
+    good, harmless = path.read_bytes(), 0
+    for place in [place for place, byte in enumerate(good) if byte or place % 97 == 0]:
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            budget = Budget(path)
+        except JournalError:
+            continue
+        harmless += 1
+        assert (budget.history, budget.rho) == (history, 0.5)
+        try:
+            budget.charge(adaptive(0.125))
+        except OSError:  # marked as read-only
+            continue
+        assert Budget(path).spent == 0.375
+    assert harmless < 200
+
+
+def test_every_truncation_is_refused(tmp_path):
+    path = tmp_path / "journal"
+    made(path)
+    good = path.read_bytes()
+    for length in (0, 1, 15, 16, 99, 100, 511, 512, *range(1000, len(good), 1000), 4096, 8192, len(good) - 1):
+        path.write_bytes(good[:length])
+        refused(path)
+        assert path.read_bytes() == good[:length]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM charges WHERE number = 1",
+        "DELETE FROM charges WHERE number = 3",
+        "DELETE FROM charges",
+        "UPDATE charges SET rho = 0.025 WHERE number = 2",
+        "UPDATE charges SET rho = NULL WHERE number = 2",
+        "UPDATE charges SET mechanism = x'ff' WHERE number = 2",
+        "UPDATE charges SET mechanism = CAST(x'ff' AS TEXT) WHERE number = 2",
+        "UPDATE charges SET digest = '' WHERE number = 3",
+        "UPDATE charges SET number = number - 1",
+        "UPDATE charges SET number = 4 WHERE number = 3",
+        "INSERT INTO charges SELECT 4, mechanism, rho, mu_squared, epsilon, delta, digest FROM charges LIMIT 1",
+        "UPDATE terms SET rho = 5.0",
+        "UPDATE terms SET simulation = 1",
+        "UPDATE terms SET id = 'another'",
+        "UPDATE terms SET last = (SELECT digest FROM charges WHERE number = 2)",
+        "DELETE FROM terms",
+        "INSERT INTO terms SELECT * FROM terms",
+        "DROP TABLE charges",
+        "CREATE TABLE more (number INTEGER)",
+        "CREATE TRIGGER forget AFTER INSERT ON charges BEGIN DELETE FROM charges; END",
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA application_id = 0",
+    ],
+)
+def test_what_another_program_changes_is_refused(tmp_path, statement):
+    path = tmp_path / "journal"
+    budget = made(path, 3)
+    change(path, statement)
+    refused(path)
+    with pytest.raises(JournalError):
+        budget.charge(adaptive(0.125))
+
+
+def test_another_format_is_named(tmp_path):
+    path = tmp_path / "journal"
+    made(path)
+    change(path, "PRAGMA user_version = 7", "DROP TABLE charges")
+    with pytest.raises(JournalError, match="its format is 7, and 1 is known"):
+        Budget(path)
+
+
+@pytest.mark.parametrize(
+    ("terms", "charge"),
+    [
+        ({"rho": -1.0}, {}),
+        ({"rho": None}, {}),
+        ({"neighbors": "both"}, {}),
+        ({}, {"rho": -0.5}),
+        ({}, {"rho": None}),
+        ({}, {"delta": "none"}),
+    ],
+)
+def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
+    """With digests that are right: no promise is made, but an error that is not the reader's own."""
+    path = tmp_path / "journal"
+    made(path, 1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        kept = {**connection.execute("SELECT * FROM terms").fetchone()} | terms
+        row = {**connection.execute("SELECT * FROM charges").fetchone()} | charge
+        row["digest"] = kept["last"] = journal._digest(journal._digest(*[*kept.values()][:-1]), *[*row.values()][:-1])
+        for table, values in (("terms", kept), ("charges", row)):
+            connection.execute(f"DELETE FROM {table}")
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", [*values.values()])
+    refused(path)
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    path = tmp_path / "journal"
+    for content in (b"", b"rho,0.5\n0.1\n", b"notes of a meeting\n" * 1000):
+        path.write_bytes(content)
+        refused(path)
+        assert path.read_bytes() == content
+    path.unlink()
+    change(path, "CREATE TABLE people (name TEXT)")
+    refused(path)
+
+
+def test_places_where_no_journal_can_be_are_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(JournalError) as error:
+            Budget(path, rho=0.5)
+        assert str(error.value) == f"journal {str(path)!r}: it is not a regular file"
+    with pytest.raises(JournalError, match="it is a link to"):
+        Budget(tmp_path / "dangling", rho=0.5)
+    long = tmp_path / ("j" * 247)  # with what SQLite appends, as long as a name can be
+    names = "no/journal", "long" * 100, f"{long.name}j", "pipe/journal"
+    for path in map(tmp_path.joinpath, names):
+        with pytest.raises(OSError, match=re.escape(repr(str(path)))):
+            Budget(path, rho=0.5)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["dangling", "pipe"]
+    assert made(long).spent == 0.25
