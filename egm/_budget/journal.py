@@ -307,7 +307,7 @@ def _content(connection: sqlite3.Connection) -> _State:
     charges, digests = [], [_digest(*terms)]
     for *row, digest in connection.execute("SELECT * FROM charges ORDER BY number"):
         number = len(digests)
-        if row[0] != number or digest != _digest(digests[-1], *row):
+        if digest != _digest(digests[-1], *row):
             raise JournalError(f"charge {number} is not as it was written")
         if not all(isinstance(cost, float) and cost >= 0 for cost in row[2:]):
             raise JournalError(f"charge {number} is none that can be")

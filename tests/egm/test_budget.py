@@ -22,7 +22,7 @@ from egm import (
 )
 from egm._budget import rules
 from egm.budget import Budget, BudgetExceeded, Loss
-from egm.calibration import gaussian_delta, gaussian_epsilon, zcdp_epsilon, zcdp_rho
+from egm.calibration import gaussian_delta, gaussian_epsilon, zcdp_rho
 
 DELTA = 1e-6
 
@@ -609,23 +609,10 @@ BAD = {
     **{"nan": np.nan, "inf": np.inf, "minus inf": -np.inf, "zero": 0, "minus one": -1, "string": "1", "bool": True},
     **{"complex": 1j, "array": np.ones((2, 2)), "huge": 1e308, "list": [1.0], "none": None, "object": object()},
 }
-GOOD = {
-    "rho": {"rho": 0.5},
-    "epsilon": {"epsilon": 1.0, "delta": DELTA},
-    "delta": {"epsilon": 1.0, "delta": DELTA},
-    "neighbors": {"rho": 0.5},
-    "rule": {"epsilon": 1.0, "delta": DELTA},
-    "simulation": {"rho": 0.5},
-}
-MEANT = {
-    ("simulation", "bool"),
-    ("simulation", "none"),
-    ("rho", "huge"),
-    ("delta", "zero"),
-    ("delta", "none"),
-    ("neighbors", "none"),
-    ("rule", "none"),
-}
+GOOD = {name: {"rho": 0.5} for name in ("rho", "neighbors", "simulation")}
+GOOD |= {name: {"epsilon": 1.0, "delta": DELTA} for name in ("epsilon", "delta", "rule")}
+MEANT = {("simulation", "bool"), ("rho", "huge"), ("delta", "zero")}
+MEANT |= {(name, "none") for name in ("delta", "neighbors", "rule", "simulation")}
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -659,6 +646,7 @@ def test_contradictory_totals_are_refused(arguments, message, tmp_path):
     for path in (None, tmp_path / "journal"):
         with pytest.raises(ValueError, match=message):
             Budget(path, **arguments)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("path", [3, True, 1.5, ["journal"]])
