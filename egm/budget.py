@@ -223,7 +223,7 @@ class Budget:
 
     @property
     def left(self) -> Spent:
-        """Largest cost of one more release: rho, or the `Loss` of a `GaussianMechanism`; of a pure one if delta is 0."""
+        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism; of a pure one if delta is 0."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
