@@ -4,17 +4,11 @@ BIN := .venv/bin
 READY := .venv/ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-pytest = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
-
-define lint
-@$(BIN)/ruff check --quiet
-@$(BIN)/mypy
-@$(BIN)/ruff format --check --quiet
-@$(BIN)/lint-imports --no-logo
-endef
+# A worker that has nothing left to do takes tests from another one.
+pytest = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf supplement check test bench links clean
+.PHONY: help book pdf supplement check test bench links clean lint package everything
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
@@ -37,11 +31,21 @@ supplement: $(READY)
 	@$(BIN)/python -m tools.supplement
 
 check: $(READY)
-	$(lint)
-	@$(pytest) egm tests/egm
+	@$(MAKE) --no-print-directory --jobs=2 lint package
 
 test: $(READY)
-	$(lint)
+	@$(MAKE) --no-print-directory --jobs=2 lint everything
+
+lint: $(READY)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/mypy
+
+package: $(READY)
+	@$(pytest) -m "not slow" egm tests/egm
+
+everything: $(READY)
 	@$(pytest)
 
 bench: $(READY)

@@ -1,15 +1,17 @@
 """The book as a reader gets it: built once for all tests, in HTML and as PDF, and a browser to look at it."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
 from filelock import FileLock
 from playwright.sync_api import sync_playwright
 
 from tools import pdf
-from tools.build import BookError, build
+from tools.build import BookError, build, copy, lay_out, run_jupyter_book
 from tools.execute import ROOT, execute_all
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -20,13 +22,13 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Called with what makes a file, makes it unless another worker of this session has, and one thing at a time."""
+    """Called with what makes a file, makes it unless another worker of this session has; one that needs it waits."""
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
 
     def path(make):
-        made = shared / f"{make.__module__}.{make.__name__}"
-        with FileLock(shared / "making.lock"):
+        made = shared / f"{make.__module__}.{make.__name__}.txt"
+        with FileLock(made.with_suffix(".lock")):
             if not made.exists():
                 made.write_text(str(make()))
         return Path(made.read_text())
@@ -65,7 +67,7 @@ def made_by_sphinx():
     return MADE_BY_SPHINX
 
 
-@pytest.fixture(scope="module", params=contents() + MADE_BY_SPHINX)
+@pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
     """One page of the book after the other, as a path without suffix."""
     return request.param
@@ -96,3 +98,63 @@ def xelatex(do_without):
 def typeset(book, once, xelatex):
     """The finished PDF, built as `make pdf` builds it, after the book so that no chapter is executed twice."""
     return once(pdf.build)
+
+
+# What the small book has of each kind that an extension makes something of.
+PAGE = """# Title
+
+```{prf:lemma}
+:label: lemma-of-ours
+By {cite:t}`poulsen2023` and {cite:p}`balle2018`.
+```
+
+```{math}
+:label: an-equation
+x = 1
+```
+
+By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
+
+```{eval-rst}
+.. autofunction:: egm.bounds.chebyshev
+```
+
+```{bibliography}
+```
+"""
+
+
+@pytest.fixture(scope="session")
+def small(once, tmp_path_factory):
+    """The folder of a book of a page and a chapter, with the project's settings, built as in a workflow on GitHub."""
+
+    def small_book():
+        root = tmp_path_factory.mktemp("small")
+        for name in ("_config.yml", "book/_static", "book/references.bib"):
+            copy(ROOT / name, root / name)
+        cells = [nbformat.v4.new_markdown_cell("# Chapter"), nbformat.v4.new_code_cell("1", execution_count=1)]
+        file = root / "_build" / "01-chapter.ipynb"
+        metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        texts = {
+            "pyproject.toml": '[project]\nname = "p"\nversion = "1"\n',
+            "_toc.yml": "{format: jb-book, root: book/index, chapters: [{file: notebooks/01-chapter}]}",
+            "book/index.md": PAGE,
+            ".gitignore": "_build\n",
+            **dict.fromkeys(("ledger/claims.yml", "ledger/errata.yml", "CITATION.cff"), ""),
+            "_build/01-chapter.ipynb": nbformat.writes(nbformat.v4.new_notebook(cells=cells, metadata=metadata)),
+            "_build/01-chapter.json": "[]",
+            "_build/01-chapter.run.json": '{"python": "3.11.0", "packages": {}, "seeds": [], "unseeded": []}',
+        }
+        for name, text in texts.items():
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text)
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+        for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "all"]):
+            subprocess.run(["git", *command], cwd=root, check=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GITHUB_SERVER_URL", "https://github.com")
+            patch.setenv("GITHUB_REPOSITORY", "owner/repository")
+            lay_out(root / "_build" / "stage", {file.name: file}, root)
+        return run_jupyter_book(root / "_build" / "stage", root)
+
+    return once(small_book)

@@ -109,6 +109,15 @@ window.looking = (() => {
     all("pre").forEach((code) => code.normalize());
   };
 
+  // For contrast one of those is enough that are in the same boxes, by name, class and style; and of the rows of a
+  // table two, which may be striped.
+  const sample = () => {
+    const kind = (one) => [one.localName, one.className, one.getAttribute("style"), one.matches("tr") && one.rowIndex % 2];
+    const known = new Set();
+    const again = all("body *").filter((one) => known.size === known.add([...ancestors(one)].map(kind).join()).size);
+    for (const one of again.reverse()) if (!one.childElementCount) one.remove();
+  };
+
   // Everything that Tab should reach on this page at this width.
   const stops = () => all(FOCUSABLE).filter((one) => tabbable(one) && one.checkVisibility({ visibilityProperty: true }));
 
@@ -126,5 +135,5 @@ window.looking = (() => {
     const lists = Object.entries(checks).map(([name, check]) => [name, check()]);
     return Object.fromEntries(lists.filter(([, list]) => list.length));
   };
-  return { wrong, rawTex, colouredFormulas, thin, stops, ringed, named };
+  return { wrong, rawTex, colouredFormulas, thin, sample, stops, ringed, named };
 })();

@@ -1,6 +1,5 @@
 """The figures of the built book, as a referee would look at them: in the HTML, in the SVG files, and in both themes."""
 
-import ast
 import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -20,21 +19,6 @@ FONTS = {"DejaVuSans", "DejaVuSans-Oblique", "STIXNonUnicode-Italic"}  # the las
 POINTS = {10.0, 11.0}  # sizes of text; the book's body text has 12
 WIDEST = 6.5 * 72  # points that the text column of a laptop has room for
 LARGEST = 300_000  # bytes
-# Keywords and names by which a cell could have a style of its own.
-KEYWORDS = {
-    "color",
-    "c",
-    "cmap",
-    "dashes",
-    "fontsize",
-    "linestyle",
-    "linewidth",
-    "ls",
-    "lw",
-    "markersize",
-    "rasterized",
-}
-NAMES = {"figsize", "fill_between", "imshow", "matplotlib", "plt", "rcParams"}
 
 
 @pytest.fixture(scope="module")
@@ -166,19 +150,3 @@ def test_colours_can_be_read(book, theme):
     for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:
         shown = rgb(colour) if theme == "light" else half_turn(1 - rgb(colour))
         assert contrast(shown, behind) >= least, colour
-
-
-@pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
-def test_cells_have_no_style_of_their_own(chapter):
-    """How a figure looks is said in egm.study.plots, once."""
-    for cell in nbformat.read(chapter, as_version=4).cells:
-        if cell.cell_type == "code" and "plots." in cell.source:
-            tree = list(ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))))
-            assert not {node.arg for node in tree if isinstance(node, ast.keyword)} & KEYWORDS, cell.id
-            assert not {node.id for node in tree if isinstance(node, ast.Name)} & NAMES, cell.id
-            calls = [node for node in tree if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-            assert not {call.func.attr for call in calls} & NAMES, cell.id
-            plotted = [argument for call in calls if call.func.attr == "plot" for argument in call.args]
-            assert not [
-                node.value for node in plotted if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            ], cell.id

@@ -23,7 +23,6 @@ from tools.sphinx import launch
 
 ADDRESS = "https://github.com/owner/repository"
 WORKFLOW = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/repository"}
-RECORD = '{"python": "3.11.0", "packages": {}, "seeds": [], "unseeded": []}'
 CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False)
 
@@ -62,49 +61,10 @@ def test_address(tmp_path, urls, environ, address):
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
-def small_book(root, environ):
-    """A book of the project's chapters, emptied, with its real settings, built as it always is: (folder, commit)."""
-    write_project(root)
-    build.copy(ROOT / "_config.yml", root / "_config.yml")
-    for name in ("_static", "references.bib"):
-        build.copy(ROOT / "book" / name, root / "book" / name)
-    (root / "book" / "index.md").write_text("# Title\n")
-    (root / ".gitignore").write_text("_build\n")
-    (root / "ledger").mkdir()
-    for name in ("ledger/claims.yml", "ledger/errata.yml", "CITATION.cff"):
-        (root / name).touch()
-    toc = {"format": "jb-book", "root": "book/index", "chapters": []}
-    executed, store = {}, root / "_build"
-    store.mkdir()
-    for chapter in chapters():
-        cells = [nbformat.v4.new_markdown_cell(f"# {chapter.stem}"), nbformat.v4.new_code_cell("1", execution_count=1)]
-        metadata = nbformat.read(chapter, as_version=4).metadata
-        executed[chapter.name] = store / chapter.name
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), executed[chapter.name])
-        executed[chapter.name].with_suffix(".json").write_text("[]")
-        executed[chapter.name].with_suffix(".run.json").write_text(RECORD)
-        toc["chapters"].append({"file": f"notebooks/{chapter.stem}"})
-    (root / "_toc.yml").write_text(yaml.safe_dump(toc))
-    made = commit_all(root)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in WORKFLOW:
-            patch.delenv(name, raising=False)
-        for name, value in environ.items():
-            patch.setenv(name, value)
-        build.lay_out(store / "stage", executed, root)
-    return build.run_jupyter_book(store / "stage", root), made
-
-
 @pytest.fixture(scope="module")
-def linked(tmp_path_factory):
-    """The small book as a workflow would build it."""
-    return small_book(tmp_path_factory.mktemp("linked"), WORKFLOW)
-
-
-@pytest.fixture(scope="module")
-def unlinked(tmp_path_factory):
-    """The small book of a project without an address."""
-    return small_book(tmp_path_factory.mktemp("unlinked"), {})
+def commit(small):
+    """The hash of the commit that the small book is of."""
+    return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 
 def buttons(book, page):
@@ -113,20 +73,17 @@ def buttons(book, page):
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
-@CHAPTERS
-def test_links_of_every_chapter(linked, chapter):
+def test_links_of_a_chapter(small, commit):
     """Binder and Colab open this chapter at the commit of the page; the form for errata knows both."""
-    book, made = linked
-    found = buttons(book, f"notebooks/{chapter.stem}")
+    found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     assert found["Repository"] == ADDRESS
-    path = f"notebooks/{chapter.name}"
-    assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{made}?urlpath=lab/tree/{path}"
-    colab = f"https://colab.research.google.com/github/owner/repository/blob/colab/{made}/{chapter.name}"
+    assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{commit}?urlpath=lab/tree/{place}"
+    colab = f"https://colab.research.google.com/github/owner/repository/blob/colab/{commit}/01-chapter.ipynb"
     assert found["Colab"] == colab
     form = urlsplit(found["Report an error"])
     assert form.geturl().startswith(f"{ADDRESS}/issues/new?template=erratum.yml&")
-    assert parse_qs(form.query)["place"] == [f"notebooks/{chapter.stem}"]
-    assert parse_qs(form.query)["version"] == [f"commit {made[:7]}"]
+    assert parse_qs(form.query)["place"] == ["notebooks/01-chapter"]
+    assert parse_qs(form.query)["version"] == [f"commit {commit[:7]}"]
 
 
 def test_form_for_errata_has_the_fields_of_the_link():
@@ -139,18 +96,20 @@ def test_form_for_errata_has_the_fields_of_the_link():
     assert filled["source"][0] in fields["source"]["options"]
 
 
-def test_pages_that_are_no_chapter(linked):
+def test_pages_that_are_no_chapter(small):
     """They have nothing to launch, but an error on them can be reported."""
-    assert {"Repository", "Report an error", ".md"} == buttons(linked[0], "book/index").keys()
+    assert {"Repository", "Report an error", ".md"} == buttons(small, "book/index").keys()
 
 
-@pytest.mark.parametrize("page", ["book/index", *(f"notebooks/{chapter.stem}" for chapter in chapters())])
-def test_no_links_without_an_address(unlinked, page):
-    """Only the download is there; no page mentions any of the places."""
-    names = {"book": ".md", "notebooks": "Notebook (.ipynb)"}
-    assert buttons(unlinked[0], page).keys() == {names[page.partition("/")[0]]}
-    text = (unlinked[0] / f"{page}.html").read_text()
-    assert not re.search(r"mybinder|colab\.research|github\.com", text)
+def test_every_page_has_links_or_none(book, toc):
+    """Where the project has no address only the download is there, and no page mentions any of the places."""
+    linked = launch.repository() and provenance.commit(ROOT)
+    for page in toc:
+        download, *launched = ("Notebook (.ipynb)", "Binder", "Colab") if "notebooks/" in page else (".md",)
+        expected = {download, "Repository", "Report an error", *launched} if linked else {download}
+        assert buttons(book, page).keys() == expected, page
+        text = (book / f"{page}.html").read_text()
+        assert linked or not re.search(r"mybinder|colab\.research|github\.com", text), page
 
 
 def test_no_address_is_committed():
@@ -160,22 +119,19 @@ def test_no_address_is_committed():
     assert not {"binderhub_url", "colab_url", "jupyterhub_url"} & settings["launch_buttons"].keys()
 
 
-def test_uncommitted_copy_has_no_links(tmp_path):
-    """Without a commit there is nothing to open, whatever the address."""
+@pytest.mark.parametrize(("address", "made"), [(ADDRESS, None), (None, MADE)])
+def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, made):
     config = tmp_path / "_config.yml"
     build.copy(ROOT / "_config.yml", config)
-    launch.configure(config, ADDRESS, None)
+    launch.configure(config, address, made)
     assert config.read_text() == (ROOT / "_config.yml").read_text()
 
 
-@CHAPTERS
-def test_download(linked, chapter):
+def test_download(small):
     """The link leads to a file beside the page: a valid notebook, the one that the page was made of."""
-    book, _ = linked
-    page = book / "notebooks" / f"{chapter.stem}.html"
-    file = (page.parent / buttons(book, f"notebooks/{chapter.stem}")["Notebook (.ipynb)"]).resolve()
-    assert file.is_relative_to(book)
-    assert file.read_bytes() == (book.parent.parent / "notebooks" / chapter.name).read_bytes()
+    file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
+    assert file.is_relative_to(small)
+    assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
     nbformat.validate(nbformat.read(file, as_version=4))
 
 
@@ -193,13 +149,12 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     assert downloaded.cells[-1].source.startswith(":::{dropdown} Provenance: ")
 
 
-def test_icons_come_with_the_book(linked):
+def test_icons_come_with_the_book(small):
     """The signs of Binder and Colab are files beside the pages."""
-    book, _ = linked
-    page = BeautifulSoup((book / "notebooks" / f"{chapters()[0].stem}.html").read_text(), "html.parser")
+    page = BeautifulSoup((small / "notebooks" / "01-chapter.html").read_text(), "html.parser")
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
-    assert all((book / "notebooks" / icon.partition("?")[0]).resolve().is_file() for icon in icons)
+    assert all((small / "notebooks" / icon.partition("?")[0]).resolve().is_file() for icon in icons)
 
 
 @CHAPTERS

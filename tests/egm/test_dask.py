@@ -227,6 +227,7 @@ print(between - before, peak() - before, whole.nbytes)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
@@ -343,6 +344,7 @@ def kill_one(folder):
         (folder / "go").touch()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
     """One of two workers has two sums and is at its third when it is killed: all three are computed again, and each of
     the 39 blocks counts once."""
@@ -378,6 +380,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
         estimate(with_entry(np.nan))
 
 
+@pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
     """This holds while the cluster still has what was read before."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)

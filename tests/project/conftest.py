@@ -1,13 +1,20 @@
 """What is published, built once for all tests."""
 
+import os
 import subprocess
 import sys
+import tomllib
+import venv
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tools.execute import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @dataclass(frozen=True)
@@ -43,3 +50,45 @@ def distributions(do_without, tmp_path_factory):
         assert done.returncode == 0, done.stdout + done.stderr
     (sdist,), (wheel,), (direct,) = whole.glob("*.tar.gz"), whole.glob("*.whl"), alone.glob("*.whl")
     return Distributions(sdist, wheel, direct, sources)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of its own, and an empty folder to be in."""
+
+    folder: Path
+    empty: Path
+
+    def run(self, command, *args):
+        """What a command of the environment does, from the empty folder, with nothing that leads to the sources."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        command = [self.folder / "bin" / command, *args]
+        return subprocess.run(command, cwd=self.empty, env=kept, capture_output=True, text=True)
+
+
+def needed(requirements):
+    """The names of the distributions that these requirements are about, and of all that those need."""
+    found, waiting = set(), [Requirement(line) for line in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+            if requirement.name not in found:
+                waiting += map(Requirement, distribution(requirement.name).requires or [])
+            found.add(requirement.name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed(distributions, tmp_path_factory):
+    """A new environment with the wheel in it, links to what the wheel needs, and nothing else. Without network."""
+    folder = tmp_path_factory.mktemp("installed")
+    environment = Environment(folder / "env", folder / "empty")
+    environment.empty.mkdir()
+    venv.create(environment.folder, with_pip=False)
+    (site,) = environment.folder.glob("lib/python*/site-packages")
+    for name in needed(PROJECT["dependencies"]):
+        for top in {file.parts[0] for file in distribution(name).files} - {"..", "__pycache__"}:
+            (site / top).symlink_to(distribution(name).locate_file(top))
+    pip = [sys.executable, "-m", "pip", "--python", environment.folder / "bin" / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", distributions.wheel], check=True)
+    return environment

@@ -28,12 +28,6 @@ def test_example_prints_what_the_readme_says(capsys):
     assert capsys.readouterr().out == block("text")
 
 
-def test_example_is_short():
-    """The README promises little to read: two imports, and six statements."""
-    body = [line for line in block("python").splitlines() if line and not line.startswith(("import", "from"))]
-    assert len(body) <= 7
-
-
 def test_table_shows_the_improvement():
     d, n = (re.search(rf"\*{name}\* = ([\d,]+)", README)[1].replace(",", "") for name in "dn")
     exact = [improvement(int(d), int(n), alpha) for alpha in series("Skewness α")]
@@ -62,9 +56,8 @@ def test_files_exist(path):
 
 
 def test_commands_exist():
-    commands = re.findall(r"^make (\w+) ", README, re.MULTILINE)
-    assert commands == ["book", "test"]
-    assert all(re.search(rf"^{command}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for command in commands)
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"^make (\w+) ", README, re.MULTILINE)) <= set(targets)
 
 
 def test_a_stranger_reads_in_this_order():
