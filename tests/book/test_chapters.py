@@ -1,7 +1,9 @@
 """Chapters as committed, chapters under plain papermill, and what the build does with one that fails."""
 
 import ast
+import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -101,7 +103,7 @@ def test_bad_parameter_is_refused(value, tmp_path):
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter that works."""
-    for folder in ("notebooks", "egm", "ledger", "_build/html"):
+    for folder in ("notebooks", "ledger", "_build/html"):
         (tmp_path / folder).mkdir(parents=True)
     for file in (
         "constraints.txt",
@@ -109,7 +111,6 @@ def project(tmp_path):
         "ledger/claims.yml",
         "ledger/errata.yml",
         "CITATION.cff",
-        "egm/__init__.py",
         "_build/html/index.html",
     ):
         (tmp_path / file).touch()
@@ -135,17 +136,117 @@ def test_failing_chapter_stops_the_build(project):
     assert {file.name[:2] for file in (project / "_build" / "executed").iterdir()} <= {"01"}
 
 
-def test_unchanged_chapter_is_not_executed_again(project, capsys):
-    """Until the chapter, the package, the settings or the lock change."""
-    executed = execute.execute_all(project)["01-works.ipynb"]
-    assert execute.execute_all(project)["01-works.ipynb"] == executed
-    assert capsys.readouterr().out.splitlines()[1] == "[1/1] 01-works  unchanged"
-    sources = ("egm/__init__.py", "egm/new.py", "egm/table.csv", "notebooks/01-works.ipynb")
-    for file in ("constraints.txt", "pyproject.toml", *sources):
-        before = execute.key(project / "notebooks" / "01-works.ipynb")
-        with (project / file).open("a") as handle:
-            handle.write("\n")
-        assert execute.key(project / "notebooks" / "01-works.ipynb") != before
+@pytest.fixture
+def package(project, monkeypatch):
+    """A package in place of egm, of which the project's second chapter loads a part late and reads data."""
+    folder = project / "package" / "egm"
+    (folder / "part").mkdir(parents=True)
+    for name in ("__init__", "first", "other", "part/__init__", "part/late"):
+        (folder / f"{name}.py").write_text("x = 0\n")
+    (folder / "part" / "table.csv").write_text("1\n")
+    (folder / "first.py").write_text("def late():\n    from egm.part import late\n    return late.x\n")
+    write_chapter(project, "02-uses", "from egm import first", "print(first.late())")
+    monkeypatch.setattr(execute, "PACKAGE", folder)
+    execute.execute_all(project)
+    return folder
+
+
+def executed_again(project, capsys):
+    """The numbers of the chapters that ran, and then none if all is called once more."""
+    lines = []
+    for _ in range(2):
+        capsys.readouterr()
+        execute.execute_all(project)
+        ran = [line for line in capsys.readouterr().out.splitlines() if not line.endswith("unchanged")]
+        lines.append("".join(sorted(line.split()[1][1] for line in ran)))
+    assert lines[1] == ""
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "again"),
+    [
+        ("README.md", ""),
+        ("pyproject.toml", ""),
+        ("package/egm/other.py", ""),
+        ("package/egm/first.py", "2"),
+        ("package/egm/__init__.py", "2"),
+        ("package/egm/part/late.py", "2"),
+        ("package/egm/part/table.csv", "12"),
+        ("package/egm/new.py", "12"),
+        ("package/egm/first/__init__.py", "12"),  # takes the place of first.py
+        ("constraints.txt", "12"),
+    ],
+)
+def test_chapter_is_executed_again_if_what_it_depends_on_changes(project, package, file, again, capsys):
+    """That is the lock, the package's modules that it has loaded and its data, and which files the package has."""
+    (project / file).parent.mkdir(exist_ok=True)
+    with (project / file).open("a") as handle:
+        handle.write("\ndef late():\n    return 1\n")
+    assert executed_again(project, capsys) == again
+
+
+def test_deleted_module_is_noticed(project, package, capsys):
+    """Also one that no chapter has loaded: it may have been looked for."""
+    (package / "other.py").unlink()
+    assert executed_again(project, capsys) == "12"
+
+
+def test_module_that_changes_during_the_run_is_read_again(project, package):
+    """The stored chapter is that of the files before."""
+    late = package / "part" / "late.py"
+    change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
+    write_chapter(project, "02-uses", change, "print(first.late())")
+    stored = execute.execute_all(project)["02-uses.ipynb"]
+    record = json.loads(stored.with_suffix(".run.json").read_text())
+    assert record["files"]["part/late.py"] != execute.package_files()["part/late.py"]
+
+
+def test_change_of_the_text_does_not_execute_a_chapter_again(project, package, capsys):
+    """The text and the captions are today's, the outputs the stored ones, as if everything had been executed now."""
+    chapter = project / "notebooks" / "02-uses.ipynb"
+    notebook = nbformat.read(chapter, as_version=4)
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("A new text.", id="text"))
+    notebook.cells[0].metadata["mystnb"] = {"figure": {"caption": "New."}}
+    nbformat.write(notebook, chapter)
+    assert executed_again(project, capsys) == ""
+    stored = execute.execute_all(project)[chapter.name]
+    text = stored.read_text()
+    assert "A new text." in text
+    assert "New." in text
+    stored.unlink()
+    assert executed_again(project, capsys) == "2"
+    assert stored.read_text() == text
+
+
+@pytest.mark.parametrize("change", ["source", "id", "tags", "order"])
+def test_change_of_the_code_executes_a_chapter_again(project, package, change, capsys):
+    """So do the ids, to which findings and links refer."""
+    chapter = project / "notebooks" / "02-uses.ipynb"
+    notebook = nbformat.read(chapter, as_version=4)
+    last = notebook.cells[-1]
+    if change == "order":
+        notebook.cells.insert(0, notebook.cells.pop())
+        last["source"] = "1"
+    elif change == "tags":
+        last.metadata["tags"] = ["raises-exception"]
+    else:
+        last[change] += "0" if change == "id" else "; 0"
+    nbformat.write(notebook, chapter)
+    assert executed_again(project, capsys) == "2"
+
+
+def test_chapters_start_no_process():
+    """Of which the record would not know what it loads."""
+    trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
+    trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
+    nodes = [node for each in trees for node in ast.walk(each)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    names = {name for name in names if re.match("(multiprocessing|subprocess|joblib|concurrent)", name)}
+    assert names <= {"concurrent.futures.ThreadPoolExecutor"}
 
 
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
@@ -163,12 +264,60 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
     assert [(output.name, output.text) for output in cell.outputs] == [("stdout", "a\nb\n"), ("stderr", "c\n")]
 
 
-def test_warning_of_jupyter_book_stops_the_build(project):
-    """A reference to nowhere is enough, and again no book is left."""
+@pytest.fixture
+def small_book(project):
+    """The project with two pages and the least that Jupyter Book needs, built."""
     (project / "book").mkdir()
-    (project / "book" / "index.md").write_text("# Title\n\n{ref}`nowhere`\n")
-    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
+    (project / "book" / "part.md").write_text("Old part.\n")
+    (project / "book" / "other.md").write_text("(there)=\n# Other\n")
+    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters: [{ file: book/other }]\n")
     (project / "_config.yml").write_text('only_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n')
-    with pytest.raises(build.BookError, match="nowhere"):
-        build.build(project)
-    assert not (project / "_build" / "html").exists()
+    build.build(project)
+    return project
+
+
+def read_again(project):
+    """The number of pages that Sphinx has read for the last build."""
+    added, changed = re.search(
+        r"(\d+) added, (\d+) changed", (project / "_build" / "sphinx-html.log").read_text()
+    ).groups()
+    return int(added) + int(changed)
+
+
+def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
+    """A title stands on other pages, too; what a page includes belongs to it; settings concern all."""
+    for file, text, count in [
+        ("other.md", "(there)=\n# Another\n", 1),
+        ("part.md", "New part.\n", 1),
+        ("../_config.yml", 'title: "New"\nonly_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n', 2),
+    ]:
+        (small_book / "book" / file).write_text(text)
+        build.build(small_book)
+        assert read_again(small_book) == count
+    built = contents(small_book / "_build" / "html")
+    assert "Another" in built["book/index.html"].decode()
+    shutil.rmtree(small_book / "_build" / "stage")
+    build.build(small_book)
+    assert contents(small_book / "_build" / "html") == built
+
+
+def contents(folder):
+    """{path: content} of the files in a folder."""
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_warning_stops_every_build_until_it_is_mended(small_book):
+    """Wherever it comes from, and though the page that has it did not change; and no book is left, not even the last."""
+    page = small_book / "book" / "index.md"
+    text = page.read_text()
+    for wrong, why in [("{ref}`nowhere`", "nowhere"), ("```{nothing}\n```", "Unknown directive"), ("", None)]:
+        page.write_text(f"{text}\n{wrong}\n")
+        for _ in range(2) if why else ():
+            with pytest.raises(build.BookError, match=why):
+                build.build(small_book)
+            assert not (small_book / "_build" / "html").exists()
+    build.build(small_book)
+    (small_book / "book" / "other.md").write_text("# Other\n")  # without the label that the first page refers to
+    with pytest.raises(build.BookError, match="there"):
+        build.build(small_book)
