@@ -4,34 +4,33 @@
     B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
     C   the same with alpha = 2,                n = 10_000,  d = 16 ... 2048,   the same
 
-each with rho = 1/16 ... 1 in zCDP, where a neighbour replaces one row. One cell is one (grid, d, alpha, rho). What a
-method did in a cell, for all seeds, is one file in `_build/grid`, which is whole or not there: it is written beside its
-place, forced to disk, and renamed. It carries a checksum and the version of its method, so that a file that is damaged
-or of another version is computed again, and no other. Whoever changes what a method estimates raises its version in
-METHODS. Every random number is derived from grid, d, alpha, rho, seed and the method's name alone. So the table is the
-same, byte for byte, in whatever order and in however many runs it came about. It goes to `egm/study/data/rivals.csv`
-when nothing is missing.
+each with rho = 1/16 ... 1 in zCDP, where a neighbor replaces one row. One cell is one (grid, d, alpha, rho). What a
+method did in a cell, for all seeds, is one row of a table in the SQLite file `_build/grid.db`. A run that is killed
+loses the cells that it was at work on and no others, and a second run waits for the first. A row has the version of its
+method: whoever changes what a method estimates raises its version in METHODS, and its rows are computed again. Every
+random number is derived from grid, d, alpha, rho, seed and the method's name alone. So the result is the same, byte for
+byte, in whatever order and in however many runs it came about. It goes to `egm/study/data/rivals.csv` when nothing is
+missing.
 
 The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
 """
 
 import argparse
-import fcntl
 import hashlib
 import json
 import math
 import multiprocessing
 import os
 import signal
+import sqlite3
 import sys
-import tempfile
 import threading
 import time
 import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import closing
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ from egm.samplers import SimulationWarning
 from egm.study import rivals
 
 ROOT = Path(__file__).resolve().parent.parent
-STORE = ROOT / "_build" / "grid"
+STORE = ROOT / "_build" / "grid.db"
 TABLE = ROOT / "egm" / "study" / "data" / "rivals.csv"
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
 COLUMNS = "grid,d,alpha,n,rho,method,knows,sample,sample_se,population,population_se,failures,seeds"
@@ -81,7 +80,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self):
-        """Its part of a file name."""
+        """Its name in the store."""
         return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
 
 
@@ -244,8 +243,8 @@ def draw(cell, seed):
     return X
 
 
-def run_cell(cell, names, seeds, store):
-    """Run these methods on one cell, all on the same rows, and write what came out; returns the seconds it took."""
+def run_cell(cell, names, seeds):
+    """Run these methods on one cell, all on the same rows: ({name: what came out for each seed}, seconds it took)."""
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
         X = draw(cell, seed)
@@ -253,9 +252,7 @@ def run_cell(cell, names, seeds, store):
         mean = X.mean(axis=0)
         for name in names:
             runs[name].append(squared_errors(METHODS[name], X, mean, cell, generator(name, *cell, seed)))
-    for name in names:
-        save(store, cell, name, runs[name])
-    return time.perf_counter() - start
+    return runs, time.perf_counter() - start
 
 
 def squared_errors(method, X, mean, cell, rng):
@@ -271,59 +268,41 @@ def squared_errors(method, X, mean, cell, rng):
 # --- The store --------------------------------------------------------------------------------------------------------
 
 
-def path(store, cell, name):
-    """The file of a method in a cell."""
-    return store / f"{cell.name}-{name.replace(', ', '-').replace(' ', '-')}.json"
+def connect(store):
+    """Open the store, which belongs to one process at a time: another one waits here until the first has ended."""
+    Path(store).parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(store, timeout=1e6)
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the lock is kept when a transaction ends
+    with db:
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("CREATE TABLE IF NOT EXISTS results (cell, method, version, runs, PRIMARY KEY (cell, method))")
+    return closing(db)
 
 
-def save(store, cell, name, runs):
-    """Write what a method did in a cell."""
-    body = {"cell": list(cell), "method": name, "version": METHODS[name].version, "runs": runs}
-    write(path(store, cell, name), json.dumps({"sum": checksum(body), **body}) + "\n")
+def save(db, cell, runs):
+    """Store what methods did in a cell, all of it or nothing."""
+    rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
+    with db:
+        db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
 
 
-def load(store, cell, name, seeds):
-    """The runs of a method in a cell for these seeds, or None if there is no whole file of this version."""
-    try:
-        body = json.loads(path(store, cell, name).read_bytes())
-        found = body.pop("sum")
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        return None
-    expected = {"cell": list(cell), "method": name, "version": METHODS[name].version}
-    whole = found == checksum(body) and expected.items() <= body.items() and len(body["runs"]) >= seeds
-    return body["runs"][:seeds] if whole else None
-
-
-def checksum(body):
-    """Digest of what a file says."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def write(file, text):
-    """Put a file in its place, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as sink:
-            sink.write(text)
-            sink.flush()
-            os.fsync(sink.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def load(db, cell, name, seeds):
+    """The runs of a method in a cell for these seeds, or None if there are fewer, or of another version only."""
+    query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
+    row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
+    runs = json.loads(row[0])[:seeds] if row else []
+    return runs if len(runs) == seeds else None
 
 
 # --- The whole --------------------------------------------------------------------------------------------------------
 
 
-def missing(cells, seeds, store, methods=None):
+def missing(cells, seeds, db, methods=None):
     """[(cell, names of the methods to run)], the slow ones apart and last; the first budgets of every grid first."""
     tasks = []
     for cell in cells:
         names = [name for name in methods or METHODS if cell.d <= METHODS[name].largest_d]
-        names = [name for name in names if load(store, cell, name, seeds) is None]
+        names = [name for name in names if load(db, cell, name, seeds) is None]
         for slow in (False, True):
             part = [name for name in names if METHODS[name].slow == slow]
             tasks += [(cell, part)] if part else []
@@ -341,28 +320,24 @@ def effort(task):
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
 
 
-def run(cells, *, seeds=20, processes=2, store=STORE, methods=None, say=print):
-    """Run what is missing of these cells. Returns the number of tasks that were done."""
-    store = Path(store)
-    store.mkdir(parents=True, exist_ok=True)
-    with alone(store):
-        for leftover in store.glob("*.tmp"):
-            leftover.unlink()
-        tasks = missing(cells, seeds, store, methods)
-        progress = Progress(tasks, say)
-        os.environ.update(THREADS)  # for the processes, which load NumPy after this: sums keep their order
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
-            running = {pool.submit(run_cell, *task, seeds, store): task for task in tasks}
-            try:
-                for future in as_completed(running):
-                    progress.done(running[future], future.result())
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                raise
-        return len(tasks)
+def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
+    """Run what is missing of these cells."""
+    tasks = missing(cells, seeds, db, methods)
+    progress = Progress(tasks, say)
+    os.environ.update(THREADS)  # for the processes, which load NumPy after this: sums keep their order
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
+        running = {pool.submit(run_cell, *task, seeds): task for task in tasks}
+        try:
+            for future in as_completed(running):
+                runs, seconds = future.result()
+                save(db, running[future][0], runs)
+                progress.done(running[future], seconds)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _start():
@@ -371,17 +346,6 @@ def _start():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-
-
-@contextmanager
-def alone(store):
-    """One run at a time. The lock goes with the process, even with one that is killed."""
-    with (store / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SystemExit(f"another run is at work in {store}") from None
-        yield
 
 
 class Progress:
@@ -401,14 +365,14 @@ class Progress:
         self.say(f"[{self.count}/{self.total}] {cell.name}: {what}, {seconds:.1f} s; about {minutes:.0f} min left")
 
 
-def table(cells, seeds, store=STORE):
+def table(cells, seeds, db):
     """(text, missing): the table of these cells as far as they are in the store, and (cell, method) that are not."""
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
         for name, method in METHODS.items():
             if cell.d > method.largest_d:
                 continue
-            runs = load(Path(store), cell, name, seeds)
+            runs = load(db, cell, name, seeds)
             if runs is None:
                 absent.append((cell, name))
             else:
@@ -425,11 +389,11 @@ def _line(cell, name, method, runs):
     return ",".join([*place, *figures, str(len(runs) - len(errors)), str(len(runs))])
 
 
-def failures(cells, seeds, store=STORE):
+def failures(cells, seeds, db):
     """Lines that say which method failed where, how often, and why at first."""
     for cell in sorted(cells):
         for name in METHODS:
-            told = [run for run in load(Path(store), cell, name, seeds) or [] if isinstance(run, str)]
+            told = [run for run in load(db, cell, name, seeds) or [] if isinstance(run, str)]
             if told:
                 yield f"{cell.name}: {name} failed {len(told)} times of {seeds}, {told[0]}"
 
@@ -440,32 +404,27 @@ def main(arguments=None):
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--store", type=Path, default=STORE, help="folder of the results")
+    parser.add_argument("--store", type=Path, default=STORE, help="file of the results")
     parser.add_argument("--table", type=Path, help=f"by default {TABLE.relative_to(ROOT)}, if nothing is missing")
     parser.add_argument("--only-table", action="store_true", help="run nothing, and write what is there")
     options = parser.parse_args(arguments)
     every = [cell for cells in CELLS.values() for cell in cells]
-    try:
-        if not options.only_table:
-            run(
-                CELLS.get(options.grid, every),
-                seeds=options.seeds,
-                processes=options.processes,
-                store=options.store,
-                say=lambda line: print(line, flush=True),
-            )
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return 130
-    for line in failures(every, options.seeds, options.store):
-        print(line)
-    text, absent = table(every, options.seeds, options.store)
+    with connect(options.store) as db:
+        try:
+            if not options.only_table:
+                say = partial(print, flush=True)
+                run(CELLS.get(options.grid, every), db, seeds=options.seeds, processes=options.processes, say=say)
+        except KeyboardInterrupt:
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            return 130
+        print(*failures(every, options.seeds, db), sep="\n")
+        text, absent = table(every, options.seeds, db)
     for cell, name in absent[:20]:
         print(f"missing: {cell.name}: {name}")
     if len(absent) > 20:
         print(f"... and {len(absent) - 20} more")
-    target = options.table or (options.store / "rivals.csv" if absent else TABLE)
-    write(target, text)
+    target = options.table or (options.store.with_suffix(".csv") if absent else TABLE)
+    target.write_text(text)
     print(f"{text.count(chr(10)) - 1} rows in {target}")
     return 0
 

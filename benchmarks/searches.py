@@ -203,7 +203,7 @@ def main():
     lines = measure(settings(), dict.fromkeys(RUNS, 4) if options.quick else RUNS, processes=options.processes)
     print(*summary(lines), sep="\n")
     if not options.quick:
-        grid.write(TABLE, text(lines))
+        TABLE.write_text(text(lines))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,13 @@
 
 The finished book is in `_build/html`. It is removed before a build starts and appears only when the build has ended
 without a single warning, so what is there is always whole and always current.
+
+Every page is written anew, because its menus and references show what stands on others. Sphinx reads only pages that
+have changed: what it has read is kept in the stage until a build fails or is stopped, or anything changes that is not a
+page, such as the settings, the package or these tools.
 """
 
+import filecmp
 import os
 import re
 import shutil
@@ -16,9 +21,10 @@ from pathlib import Path
 import nbformat
 
 from tools import ledger, pages, provenance
-from tools.execute import ROOT, ChapterError, execute_all, tail
+from tools.execute import ROOT, ChapterError, digest, execute_all, package_files, tail
 from tools.sphinx import launch
 
+PAGES = (".md", ".rst", ".ipynb")
 MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
@@ -33,9 +39,11 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Gather in a fresh folder what the book consists of: pages, executed chapters, the ledger's lists, the citation,
-    and MathJax to read it offline. Pages are stamped with their provenance, and linked to the project's
-    address if it has one."""
+    """Gather what the book consists of: pages, executed chapters, the ledger's lists, the citation, and MathJax.
+
+    Chapters are stamped with their provenance, and pages linked to the project's address if it has one.
+    """
+    place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
         copy(root / name, stage / name)
@@ -52,6 +60,32 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"
     for name in MATHJAX:
         copy(mathjax / name, stage / "book" / "_static" / "mathjax" / name)
+    sources = [file for file in (ROOT / "tools").rglob("[!.]*.*") if file.is_file() and file.suffix != ".pyc"]
+    read = [file.read_bytes() for file in sorted([*sources, ROOT / "constraints.txt"])]
+    (stage / "inputs").write_text(digest(repr((sys.version, sorted(package_files().items()))).encode(), *read))
+    renew(place, stage)
+
+
+def renew(stage: Path, fresh: Path) -> None:
+    """Make the files of a stage those of a fresh folder, which is used up.
+
+    A file that is the same keeps its time, by which Sphinx knows that it need not read it again. If any file has
+    changed that is not a page, Sphinx will read everything.
+    """
+    names = {file.relative_to(fresh) for file in fresh.rglob("*") if file.is_file()}
+    names |= {file.relative_to(stage) for file in stage.rglob("*") if file.is_file()}
+    names = {name for name in names if name.parts[0] != "_build"}
+    old = {name for name in names if (stage / name).exists()}
+    same = {name for name in old if (fresh / name).exists() and filecmp.cmp(stage / name, fresh / name, shallow=False)}
+    if any(name.suffix not in PAGES for name in names - same):
+        shutil.rmtree(stage / "_build", ignore_errors=True)
+    for name in old - same:
+        (stage / name).unlink()
+    for name in names - same:
+        if (fresh / name).exists():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(fresh / name, stage / name)
+    shutil.rmtree(fresh)
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -62,30 +96,34 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def jupyter_book(stage: Path, root: Path, builder: str, *options: str, **variables: str) -> subprocess.CompletedProcess:
-    """What Jupyter Book makes of the laid-out sources, and prints. variables: of the environment, besides the usual."""
+    """Run Jupyter Book on the laid-out sources, with more variables of the environment, and return what it printed."""
     command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "--builder", builder, *options]
     return subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
 
 
 def failed(done: subprocess.CompletedProcess, stage: Path) -> BookError:
-    """The error that says what Jupyter Book complained of last."""
+    """Return an error that says what Jupyter Book complained of last."""
     return BookError(readable(tail(done.stderr or done.stdout, 40), stage))
 
 
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Turn the laid-out sources into HTML or LaTeX; any warning is an error. The log is `_build/sphinx-<builder>.log`.
 
-    variables: of the environment, besides those that all builders have.
+    What was read before is used only if that build has ended without a warning, and what was written never.
     """
+    cache, whole = stage / "_build", stage / "_build" / "whole"
+    shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
+    whole.unlink(missing_ok=True)
     done = jupyter_book(stage, root, builder, "-W", "-n", "--keep-going", **variables)
     (root / "_build" / f"sphinx-{builder}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
         raise failed(done, stage)
-    return stage / "_build" / builder
+    whole.touch()
+    return cache / builder
 
 
 def readable(log: str, stage: Path) -> str:
-    """Without colours and the folder of the stage, and with MyST's line 70012 of a chapter as cell 7, line 12."""
+    """Return a log without colors and the folder of the stage, in which MyST's line 70012 is line 12 of cell 7."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
 
@@ -100,7 +138,7 @@ def build(root: Path = ROOT) -> Path:
 
 
 def report(make: Callable[[], Path], failure: str) -> None:
-    """Make something, and end with its path or with what went wrong."""
+    """Make something, and print its path or end with what went wrong."""
     try:
         print(make())
     except (ChapterError, BookError) as error:

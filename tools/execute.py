@@ -1,8 +1,10 @@
 """Execute chapters with papermill, each in its own process, and remember what has not changed.
 
-An executed chapter is stored as `<chapter>-<key>.ipynb`, where the key is a digest of everything that its output may
-depend on; what its checks recorded stands beside it in a file `.json`, and what it was executed with in a file
-`.run.json` (`tools.kernel.recorder`). A chapter that fails is never stored, so whatever is in the store is whole.
+An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of its code cells, the settings and the
+lock. Beside it, a file `.json` has what its checks recorded, and a file `.run.json` has what it was executed with
+(`tools.kernel.recorder`), among that a digest of each file of the package that it depends on. The chapter is executed
+again if the key or one of these files has changed; if only its text has, the text is put around the stored outputs. A
+chapter that fails is never stored, so whatever is in the store is whole.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ import nbformat
 from egm.study.claims import MIME
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "egm"  # which chapters import, wherever they are
 TIMEOUT = 600  # seconds for one cell
 # How warnings of egm begin that the book leaves out: chapters simulate and say so, and the report's delta is its 1/n.
 EXPECTED = "noise from a numpy Generator is simulation|delta = .* is not below 1/n"
@@ -30,6 +33,8 @@ RECORDER = Path(__file__).parent / "kernel" / "recorder.py"
 KERNEL = 'c.InlineBackend.print_figure_kwargs = {"bbox_inches": "tight", "facecolor": "none"}\n'
 FIGURES = Path(__file__).parent / "kernel" / "figures.py"
 MATPLOTLIB = "pdf.fonttype: 42\n"  # fonts with their outlines whole: journals refuse those of type 3
+FIXED = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
+FIXED |= {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
 ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around the one that failed
 
 
@@ -38,46 +43,60 @@ class ChapterError(Exception):
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
-    """The executable chapters in reading order."""
+    """Return the executable chapters in reading order."""
     return sorted((root / "notebooks").glob("*.ipynb"))
 
 
-def key(chapter: Path) -> str:
-    """Digest of all that the chapter's output may depend on: itself, the package, the settings and the lock."""
-    root = chapter.parent.parent
-    settings = f"{sys.version}{KERNEL}{MATPLOTLIB}".encode()
-    digest = hashlib.sha256(settings + FIGURES.read_bytes() + RECORDER.read_bytes())
-    package = [file for file in (root / "egm").rglob("*") if file.suffix in (".py", ".csv")]
-    for file in [chapter, root / "constraints.txt", root / "pyproject.toml", *sorted(package)]:
-        digest.update(f"\0{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
-    return digest.hexdigest()[:24]
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Return the cells that are executed."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def digest(*contents: bytes) -> str:
+    """Return what tells these contents from any others."""
+    return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
+
+
+def package_files() -> dict[str, str]:
+    """Return {path: digest} of the files of the package."""
+    files = [file for file in PACKAGE.rglob("[!.]*") if file.is_file() and file.parent.name != "__pycache__"]
+    return {file.relative_to(PACKAGE).as_posix(): digest(file.read_bytes()) for file in files}
+
+
+def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
+    """Return a digest of all that a chapter's output may depend on, except for the contents of the package.
+
+    The names of the package's files belong to it, because a new file may take the place of another one in an import.
+    The bounds in `pyproject.toml` do not: of the packages that they allow, the lock says which are installed.
+    """
+    cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
+    settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
+    files = (FIGURES, RECORDER, root / "constraints.txt")
+    return digest(repr(settings).encode(), *(file.read_bytes() for file in files))
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Settings under which a chapter's output depends on its key alone, and two chapters share two cores fairly.
+    """Return settings under which a chapter's output depends on its key and on the package alone.
 
-    The book leaves out warnings that are expected of its chapters. What the kernel runs with is recorded in the scratch
-    folder (`tools.kernel.recorder`), and figures come as PDF, too (`tools.kernel.figures`); the lines that see to it
-    leave no name in the chapter.
+    Two chapters share two cores fairly. The book leaves out warnings that are expected of its chapters. What the kernel
+    runs with is recorded in the scratch folder (`tools.kernel.recorder`), and figures come as PDF, too
+    (`tools.kernel.figures`); the lines that see to it leave no name in the chapter.
     """
-    profile = scratch / "profile_default"
-    profile.mkdir(parents=True, exist_ok=True)
-    (profile / "ipython_kernel_config.py").write_text(KERNEL)
-    startup = profile / "startup"
-    startup.mkdir(exist_ok=True)
+    startup = scratch / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup.parent / "ipython_kernel_config.py").write_text(KERNEL)
     (startup / "simulation.py").write_text(f"import warnings\nwarnings.filterwarnings('ignore', {EXPECTED!r})\n")
-    start = f"__import__('runpy').run_path({str(RECORDER)!r})['start']({str(scratch / 'run.json')!r})\n"
-    (startup / "recorder.py").write_text(start)
+    record = f"({str(scratch / 'run.json')!r}, {str(PACKAGE)!r})"
+    (startup / "recorder.py").write_text(f"__import__('runpy').run_path({str(RECORDER)!r})['start']{record}\n")
     (startup / "figures.py").write_text(f"__import__('runpy').run_path({str(FIGURES)!r})['start']()\n")
-    (scratch / "matplotlibrc").write_text(MATPLOTLIB)
-    threads = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
-    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0", "IPYTHONDIR": str(scratch)}
-    fixed["MATPLOTLIBRC"] = str(scratch / "matplotlibrc")
-    return {**os.environ, **threads, **fixed}
+    settings = scratch / "matplotlibrc"
+    settings.write_text(MATPLOTLIB)
+    places = {"PYTHONPATH": str(PACKAGE.parent), "IPYTHONDIR": str(scratch), "MATPLOTLIBRC": str(settings)}
+    return {**os.environ, **FIXED, **places}
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Name the chapter, the cell and the error, which papermill buries in a traceback of its own."""
+    """Return an error with the chapter, the cell and the error in it, which papermill buries in a traceback."""
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
     for number, cell in enumerate(code, start=1):
@@ -89,12 +108,12 @@ def failure(chapter: Path, output: Path, log: str) -> ChapterError:
 
 
 def tail(text: str, lines: int = 12) -> str:
-    """The last lines of a text."""
+    """Return the last lines of a text."""
     return "\n".join(text.splitlines()[-lines:])
 
 
 def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """What a cell prints in one piece: a kernel sends it in as many as its clock happens to make of it."""
+    """Join what a cell prints into one piece: a kernel sends it in as many as its clock happens to make of it."""
     joined = []
     for output in outputs:
         if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
@@ -104,20 +123,17 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
     return joined
 
 
-def strip_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drop times, paths and widgets, so that the same chapter gives the same file on every machine.
+def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
+    """Give a chapter the outputs of an executed one that has the same code cells.
 
-    What a cell prints is one output, in however many pieces a slow kernel has sent it. A widget lives only while its
-    kernel does, has a random name, and would make the page load scripts from a network.
+    Nothing else is taken over, neither times nor paths, so that the same chapter gives the same file on every machine.
+    Widgets are left out: a widget lives only while its kernel does, has a random name, and would make the page load
+    scripts from a network.
     """
-    notebook.metadata.pop("widgets", None)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = join_prints([output for output in cell.outputs if WIDGET not in output.get("data", {})])
-    for holder in [notebook, *notebook.cells]:
-        for trace in ("papermill", "execution"):
-            holder.metadata.pop(trace, None)
-    return notebook
+    notebook.metadata.language_info = executed.metadata.language_info
+    for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=True):
+        cell.outputs = join_prints([output for output in ran.outputs if WIDGET not in output.get("data", {})])
+        cell.execution_count = ran.execution_count
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
@@ -132,7 +148,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
     """Pair each code cell with the hidden cell below it that records what it found (its tag is `record`), or None."""
     pairs: list = []
-    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+    for cell in code_cells(notebook):
         if "record" in cell.metadata.get("tags", []):
             pairs[-1] = (pairs[-1][0], cell)
         else:
@@ -155,28 +171,46 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
         raise failure(chapter, output, log.read_text(errors="replace"))
 
 
+def is_current(stored: Path, package: dict[str, str]) -> bool:
+    """Return whether a chapter is whole in the store, and no file of the package has changed on which it depends."""
+    record = stored.with_suffix(".run.json")
+    if not all(file.exists() for file in (stored, stored.with_suffix(".json"), record)):
+        return False
+    return json.loads(record.read_text())["files"].items() <= package.items()
+
+
+def dependencies(modules: list[str], package: dict[str, str]) -> dict[str, str | None]:
+    """Return {path: digest} of the files of a package on which a chapter depends that has loaded these modules.
+
+    These are the modules and every file that is none, for nothing tells which data a module reads. The digests are
+    those of before the run; a module that was not there then gets None, with which no later run agrees.
+    """
+    data = [file for file in package if not file.endswith(".py")]
+    return {file: package.get(file) for file in [*modules, *data]}
+
+
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
-    """The executed chapter in the store, and the seconds it took: None when it was there already."""
-    stored = store / f"{chapter.stem}-{key(chapter)}.ipynb"
-    beside = (".json", ".run.json")
-    if stored.exists() and all(stored.with_suffix(suffix).exists() for suffix in beside):
-        return stored, None
-    start = time.perf_counter()
+    """Return the executed chapter in the store, and the seconds it took: None when it was there already."""
+    package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
+    stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
+    known = is_current(stored, package)
     with tempfile.TemporaryDirectory(dir=store) as scratch:
         output = Path(scratch) / chapter.name
-        papermill(chapter, output, stop)
-        if stop.is_set():
-            raise ChapterError(f"{chapter.name} was stopped")
-        notebook = strip_traces(nbformat.read(output, as_version=4))
+        if not known:
+            papermill(chapter, output, stop)
+            if stop.is_set():
+                raise ChapterError(f"{chapter.name} was stopped")
+        add_outputs(notebook, nbformat.read(stored if known else output, as_version=4))
         nbformat.write(notebook, output)
-        output.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))
-        output.with_name("run.json").replace(output.with_suffix(".run.json"))
-        for outdated in store.glob(f"{chapter.stem}-*"):
-            outdated.unlink()
-        for suffix in beside:
-            os.replace(output.with_suffix(suffix), stored.with_suffix(suffix))
+        if not known:
+            record = json.loads(output.with_name("run.json").read_text())
+            record["files"] = dependencies(record.pop("modules"), package)
+            for outdated in store.glob(f"{chapter.stem}-*"):
+                outdated.unlink()
+            stored.with_suffix(".run.json").write_text(json.dumps(record, indent=1))
+            stored.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))
         os.replace(output, stored)
-    return stored, time.perf_counter() - start
+    return stored, None if known else time.perf_counter() - start
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:

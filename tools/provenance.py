@@ -1,10 +1,11 @@
 """The stamp at the end of each chapter: commit, versions, parameters and seeds of what the reader sees.
 
 A chapter found in the store was perhaps executed at an earlier commit, and is stamped with the present one all the
-same. That is true: the store keeps a chapter under the digest of all that its output may depend on
-(`tools.execute.key`), so at both commits the same chapter, package, settings and lock were there to be executed.
-Versions and seeds are not taken from where the book is built but from the record that the chapter's kernel wrote
-(`tools.kernel.recorder`), because what is installed may change while the lock does not.
+same. That is true: the chapter is executed again if anything has changed that its output may depend on
+(`tools.execute`), so at both commits the same code, settings and lock were there to be executed. Versions are not taken
+from where the book is built but from the record that the chapter's kernel wrote (`tools.kernel.recorder`), because what
+is installed may change while the lock does not. Seeds are parameters whose names say so; what a chapter draws without
+them, the stamp does not know, and says nothing of it.
 
 The one time in a stamp is that of the commit, so two builds from one commit give the same bytes.
 """
@@ -22,12 +23,6 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 # Shown whenever the chapter has loaded them, by itself or through egm: they make its numbers and figures.
 ALWAYS = ("egm", "numpy", "scipy", "numba", "opendp", "matplotlib")
-UNSEEDED = {
-    "OpenDP": "secure noise from OpenDP, different in every run",
-    "numpy.random.default_rng": "a generator that was given no number, different in every run",
-    "numpy.random": "NumPy's global generator, which no parameter seeds",
-    "random": "Python's global generator, which no parameter seeds",
-}
 NO_REPOSITORY = "not from a repository"
 
 
@@ -41,17 +36,20 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The hash as people write it."""
+        """Return the hash as people write it."""
         return self.hash[:7]
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What a git command prints."""
+    """Return what a git command prints."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path) -> Commit | None:
-    """The commit whose files are in a folder; None without git, and for a copy that lies within another repository."""
+    """Return the commit whose files are in a folder.
+
+    There is none without git, and for a copy that lies within another repository.
+    """
     try:
         if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
             return None
@@ -62,13 +60,13 @@ def commit(root: Path) -> Commit | None:
 
 
 def code(notebook: nbformat.NotebookNode) -> list[ast.Module]:
-    """The syntax tree of each code cell, magics translated to Python."""
+    """Return the syntax tree of each code cell, with magics translated to Python."""
     plain = TransformerManager().transform_cell
     return [ast.parse(plain(cell.source)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def imported(notebook: nbformat.NotebookNode) -> set[str]:
-    """The packages that a chapter itself imports, besides the standard library."""
+    """Return the names of the packages that a chapter itself imports, without those of the standard library."""
     nodes = [node for tree in code(notebook) for node in ast.walk(tree)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -76,27 +74,20 @@ def imported(notebook: nbformat.NotebookNode) -> set[str]:
 
 
 def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Names and values in the cell tagged `parameters`, the values as they are written there."""
+    """Return {name: value} of the cell tagged `parameters`, with the values as they are written there."""
     tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     found = [(source, node) for source in tagged for node in ast.parse(source).body if isinstance(node, ast.Assign)]
     return {node.targets[0].id: ast.get_source_segment(source, node.value) for source, node in found}
 
 
 def versions(record: dict, names: set[str]) -> str:
-    """Python and, of the packages that were loaded, those that are always shown and those of the given names."""
+    """Return the versions of Python and of the loaded packages that are always shown or have one of the given names."""
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
 
 
-def randomness(record: dict, given: dict[str, str]) -> str:
-    """Where the random numbers of a chapter came from; a seed that is a parameter is called by its name."""
-    names = {value: f"{name} = {value}" for name, value in given.items() if "seed" in name}
-    seeds = [f"`{names.get(str(seed), seed)}`" for seed in record["seeds"]]
-    return ", ".join([*seeds, *(UNSEEDED[source] for source in record["unseeded"])]) or "none"
-
-
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
-    """The stamp in Markdown: a folded box whose title says commit and date."""
+    """Return the stamp in Markdown, a folded box whose title says commit and date."""
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
         day = f"{made.time:%-d %B %Y}"
@@ -104,18 +95,19 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
         name = f"[`{made.short}`]({address}/commit/{made.hash})" if address else f"`{made.short}`"
         where = f"{name} of {day}, {made.time:%H:%M} UTC" + ", **with uncommitted changes**" * made.changed
     given = parameters(notebook)
+    shown = [f"`{name} = {value}`" for name, value in given.items()]
     lines = {
         "Commit": where,
         "Executed with": versions(record, imported(notebook)),
-        "Parameters": ", ".join(f"`{name} = {value}`" for name, value in given.items()) or "none",
-        "Randomness": randomness(record, given),
+        "Parameters": ", ".join(shown) or "none",
+        "Seeds among them": ", ".join(one for one in shown if "seed" in one.partition(" = ")[0]) or "none",
     }
     listed = "".join(f"- **{name}:** {text}\n" for name, text in lines.items())
     return f":::{{dropdown}} Provenance: {title}\n:class-container: provenance\n\n{listed}:::"
 
 
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
-    """Give a chapter its stamp as last cell; beside the file of the executed chapter lies the record of its run."""
+    """Give a chapter its stamp as last cell, from the record that lies beside the file of the executed chapter."""
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="provenance"))

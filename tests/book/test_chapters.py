@@ -2,9 +2,11 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import time
+from threading import Event
 
 import nbformat
 import pytest
@@ -127,20 +129,24 @@ def test_bad_parameter_is_refused(value, tmp_path):
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter that works."""
-    for folder in ("notebooks", "egm", "ledger", "_build/html"):
-        (tmp_path / folder).mkdir(parents=True)
+    return make_project(tmp_path)
+
+
+def make_project(folder):
+    """Write it into a folder."""
+    for name in ("notebooks", "ledger", "_build/html"):
+        (folder / name).mkdir(parents=True)
     for file in (
         "constraints.txt",
         "pyproject.toml",
         "ledger/claims.yml",
         "ledger/errata.yml",
         "CITATION.cff",
-        "egm/__init__.py",
         "_build/html/index.html",
     ):
-        (tmp_path / file).touch()
-    write_chapter(tmp_path, "01-works", "x = 1", "print(x)")
-    return tmp_path
+        (folder / file).touch()
+    write_chapter(folder, "01-works", "x = 1", "print(x)")
+    return folder
 
 
 def write_chapter(project, name, *cells):
@@ -161,17 +167,124 @@ def test_failing_chapter_stops_the_build(project):
     assert {file.name[:2] for file in (project / "_build" / "executed").iterdir()} <= {"01"}
 
 
-def test_unchanged_chapter_is_not_executed_again(project, capsys):
-    """Until the chapter, the package, the settings or the lock change."""
-    executed = execute.execute_all(project)["01-works.ipynb"]
-    assert execute.execute_all(project)["01-works.ipynb"] == executed
-    assert capsys.readouterr().out.splitlines()[1] == "[1/1] 01-works  unchanged"
-    sources = ("egm/__init__.py", "egm/new.py", "egm/table.csv", "notebooks/01-works.ipynb")
-    for file in ("constraints.txt", "pyproject.toml", *sources):
-        before = execute.key(project / "notebooks" / "01-works.ipynb")
-        with (project / file).open("a") as handle:
-            handle.write("\n")
-        assert execute.key(project / "notebooks" / "01-works.ipynb") != before
+@pytest.fixture(scope="module")
+def executed_project(tmp_path_factory):
+    """The project with a package in place of egm, of which a second chapter loads a part late."""
+    project = make_project(tmp_path_factory.mktemp("executed"))
+    folder = project / "package" / "egm"
+    (folder / "part").mkdir(parents=True)
+    for name in ("__init__", "first", "other", "part/__init__", "part/late"):
+        (folder / f"{name}.py").write_text("x = 0\n")
+    (folder / "part" / "table.csv").write_text("1\n")
+    (folder / "first.py").write_text("def late():\n    from egm.part import late\n    return late.x\n")
+    write_chapter(project, "02-uses", "from egm import first", "print(first.late())")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "PACKAGE", folder)
+        execute.execute_all(project)
+    return project
+
+
+@pytest.fixture
+def uses(executed_project, tmp_path, monkeypatch):
+    """A copy of it to change."""
+    monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
+    return shutil.copytree(executed_project, tmp_path / "copy")
+
+
+def executed_again(project):
+    """The numbers of the chapters that would be executed now."""
+    again = ""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "papermill", lambda *_: 1 / 0)
+        for chapter in chapters(project):
+            try:
+                execute.execute(chapter, project / "_build" / "executed", Event())
+            except ZeroDivisionError:
+                again += chapter.stem[1]
+    return again
+
+
+@pytest.mark.parametrize(
+    ("file", "again"),
+    [
+        ("README.md", ""),
+        ("pyproject.toml", ""),
+        ("package/egm/other.py", ""),
+        ("package/egm/first.py", "2"),
+        ("package/egm/__init__.py", "2"),
+        ("package/egm/part/late.py", "2"),
+        ("package/egm/part/table.csv", "12"),
+        ("package/egm/new.py", "12"),
+        ("package/egm/first/__init__.py", "12"),  # takes the place of first.py
+        ("constraints.txt", "12"),
+    ],
+)
+def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
+    """That is the lock, the package's modules that it has loaded and its data, and which files the package has."""
+    assert executed_again(uses) == ""
+    (uses / file).parent.mkdir(exist_ok=True)
+    with (uses / file).open("a") as handle:
+        handle.write("\n")
+    assert executed_again(uses) == again
+
+
+def test_deleted_module_is_noticed(uses):
+    """Also one that no chapter has loaded: it may have been looked for."""
+    (uses / "package" / "egm" / "other.py").unlink()
+    assert executed_again(uses) == "12"
+
+
+def test_module_that_changes_during_the_run_is_loaded_again(uses):
+    """What is stored counts as a result of the files of before."""
+    late = uses / "package" / "egm" / "part" / "late.py"
+    change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
+    write_chapter(uses, "02-uses", change, "print(first.late())")
+    execute.execute_all(uses)
+    assert executed_again(uses) == "2"
+
+
+def test_record_is_needed(uses):
+    """A chapter without it is executed again."""
+    (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
+    record.unlink()
+    assert executed_again(uses) == "2"
+
+
+def test_change_of_the_text_executes_no_chapter_again(uses):
+    """The text and the captions are today's, the outputs the stored ones, as if everything had been executed now."""
+    chapter = uses / "notebooks" / "02-uses.ipynb"
+    notebook = nbformat.read(chapter, as_version=4)
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("A new text.", id="text"))
+    notebook.cells[0].metadata["mystnb"] = {"figure": {"caption": "A new caption."}}
+    nbformat.write(notebook, chapter)
+    assert executed_again(uses) == ""
+    stored = execute.execute_all(uses)[chapter.name]
+    text = stored.read_text()
+    assert all(new in text for new in ("A new text.", "A new caption."))
+    stored.unlink()
+    assert executed_again(uses) == "2"
+    assert execute.execute_all(uses)[chapter.name].read_text() == text
+
+
+@pytest.mark.parametrize("change", ["source", "id", "tags"])
+def test_change_of_the_code_executes_the_chapter_again(uses, change):
+    """So do the ids, to which findings and links refer."""
+    chapter = uses / "notebooks" / "02-uses.ipynb"
+    notebook = nbformat.read(chapter, as_version=4)
+    (notebook.cells[-1].metadata if change == "tags" else notebook.cells[-1])[change] = "new"
+    nbformat.write(notebook, chapter)
+    assert executed_again(uses) == "2"
+
+
+def test_chapters_start_no_process():
+    """Of which the record would not know what it loads."""
+    trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
+    trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
+    nodes = [node for each in trees for node in ast.walk(each)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {f"{node.module}.{each.name}" for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names}
+    risky = {name for name in names if re.match("multiprocessing|subprocess|joblib|concurrent", name)}
+    assert risky <= {"concurrent.futures.ThreadPoolExecutor"}
 
 
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
@@ -189,12 +302,58 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
     assert [(output.name, output.text) for output in cell.outputs] == [("stdout", "a\nb\n"), ("stderr", "c\n")]
 
 
-def test_warning_of_jupyter_book_stops_the_build(project):
-    """A reference to nowhere is enough, and again no book is left."""
+@pytest.fixture
+def small_book(project):
+    """The project with two pages and the least that Jupyter Book needs, built."""
     (project / "book").mkdir()
-    (project / "book" / "index.md").write_text("# Title\n\n{ref}`nowhere`\n")
-    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
+    (project / "book" / "part.md").write_text("Old part.\n")
+    (project / "book" / "other.md").write_text("(there)=\n# Other\n")
+    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters: [{ file: book/other }]\n")
     (project / "_config.yml").write_text('only_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n')
-    with pytest.raises(build.BookError, match="nowhere"):
-        build.build(project)
-    assert not (project / "_build" / "html").exists()
+    build.build(project)
+    return project
+
+
+def read_again(project):
+    """The number of pages that Sphinx has read for the last build."""
+    log = (project / "_build" / "sphinx-html.log").read_text()
+    return sum(map(int, re.search(r"(\d+) added, (\d+) changed", log).groups()))
+
+
+def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
+    """A title stands on other pages, too; what a page includes belongs to it; settings concern all."""
+    for file, text, count in [
+        ("other.md", "(there)=\n# Another\n", 1),
+        ("part.md", "New part.\n", 1),
+        ("../_config.yml", 'title: "New"\nonly_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n', 2),
+    ]:
+        (small_book / "book" / file).write_text(text)
+        build.build(small_book)
+        assert read_again(small_book) == count
+    built = contents(small_book / "_build" / "html")
+    assert "Another" in built["book/index.html"].decode()
+    shutil.rmtree(small_book / "_build" / "stage")
+    build.build(small_book)
+    assert contents(small_book / "_build" / "html") == built
+
+
+def contents(folder):
+    """{path: content} of the files in a folder."""
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_warning_stops_every_build_until_it_is_mended(small_book):
+    """Also if the page that has it did not change; and no book is left, not even the last."""
+    page = small_book / "book" / "index.md"
+    text = page.read_text()
+    for wrong, why in [("{ref}`nowhere`", "nowhere"), ("```{nothing}\n```", "Unknown directive"), ("", None)]:
+        page.write_text(f"{text}\n{wrong}\n")
+        for _ in range(2) if why else ():
+            with pytest.raises(build.BookError, match=why):
+                build.build(small_book)
+            assert not (small_book / "_build" / "html").exists()
+    build.build(small_book)
+    (small_book / "book" / "other.md").write_text("# Other\n")  # without the label that the first page refers to
+    with pytest.raises(build.BookError, match="there"):
+        build.build(small_book)

@@ -20,7 +20,7 @@ from tools.execute import ROOT, chapters
 from tools.kernel import recorder
 
 CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
-FACTS = ["Commit", "Executed with", "Parameters", "Randomness"]
+FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
 
 
 def git(*arguments):
@@ -89,37 +89,19 @@ def test_versions(shown, book, chapter):
 
 @CHAPTERS
 def test_seeds(shown, chapter):
-    """The record of the run agrees with what can be read: generators are made of the parameter `seed` or not at all."""
+    """What the stamp calls seeds are parameters, and all generators of the chapter are made of them."""
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
     ]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng")]
     assert {ast.unparse(call) for call in calls} <= {"np.random.default_rng(seed)"}
-    seeds = re.findall(r"seed = (\d+)", shown["Parameters"])
-    assert bool(seeds) == bool(calls)
-    expected = f"seed = {seeds[0]}" if seeds else "none"
-    assert shown["Randomness"].removesuffix(f", {provenance.UNSEEDED['OpenDP']}") == expected
-
-
-def test_secure_noise_is_named(book):
-    """Two chapters cannot be repeated number for number: those that draw secure noise, and they say so."""
-    pages = {path.stem: path.read_text() for path in (book / "notebooks").glob("*.html")}
-    assert [name for name, page in sorted(pages.items()) if provenance.UNSEEDED["OpenDP"] in page] == [
-        "12-secure-release"
-    ]
-
-
-def write_chapter(project, name, *sources):
-    """Add a chapter of a few code cells, the first of them tagged `parameters`."""
-    code = [nbformat.v4.new_code_cell(source) for source in sources]
-    code[0].metadata["tags"] = ["parameters"]
-    nbformat.write(nbformat.v4.new_notebook(cells=code), project / "notebooks" / f"{name}.ipynb")
+    assert shown["Seeds among them"] in (shown["Parameters"].split(", ") if calls else ["none"])
 
 
 @pytest.fixture
 def project(tmp_path):
     """A project with one chapter, which draws a number from a seed."""
-    for folder in ("notebooks", "egm", "book", "ledger"):
+    for folder in ("notebooks", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
         "_config.yml",
@@ -133,8 +115,11 @@ def project(tmp_path):
     for file in inputs:
         (tmp_path / file).touch()
     (tmp_path / ".gitignore").write_text("_build\n")
-    rest = "import numpy as np\nprint(np.random.default_rng(seed).integers(10**9))"
-    write_chapter(tmp_path, "01-seed", "seed = 5", rest)
+    draw = "import numpy as np, sympy\nprint(np.random.default_rng(seed).integers(10**9))"
+    code = [nbformat.v4.new_code_cell(source) for source in ("seed = 5\nn = 3", draw)]
+    code[0].metadata["tags"] = ["parameters"]
+    code.append(nbformat.v4.new_code_cell("print(sorted(name for name in globals() if name[0] != '_'))"))
+    nbformat.write(nbformat.v4.new_notebook(cells=code), tmp_path / "notebooks" / "01-seed.ipynb")
     return tmp_path
 
 
@@ -146,28 +131,15 @@ def stamps(project):
     return {file.stem: nbformat.read(file, as_version=4).cells[-1].source for file in files}
 
 
-def printed(project, chapter):
-    """What the last cell of an executed chapter printed."""
-    return nbformat.read(execute.execute_all(project)[chapter], as_version=4).cells[-1].outputs[0].text
-
-
 def test_record_of_a_run(project):
-    """What the kernel wrote is what is installed here and what the cells did, and the chapters notice nothing of it."""
-    names = "print(sorted(name for name in globals() if name[0] != '_'))"
-    write_chapter(project, "02-none", "import scipy.stats\nimport sympy", names)
-    process, generator = "import random, numpy as np\nrandom.random(), np.random.rand()", "np.random.default_rng()"
-    secure = "from egm import LaplaceMechanism\nLaplaceMechanism(1, 1.0).release(0)"
-    write_chapter(project, "03-fresh", process, generator, secure)
-    found = stamps(project)
-    assert f"Python {platform.python_version()}, " in found["02-none"]
-    for name in ("scipy", "sympy"):
-        assert re.search(rf"Executed with:.* {name} {re.escape(version(name))}[,\n]", found["02-none"])
-    assert "**Randomness:** none\n" in found["02-none"]
-    assert "**Randomness:** `seed = 5`\n" in found["01-seed"]
-    assert all(source in found["03-fresh"] for source in provenance.UNSEEDED.values())
-    assert f"opendp {version('opendp')}" in found["03-fresh"]
-    assert not {"runpy", *vars(recorder)} & set(ast.literal_eval(printed(project, "02-none.ipynb")))
-    assert int(printed(project, "01-seed.ipynb")) == np.random.default_rng(5).integers(10**9)
+    """What the kernel wrote is what is installed here, and the chapter notices nothing of it."""
+    (text,) = stamps(project).values()
+    assert f"Python {platform.python_version()}, " in text
+    assert re.search(rf"Executed with:.* sympy {re.escape(version('sympy'))}\n", text)
+    assert "- **Parameters:** `seed = 5`, `n = 3`\n- **Seeds among them:** `seed = 5`\n" in text
+    draw, names = nbformat.read(execute.execute_all(project)["01-seed.ipynb"], as_version=4).cells[1:]
+    assert not {"runpy", *vars(recorder)} & set(ast.literal_eval(names.outputs[0].text))
+    assert int(draw.outputs[0].text) == np.random.default_rng(5).integers(10**9)
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
@@ -198,19 +170,6 @@ def test_same_commit_same_bytes(project):
     assert contents[0] == contents[1]
 
 
-def test_chapter_without_a_record_is_executed_again(project):
-    """A store of an earlier version does not have it."""
-    (record,) = records(project)
-    record.unlink()
-    assert records(project) == [record]
-
-
-def records(project):
-    """The records in the store once every chapter was executed."""
-    execute.execute_all(project)
-    return list((project / "_build" / "executed").glob("*.run.json"))
-
-
 def test_commit_of_a_folder(tmp_path, monkeypatch):
     """There is none without a repository, within that of somebody else, before the first commit, and without git."""
     inner = tmp_path / "inner"
@@ -239,7 +198,7 @@ def test_copy_without_a_repository(project):
 def test_commit_is_a_link_where_there_is_an_address():
     """To the whole of it, at that place."""
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
-    record = {"python": "3.11.0", "packages": {}, "seeds": [], "unseeded": []}
+    record = {"python": "3.11.0", "packages": {}}
     text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")
     link = "[`0123456`](https://github.com/owner/repository/commit/0123456789abcdef)"
     assert f"- **Commit:** {link} of 2 January 2026, 03:04 UTC\n" in text
