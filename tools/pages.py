@@ -33,7 +33,14 @@ EARLIER = "Only in earlier versions"
 WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula", "wording": "Wording"}
 FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
 FINAL |= {"removed": "Not in the final report, which has no such passage"}
-FIGURES = {"improvement": ("08-empirical-evaluation.ipynb", "fig-improvement")}  # file: chapter and cell
+FIGURES = {  # file: chapter and cell
+    "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
+    "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
+    "left": ("09-beyond-the-report.ipynb", "fig-left"),
+    "clip": ("09-beyond-the-report.ipynb", "fig-clip"),
+    "rivals": ("10-rivals.ipynb", "fig-ratio"),
+    "real": ("11-real-data.ipynb", "fig-real-searches"),
+}
 
 
 def write(ledger: Ledger, folder: Path) -> None:

@@ -1,14 +1,19 @@
-"""Typeset the book: the sources laid out as for HTML, written as LaTeX by Sphinx, typeset by XeLaTeX.
+"""Typeset the book, or the paper in it: laid out as for HTML, written as LaTeX by Sphinx, typeset by XeLaTeX.
 
-The finished book is `_build/egm.pdf`. It is removed before a build starts and appears only when the build has ended
-without a warning of Sphinx or of LaTeX, so what is there is always whole and always current.
+    python -m tools.pdf          the whole book, `_build/egm.pdf`
+    python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
+
+The finished file is removed before a build starts and appears only when the build has ended without a warning of Sphinx
+or of LaTeX, so what is there is always whole and always current.
 """
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 from tools import provenance
@@ -64,16 +69,16 @@ def typeset(folder: Path, root: Path) -> Path:
     return folder / "egm.pdf"
 
 
-def build(root: Path = ROOT) -> Path:
-    """Build the whole book as one PDF and return its path."""
-    finished, stage = root / "_build" / "egm.pdf", root / "_build" / "stage-pdf"
+def build(root: Path = ROOT, name: str = "egm") -> Path:
+    """Build the whole book, or the paper, as one PDF and return its path."""
+    finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / "stage-pdf"
     finished.unlink(missing_ok=True)
     require_tex()
     lay_out(stage, execute_all(root), root)
-    folder = run_jupyter_book(stage, root, "latex", BOOK_RELEASE=version(root))
+    folder = run_jupyter_book(stage, root, "latex", BOOK_RELEASE=version(root), BOOK_DOCUMENT=name)
     os.replace(typeset(folder, root), finished)
     return finished
 
 
 if __name__ == "__main__":
-    report(build, "The PDF was not built.")
+    report(partial(build, name=sys.argv[1] if sys.argv[1:] else "egm"), "The PDF was not built.")

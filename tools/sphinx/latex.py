@@ -1,8 +1,8 @@
-"""Sphinx extension: the book in LaTeX, as one volume with the numbers that its pages have in HTML.
+"""Sphinx extension: the book in LaTeX, as one volume with the numbers that its pages have in HTML; the paper as an article.
 
 LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
 `tools.sphinx.numbering` gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are
-in `tools/sphinx/book.sty`.
+in `tools/sphinx/book.sty`, those of the article in `tools/sphinx/paper.sty`.
 """
 
 import os
@@ -18,7 +18,8 @@ from sphinx.writers.latex import LaTeXTranslator
 from sphinx_proof.nodes import NODE_TYPES, unenumerable_node
 
 MANY_ROWS = 30  # from which on Sphinx lets a table run over pages
-STYLE = Path(__file__).with_name("book.sty")
+STYLES = {name: Path(__file__).with_name(f"{name}.sty") for name in ("base", "book", "paper")}
+PAPER = "book/paper"  # the page that is an article, too
 SOURCE = re.compile("R[0-9a-f]{12}-", re.IGNORECASE)  # as numpydoc names the references of a docstring
 LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
@@ -126,6 +127,8 @@ class Arrange(SphinxPostTransform):
 
     def run(self, **kwargs):
         """Rearrange the tree that has every page in it."""
+        if is_paper():
+            return
         book, root = self.document[0], self.config.root_doc
         toctrees = self.env.get_doctree(root).findall(addnodes.toctree)
         wrappers = list(toctrees_in(book))
@@ -171,12 +174,36 @@ class PlaceBibliography(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Move it to the end of its page."""
-        for gathered in list(self.document.findall(thebibliography)):
+        """Move it to the end of its page; the article ends with it."""
+        for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
             gathered.parent.remove(gathered)
             page += gathered
+
+
+class KeepWithin(SphinxPostTransform):
+    """In the article, what would lead to another page is text."""
+
+    default_priority = 800  # when all references are resolved
+    formats = ("latex",)
+
+    def run(self, **kwargs):
+        """Take the links away; those within the page and to the network stay."""
+        for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
+            if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
+                link.parent.replace(link, link.children)
+
+
+def is_paper() -> bool:
+    """Whether the article is written and not the book."""
+    return os.environ.get("BOOK_DOCUMENT") == "paper"
+
+
+def reach_all(app):
+    """Let the article refer to pages that it does not contain; `KeepWithin` makes text of such links."""
+    if is_paper() and app.builder.name == "latex":
+        app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
 
 def texts(row: nodes.row) -> list[str]:
@@ -221,10 +248,14 @@ def configure(app, config):
         "makeindex": "",
         **config.latex_elements,
     }
-    config.latex_elements["preamble"] += "\n\\usepackage{book}\n" + macros(config)
+    style = "paper" if is_paper() else "book"
+    if is_paper():
+        config.latex_documents = [(PAPER, "egm.tex", config.project, config.author, "howto")]
+        config.latex_elements |= {"extraclassoptions": "", "maketitle": "\\papertitle", "tableofcontents": ""}
+    config.latex_elements["preamble"] += f"\n\\usepackage{{{style}}}\n" + macros(config)
     config.release = os.environ.get("BOOK_RELEASE", "")
     config.today_fmt = "%d %B %Y"
-    config.latex_additional_files = [str(STYLE)]
+    config.latex_additional_files = [str(STYLES[name]) for name in ("base", style)]
     config.latex_domain_indices = False
 
 
@@ -234,6 +265,8 @@ def setup(app):
     app.add_post_transform(Arrange)
     app.add_post_transform(KeepSources)
     app.add_post_transform(PlaceBibliography)
+    app.add_post_transform(KeepWithin)
+    app.connect("builder-inited", reach_all)
     app.connect("config-inited", configure, priority=900)
     for kind in [*NODE_TYPES.values(), unenumerable_node]:
         app.add_node(kind, override=True, latex=(visit_statement, depart_statement))
