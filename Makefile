@@ -8,11 +8,12 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 pytest = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf supplement check test bench links clean lint package everything
+.PHONY: help book pdf paper supplement check test bench links clean lint package everything
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
 	@echo "make pdf    typeset the same book as _build/egm.pdf; needs XeLaTeX"
+	@echo "make paper  typeset what was found as an article, _build/paper.pdf"
 	@echo "make supplement"
 	@echo "            pack both with the executed chapters and the sources as _build/egm-supplement-<version>.zip"
 	@echo "make check  lint, types, layers, and the package's tests and examples but for slow ones: a first verdict"
@@ -26,6 +27,9 @@ book: $(READY)
 
 pdf: $(READY)
 	@$(BIN)/python -m tools.pdf
+
+paper: $(READY)
+	@$(BIN)/python -m tools.pdf paper
 
 supplement: $(READY)
 	@$(BIN)/python -m tools.supplement

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from functools import partial
 from pathlib import Path
 
 from tools import provenance
@@ -80,5 +79,10 @@ def build(root: Path = ROOT, name: str = "egm") -> Path:
     return finished
 
 
+def paper(root: Path = ROOT) -> Path:
+    """Build the page "The paper" as an article and return its path."""
+    return build(root, "paper")
+
+
 if __name__ == "__main__":
-    report(partial(build, name=sys.argv[1] if sys.argv[1:] else "egm"), "The PDF was not built.")
+    report(paper if sys.argv[1:] == ["paper"] else build, "The PDF was not built.")

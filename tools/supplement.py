@@ -47,11 +47,11 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
 
-def contents(executed: dict[str, Path], html: Path, book: Path, root: Path = ROOT) -> dict[str, bytes]:
+def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
     """{path in the supplement: content}, with the README and the check sums."""
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
-    files["egm.pdf"] = book.read_bytes()
+    files |= {file.name: file.read_bytes() for file in pdfs}
     files["findings.json"] = findings(ledger.read(executed, root)).encode()
     python = ".".join(map(str, sys.version_info[:3]))
     files["README.md"] = README.read_text().format(version=pdf.version(root), python=python).encode()
@@ -83,8 +83,8 @@ def supplement(root: Path = ROOT) -> Path:
     if "uncommitted" in name(root):
         raise build.BookError("A supplement is made of a commit: commit or stash what `git status` lists.")
     executed = execute_all(root)
-    html, book = build.build(root).parent, pdf.build(root)
-    files = contents(executed, html, book, root)
+    html, pdfs = build.build(root).parent, [pdf.build(root), pdf.paper(root)]
+    files = contents(executed, html, pdfs, root)
     return pack(files, root / "_build" / name(root), float(build.environment(root)["SOURCE_DATE_EPOCH"]))
 
 

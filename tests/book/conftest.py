@@ -100,6 +100,12 @@ def typeset(book, once, xelatex):
     return once(pdf.build)
 
 
+@pytest.fixture(scope="session")
+def article(book, once, xelatex):
+    """The finished article, built as `make paper` builds it."""
+    return once(pdf.paper)
+
+
 # What the small book has of each kind that an extension makes something of.
 PAGE = """# Title
 

@@ -30,7 +30,7 @@ def files(book, executed, typeset, do_without):
     """{path: content} of the supplement of the book that the session has built."""
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
-    return supplement.contents(executed, book, typeset)
+    return supplement.contents(executed, book, [typeset])
 
 
 @pytest.fixture(scope="module")

@@ -289,6 +289,7 @@ def test_the_least_of_the_rules_would_be_no_filter():
         assert granted == (rule in ("basic", "planned"))
 
 
+@pytest.mark.slow
 def test_one_mechanism_may_be_the_whole_budget_by_any_rule():
     for rule in (None, *rules.RULES):
         spent = charged([gaussian(1.0)], epsilon=1, delta=DELTA, rule=rule)
@@ -321,6 +322,7 @@ def test_decimal_shares_fill_the_total(total, share):
     assert fill(Budget(epsilon=total), laplace(share)) == k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
@@ -352,6 +354,7 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
         assert delta * (1 - 1e-7) <= exact + rounding <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2, 12, 100])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
@@ -364,6 +367,7 @@ def test_what_is_split_is_granted_so_often(parts, rule):
         assert fill(charged(before, epsilon=1, delta=DELTA, rule=rule), more, parts + 1) < parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3, 12, 1000])
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
@@ -399,6 +403,7 @@ def test_never_more_than_the_total(rhos, total):
     assert spent.left <= max(Fraction(total) - used, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):

@@ -905,6 +905,7 @@ def test_full_disk_is_not_a_bug():
     assert (done.returncode, done.stderr) == (2, "egm: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
     """A file may not grow beyond 2000 bytes here; without a buffer, one call may write only a part."""
@@ -944,6 +945,7 @@ def started(*argv, modules=""):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     """There is the whole file and exit code 0, or no file and the code of the signal."""

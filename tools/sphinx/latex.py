@@ -1,4 +1,4 @@
-"""Sphinx extension: the book in LaTeX, as one volume with the numbers that its pages have in HTML; the paper as an article.
+"""Sphinx extension: the book in LaTeX, one volume with the numbers that its pages have in HTML, and the paper alone.
 
 LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
 `tools.sphinx.numbering` gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are
