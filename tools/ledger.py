@@ -112,12 +112,10 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             found[finding["claim"]] = finding | {"cell": cell}
     cells |= {f"{stem}#{cell}": source for stem, each in code.items() for cell, source in each.items()}
     ledger = Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
-    for (
-        claim
-    ) in ledger.claims:  # what is found of a claim is found of its slips, too, unless they have a check of their own
-        for slip in claim.slips:
-            if claim.id in found:
-                found.setdefault(slip, found[claim.id] | {"claim": slip})
+    carried = {slip: claim.id for claim in ledger.claims for slip in claim.slips if claim.id in found}
+    for slip in ledger.slips:  # one that has a check, but no record of its own, is found where its claim is
+        if slip.cell and slip.id not in found and slip.id in carried:
+            found[slip.id] = found[carried[slip.id]] | {"claim": slip.id}
     return ledger
 
 
