@@ -1,1 +1,1 @@
-"""What turns the sources into the book: execution of chapters, numbering, the build itself."""
+"""Turn the sources into the book: execute the chapters, number their statements, build the pages."""

@@ -29,7 +29,7 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """What was asked for cannot be made; the message is what a program complained of, or what to do about it."""
+    """The error if a book cannot be made. Its message is what a program complained of, or what to do about it."""
 
 
 def copy(source: Path, target: Path) -> None:
@@ -63,29 +63,23 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     sources = [file for file in (ROOT / "tools").rglob("[!.]*.*") if file.is_file() and file.suffix != ".pyc"]
     read = [file.read_bytes() for file in sorted([*sources, ROOT / "constraints.txt"])]
     (stage / "inputs").write_text(digest(repr((sys.version, sorted(package_files().items()))).encode(), *read))
-    renew(place, stage)
+    keep_what_was_read(place, stage)
+    shutil.rmtree(place, ignore_errors=True)
+    os.replace(stage, place)
 
 
-def renew(stage: Path, fresh: Path) -> None:
-    """Make the files of a stage those of a fresh folder, which is used up.
+def keep_what_was_read(old: Path, new: Path) -> None:
+    """Take over what Sphinx has read of an old stage into a new one, if nothing has changed but pages.
 
-    A file that is the same keeps its time, by which Sphinx knows that it need not read it again. If any file has
-    changed that is not a page, Sphinx will read everything.
+    A file that is the same keeps its time, by which Sphinx knows that it need not read it again.
     """
-    names = {file.relative_to(fresh) for file in fresh.rglob("*") if file.is_file()}
-    names |= {file.relative_to(stage) for file in stage.rglob("*") if file.is_file()}
-    names = {name for name in names if name.parts[0] != "_build"}
-    old = {name for name in names if (stage / name).exists()}
-    same = {name for name in old if (fresh / name).exists() and filecmp.cmp(stage / name, fresh / name, shallow=False)}
-    if any(name.suffix not in PAGES for name in names - same):
-        shutil.rmtree(stage / "_build", ignore_errors=True)
-    for name in old - same:
-        (stage / name).unlink()
-    for name in names - same:
-        if (fresh / name).exists():
-            (stage / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(fresh / name, stage / name)
-    shutil.rmtree(fresh)
+    files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
+    sources = {file for file in files if file.parts[0] != "_build"}
+    same, changed, missing = filecmp.cmpfiles(old, new, sources, shallow=False)
+    for file in same:
+        shutil.copystat(old / file, new / file)
+    if (old / "_build").exists() and all(file.suffix in PAGES for file in changed + missing):
+        os.replace(old / "_build", new / "_build")
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -95,29 +89,21 @@ def environment(root: Path) -> dict[str, str]:
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def jupyter_book(stage: Path, root: Path, builder: str, *options: str, **variables: str) -> subprocess.CompletedProcess:
-    """Run Jupyter Book on the laid-out sources, with more variables of the environment, and return what it printed."""
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "--builder", builder, *options]
-    return subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
-
-
-def failed(done: subprocess.CompletedProcess, stage: Path) -> BookError:
-    """Return an error that says what Jupyter Book complained of last."""
-    return BookError(readable(tail(done.stderr or done.stdout, 40), stage))
-
-
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Turn the laid-out sources into HTML or LaTeX; any warning is an error. The log is `_build/sphinx-<builder>.log`.
 
-    What was read before is used only if that build has ended without a warning, and what was written never.
+    The process gets more variables of the environment. What was read before is used only if that build has ended
+    without a warning, and what was written never.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
     whole.unlink(missing_ok=True)
-    done = jupyter_book(stage, root, builder, "-W", "-n", "--keep-going", **variables)
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", stage, "--builder", builder]
+    command += ["-W", "-n", "--keep-going"]
+    done = subprocess.run(command, env=environment(root) | variables, capture_output=True, text=True, check=False)
     (root / "_build" / f"sphinx-{builder}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
-        raise failed(done, stage)
+        raise BookError(readable(tail(done.stderr or done.stdout, 40), stage))
     whole.touch()
     return cache / builder
 

@@ -28,7 +28,7 @@ assert not fault and abs(value - 0.050870657088644244) < 1e-12, (value, fault)
 
 
 def unavailable() -> str | None:
-    """Why there is no wheel for this machine and Python; None where there is one."""
+    """Say why there is no wheel for this machine and Python, and return None where there is one."""
     here = f"{sys.implementation.name} on {platform.system()}, {platform.machine()}"
     if (sys.platform, platform.machine(), platform.libc_ver()[0]) != ("linux", "x86_64", "glibc"):
         return f"chi2comb has wheels for Linux with glibc on x86-64 only, and this is {here}"

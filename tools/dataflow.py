@@ -1,4 +1,4 @@
-"""On which cells of a chapter a cell depends, followed by the names that cells assign and read.
+"""Find out on which cells of a chapter a cell depends, by the names that cells assign and read.
 
 A chapter is a list of cells that share their names. Nothing is executed: the syntax tree says which names a cell needs
 from the cells before it. Where that cannot be known, as after a condition, both possibilities are taken.
@@ -11,13 +11,13 @@ from functools import cache
 
 @cache
 def tree_of(source: str) -> ast.Module:
-    """A cell without what IPython alone understands."""
+    """Return the syntax tree of a cell, without what IPython alone understands."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
 @cache
 def generators_of(cell: ast.Module) -> list[str]:
-    """The names to which a cell assigns a new generator of random numbers."""
+    """Return the names to which a cell assigns a new generator of random numbers."""
     pairs = []
     for node in (node for node in ast.walk(cell) if isinstance(node, ast.Assign)):
         target, value = node.targets[0], node.value
@@ -44,7 +44,7 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Read or assigned, or drawn from."""
+        """Note a name as read, as assigned, or as drawn from."""
         if any(node.id in names for names in self.own):
             return
         if not isinstance(node.ctx, ast.Load):
@@ -55,7 +55,7 @@ class Names(ast.NodeVisitor):
             self.gives.add(node.id)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Each name with the one statement that imports it."""
+        """Note each name with the one statement that imports it."""
         for alias in node.names:
             only = type(node)(**{**vars(node), "names": [alias]})
             self.imports[alias.asname or alias.name.partition(".")[0]] = ast.unparse(only)
@@ -63,26 +63,26 @@ class Names(ast.NodeVisitor):
     visit_ImportFrom = visit_Import
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """The value is read before the targets are assigned."""
+        """Read the value before the targets are assigned."""
         for part in (node.value, *node.targets):
             self.visit(part)
         for target in node.targets:
             self.change(target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """Read, then assigned."""
+        """Read the target, then assign it."""
         self.visit(node.value)
         self.reads |= {self.root(node.target)} - self.sure - {""}
         self.visit(node.target)
         self.change(node.target)
 
     def visit_For(self, node: ast.For) -> None:
-        """The body may never run."""
+        """Visit the iterable, and the body, which may never run."""
         self.visit(node.iter)
         self.visit_block([node.target, *node.body, *node.orelse])
 
     def visit_If(self, node: ast.If | ast.While) -> None:
-        """One of the two blocks runs."""
+        """Visit both blocks, of which one runs."""
         self.visit(node.test)
         self.visit_block(node.body)
         self.visit_block(node.orelse)
@@ -90,20 +90,20 @@ class Names(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_block(self, block: list[ast.AST]) -> None:
-        """What it assigns is sure inside, and not after it."""
+        """Visit a block; what it assigns is sure inside of it, and not after it."""
         before = set(self.sure)
         for part in block:
             self.visit(part)
         self.sure = before
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """A method that is called for its effect changes its object."""
+        """Note the object of a method that is called for its effect as changed."""
         self.visit(node.value)
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """The first iterable is read outside, where the names of the comprehension are not yet."""
+        """Visit the first iterable outside of the comprehension, where its names do not exist yet."""
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]
         self.own.append({part.id for part in stored})
@@ -113,14 +113,14 @@ class Names(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_comprehension_of
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        """Its arguments are its own."""
+        """Visit a lambda, whose arguments are its own."""
         self.visit(node.args)
         self.own.append({arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)})
         self.visit(node.body)
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """The name at the left end of `name.part[0].rest`, or nothing."""
+        """Return the name at the left end of `name.part[0].rest`, or nothing."""
         while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
             target = target.value
         return target.id if isinstance(target, ast.Name) else ""
@@ -135,7 +135,7 @@ names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
-    """The cells of a chapter that a cell depends on by its names, itself last, and the imports that they use.
+    """Return the cells on which a cell depends by its names, itself last, and the imports that they use.
 
     Whole cells: where one of two findings of a cell depends on another cell, both do.
     """

@@ -171,29 +171,13 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
         raise failure(chapter, output, log.read_text(errors="replace"))
 
 
-def is_current(stored: Path, package: dict[str, str]) -> bool:
-    """Return whether a chapter is whole in the store, and no file of the package has changed on which it depends."""
-    record = stored.with_suffix(".run.json")
-    if not all(file.exists() for file in (stored, stored.with_suffix(".json"), record)):
-        return False
-    return json.loads(record.read_text())["files"].items() <= package.items()
-
-
-def dependencies(modules: list[str], package: dict[str, str]) -> dict[str, str | None]:
-    """Return {path: digest} of the files of a package on which a chapter depends that has loaded these modules.
-
-    These are the modules and every file that is none, for nothing tells which data a module reads. The digests are
-    those of before the run; a module that was not there then gets None, with which no later run agrees.
-    """
-    data = [file for file in package if not file.endswith(".py")]
-    return {file: package.get(file) for file in [*modules, *data]}
-
-
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """Return the executed chapter in the store, and the seconds it took: None when it was there already."""
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
-    known = is_current(stored, package)
+    beside = stored.with_suffix(".run.json")
+    known = stored.exists() and beside.exists()
+    known = known and json.loads(beside.read_text())["files"].items() <= package.items()
     with tempfile.TemporaryDirectory(dir=store) as scratch:
         output = Path(scratch) / chapter.name
         if not known:
@@ -203,11 +187,12 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
         add_outputs(notebook, nbformat.read(stored if known else output, as_version=4))
         nbformat.write(notebook, output)
         if not known:
-            record = json.loads(output.with_name("run.json").read_text())
-            record["files"] = dependencies(record.pop("modules"), package)
             for outdated in store.glob(f"{chapter.stem}-*"):
                 outdated.unlink()
-            stored.with_suffix(".run.json").write_text(json.dumps(record, indent=1))
+            record = json.loads(output.with_name("run.json").read_text())
+            # The modules as they were before the run, and all data, because nothing tells which a module reads.
+            files = [*record.pop("modules"), *(file for file in package if not file.endswith(".py"))]
+            beside.write_text(json.dumps(record | {"files": {file: package.get(file) for file in files}}, indent=1))
             stored.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))
         os.replace(output, stored)
     return stored, None if known else time.perf_counter() - start

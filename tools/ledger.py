@@ -1,4 +1,4 @@
-"""The ledger: every statement of the sources and every slip in them, compared with what the chapters found.
+"""Compare the ledger, every statement of the sources and every slip in them, with what the chapters found.
 
 `claims.yml` and `errata.yml` in the folder `ledger` say what was found when somebody last looked; each entry names the
 cell of a chapter that checks it. The cell says what it finds when it runs (`egm.study.claims.record`). Here the two are
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """The cell that records the finding, then those that carry other parts of the check."""
+        """Return the cell that records the finding, then those that carry other parts of the check."""
         return [self.cell, *self.also] if self.cell else []
 
 
@@ -92,12 +92,12 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """Claims, then slips."""
+        """Return the claims, then the slips."""
         return [*self.claims, *self.slips]
 
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
-    """The ledger of a project whose chapters have been executed."""
+    """Return the ledger of a project whose chapters have been executed."""
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
@@ -112,10 +112,15 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             found[finding["claim"]] = finding | {"cell": cell}
     cells |= {f"{stem}#{cell}": source for stem, each in code.items() for cell, source in each.items()}
     ledger = Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
-    carried = {slip: claim.id for claim in ledger.claims for slip in claim.slips if claim.id in found}
-    for slip in ledger.slips:  # one that has a check, but no record of its own, is found where its claim is
-        if slip.cell and slip.id not in found and slip.id in carried:
-            found[slip.id] = found[carried[slip.id]] | {"claim": slip.id}
+    carried = {
+        (slip, found[claim.id]["cell"]): claim.id
+        for claim in ledger.claims
+        if claim.id in found
+        for slip in claim.slips
+    }
+    for slip in ledger.slips:  # one without a record of its own is found with its claim, in the same cell
+        if slip.id not in found and (slip.id, slip.cell) in carried:
+            found[slip.id] = found[carried[slip.id, slip.cell]] | {"claim": slip.id}
     return ledger
 
 
@@ -125,7 +130,7 @@ def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Everything in which an entry differs from the chapters, from the tests and from the other entries."""
+    """Return everything in which an entry differs from the chapters, from the tests and from the other entries."""
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
         wrong.append(f"kind {entry.kind} with the cell {entry.cell}")
@@ -135,7 +140,7 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Where the last execution contradicts an entry: cell, result, figures."""
+    """Return where the last execution contradicts an entry in its cell, its result or its figures."""
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
     wrong = []
@@ -151,13 +156,13 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 
 
 def agrees(computed: float, written: str) -> bool:
-    """Whether a number is the written one, to as many digits as are written."""
+    """Return whether a number is the written one, to as many digits as are written."""
     unit = Decimal((0, (1,), Decimal(written).as_tuple().exponent))
     return abs(Decimal(computed) - Decimal(written)) <= unit * Decimal("0.501")
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """What only a claim can get wrong."""
+    """Return the mistakes that only a claim can have."""
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
         wrong.append(f"there is no source {claim.source}")
@@ -171,7 +176,7 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """What only a slip can get wrong."""
+    """Return the mistakes that only a slip can have."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
         wrong.append(f"there is no weight {slip.weight}")
@@ -184,14 +189,14 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Whether the file has a test function of that name."""
+    """Return whether the file has a test function of that name."""
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """What the ledger lacks or has twice: entries, findings, statements that carry a number of the report."""
+    """Return what has two entries, or none: findings, and statements that carry a number of the report."""
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
     return [
@@ -202,12 +207,12 @@ def strangers(ledger: Ledger) -> list[str]:
 
 
 def labels_of(source: str) -> list[str]:
-    """The keys of the statements in a cell that carry a number of the report, such as lemma-4-1 and equation-12."""
+    """Return the keys of the statements in a cell that carry a number of the report, such as lemma-4-1."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Digest of what a finding rests on: the statement, the cells of its check, and all that these depend on.
+    """Return a digest of what a finding rests on: the statement, the cells of its check, and all that these need.
 
     That is, in each of their chapters, the parameters, every cell whose names they use, directly or through others, and
     the imports.
@@ -224,7 +229,7 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """The seals that were accepted, by key."""
+    """Return the accepted seals, by key."""
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 

@@ -1,31 +1,40 @@
-"""Look up every external link of the book and of the files beside it, by Sphinx's own link checker.
+"""Look up every external link of the sources, by Sphinx's own link checker.
 
     python -m tools.links
 
-The book is laid out as for reading; the links of the other files are added to its first page. It lists the links that
-lead nowhere and ends with an error if there are any. Unlike all other tools it needs a network.
+Nothing is executed: the links are read from the pages, the chapters, the docstrings, the bibliography and the files
+beside the book. The program lists those that lead nowhere, and ends with an error if there are any. Unlike all other
+tools it needs a network.
 """
 
 import json
 import re
+import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
-from tools import build
-from tools.execute import ROOT, ChapterError, execute_all
+from tools.build import BookError
+from tools.execute import ROOT, tail
 
-BESIDE = ("*.md", "*.cff", "*.toml", "LICENSE*", ".github/**/*.md", ".github/**/*.yml")
-LINK = re.compile(r"https?://[^\s<>()\"'`\]}{$]+[^\s<>()\"'`\]}{$.,;:]")
+SOURCES = ("book/**/*.[mr]*", "book/*.bib", "notebooks/*.ipynb", "egm/**/*.py", "ledger/*.yml")
+BESIDE = ("*.md", "*.cff", "*.toml", "*.yml", "LICENSE*", ".github/**/*.md", ".github/**/*.yml")
+LINK = re.compile(r"https?://[^\s<>()\"'`\]}{$\\]+[^\s<>()\"'`\]}{$\\.,;:]")
+DOI = re.compile(r"^ *doi *= *[{\"]([^}\"]+)", re.MULTILINE)  # of which the bibliography makes a link
 
 
-def beside(root: Path) -> list[str]:
-    """The links in the files that are not pages of the book."""
-    files = [file for pattern in BESIDE for file in sorted(root.glob(pattern)) if file.is_file()]
-    return sorted({link for file in files for link in LINK.findall(file.read_text())})
+def links(root: Path) -> dict[str, list[str]]:
+    """Return {link: names of the files in which it stands}."""
+    found = defaultdict(list)
+    for file in sorted(file for pattern in (*SOURCES, *BESIDE) for file in root.glob(pattern) if file.is_file()):
+        text = file.read_text()
+        for link in {*LINK.findall(text), *(f"https://doi.org/{doi}" for doi in DOI.findall(text))}:
+            found[link].append(file.relative_to(root).as_posix())
+    return found
 
 
 def is_dead(entry: dict) -> bool:
-    """Whether a link leads nowhere.
+    """Return whether a link leads nowhere.
 
     A publisher that forbids programs answers 403, but only after doi.org has sent the program there: the DOI is known.
     """
@@ -33,28 +42,20 @@ def is_dead(entry: dict) -> bool:
     return entry["status"] in ("broken", "timeout") and not known
 
 
-def check(stage: Path, root: Path) -> list[dict]:
-    """Look up the links of a laid-out book: those that are dead, with the page and the line of each."""
-    added = "\n".join(f"- <{link}>" for link in beside(root))
-    with (stage / "book" / "index.md").open("a") as page:
-        page.write(f"\n\n## Links of the files beside the book\n\n{added}\n")
-    done = build.jupyter_book(stage, root, "linkcheck")
-    found = stage / "_build" / "html" / "output.json"
-    if not found.exists():
-        raise build.failed(done, stage)
-    return [entry for entry in map(json.loads, found.read_text().splitlines()) if is_dead(entry)]
-
-
-def main(root: Path = ROOT) -> None:
-    """List the dead links, and end with an error if there are any."""
-    stage = root / "_build" / "links"
-    try:
-        build.lay_out(stage, execute_all(root), root)
-        dead = check(stage, root)
-    except (ChapterError, build.BookError) as error:
-        sys.exit(f"\nThe links were not looked up.\n{error}")
-    sys.exit("\n".join("{filename}:{lineno}: {uri}: {info}".format(**entry) for entry in dead) or 0)
+def check(root: Path = ROOT) -> list[str]:
+    """Return one line for each dead link: where it stands, and what was answered."""
+    found, stage = links(root), root / "_build" / "links"
+    stage.mkdir(parents=True, exist_ok=True)
+    (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))
+    options = ["-C", "-E", "-b", "linkcheck", "-D", "extensions=myst_parser", "-D", "linkcheck_retries=3"]
+    command = [sys.executable, "-m", "sphinx", *options, stage, stage / "found"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    output = stage / "found" / "output.json"
+    if not output.exists():
+        raise BookError(tail(done.stderr or done.stdout, 40))
+    entries = map(json.loads, output.read_text().splitlines())
+    return [f"{', '.join(found[entry['uri']])}: {entry['uri']}: {entry['info']}" for entry in entries if is_dead(entry)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit("\n".join(check()) or 0)

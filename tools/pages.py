@@ -1,4 +1,4 @@
-"""The ledger as a reader sees it: what two pages of the book list, and under each check a line that leads there.
+"""Write the ledger for readers: the lists of two pages of the book, and under each check a line that leads there.
 
 The words of the pages stand in `book/claims.md` and `book/errata.md`; the lists that they include are made here, of
 what the chapters found when they ran. Every code cell becomes a target (`tools.sphinx.anchors`), so that an entry can
@@ -64,7 +64,7 @@ def copy_figures(executed: dict[str, Path], folder: Path) -> None:
 
 
 def count_claims(ledger: Ledger) -> str:
-    """How many claims of each source came out how, and how they were checked."""
+    """Count the claims of each source by how they came out and how they were checked."""
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
     tests |= {f"– {KINDS[kind].lower()}": lambda claim, kind=kind: claim.kind == kind for kind in COMPUTED}
@@ -76,7 +76,7 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """How many slips each version has, of which weight, how many a cell shows, how many the final report still has."""
+    """Count the slips of each version by weight, and those that a cell shows or the final report still has."""
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
         (
@@ -92,13 +92,13 @@ def count_slips(ledger: Ledger) -> str:
 
 
 def counts(header: tuple, rows: Iterable[tuple]) -> str:
-    """A Markdown table whose first column has names and whose other columns have numbers."""
+    """Return a Markdown table whose first column has names and whose other columns have numbers."""
     lines = [header, (":--", *["--:"] * (len(header) - 1)), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Every claim under its source and section, in the order of the source."""
+    """List every claim under its source and section, in the order of the source."""
     parts = []
     for source, name in SOURCES.items():
         parts.append(f"## {name}\n")
@@ -110,12 +110,12 @@ def list_claims(ledger: Ledger) -> str:
 
 
 def heading(section: str) -> str:
-    """A section of a source by its number, an appendix by its letter."""
+    """Name a section of a source by its number, and an appendix by its letter."""
     return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Every slip under the last version that prints it: those that change a result first, then by place."""
+    """List every slip under the last version that prints it; those that change a result come first."""
     parts = []
     for name in (*PRINTS.values(), EARLIER):
         slips = [slip for slip in ledger.slips if PRINTS.get(slip.versions[-1], EARLIER) == name]
@@ -126,7 +126,7 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
-    """A list table whose cells may hold several paragraphs."""
+    """Return a list table whose cells may hold several paragraphs."""
     lines = ["::::{list-table}", ":header-rows: 1", ":class: ledger", f":widths: {widths}", ""]
     for row in [header, *rows]:
         for marks, cell in zip(("* - ", *["  - "] * 9), row, strict=False):
@@ -135,7 +135,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Target of the entry, the claim, and what must be read instead of it."""
+    """Return the target of the entry, the claim, and what must be read instead of it."""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.** {claim.claim}"]
     if claim.correction:
         paragraphs.append(f"*{'Correction' if claim.result == CORRECTED else 'Instead'}:* {claim.correction}")
@@ -145,18 +145,18 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Target of the entry, the place, the versions that print the slip, its weight, and what became of it."""
+    """Return the target of the entry, its place, weight and versions, and what became of the slip."""
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """What is printed, what it should be, why, and what follows."""
+    """Return what is printed, what it should be, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """What came out when the check last ran, how it was checked and where."""
+    """Return what came out when the check last ran, how it was checked and where."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -167,7 +167,7 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """The result in words, with the figures that the entry names."""
+    """Return the result in words, with the figures that the entry names."""
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
@@ -178,27 +178,27 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
-    """What the cell found; for what is only cited, that."""
+    """Return what the cell found, or that the statement is only cited."""
     return ledger.findings[entry.id]["result"] if entry.cell else CITED
 
 
 def target(entry: Entry) -> str:
-    """The label under which the entry stands on its page."""
+    """Return the label under which the entry stands on its page."""
     return f"ledger-{entry.id}"
 
 
 def reference(entry: Entry) -> str:
-    """A link to the entry, called by its place; what is TeX there becomes letters, for a link has no formulas."""
+    """Return a link to the entry, called by its place."""
     return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
 
 
 def plain(place: str) -> str:
-    """Return the name of a place with letters instead of TeX."""
+    """Return the name of a place with letters instead of TeX, for a link has no formulas."""
     return re.sub(r"\\mathcal |[${}]", "", place)
 
 
 def links(cells: list[str]) -> Iterable[str]:
-    """The cells by name, each a link, after the chapter or appendix that they belong to."""
+    """Yield links to the cells by name, after the chapter or appendix that they belong to."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         number = chapter.partition("-")[0]
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))

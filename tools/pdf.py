@@ -23,30 +23,30 @@ PROGRAMS = ("xelatex", "latexmk")
 PACKAGES = Path(__file__).with_name("pdf-packages.txt").read_text().replace("\n", " ").strip()
 LATEXMK = ["latexmk", "-xelatex", "-interaction=nonstopmode", "-halt-on-error", "-norc", "-quiet"]
 COMPLAINT = re.compile(r"^(?:! |(?:LaTeX|Package|Class) .*(?:Warning|Error)|Missing character|Overfull|.*xdvipdfmx:).*")
-# In points: a third of a millimetre over the margin, and half a line below a page, whose ends differ by more anyway.
+# In points: a third of a millimeter over the margin, and half a line below a page, whose ends differ by more anyway.
 TOLERANCE = {"wide": 1.0, "high": 6.0}
 
 
 def version(root: Path = ROOT) -> str:
-    """Version and commit of what is typeset, and whether it differs from the commit."""
+    """Return version and commit of what is typeset, and whether it differs from the commit."""
     number = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     made = provenance.commit(root)
     return f"{number}, commit {made.short}{', with uncommitted changes' * made.changed}" if made else number
 
 
 def require_tex(*more: str) -> None:
-    """Say what to install where XeLaTeX is missing, or one of the given programs."""
+    """Raise an error that says what to install if XeLaTeX is missing, or one of the given programs."""
     if missing := [name for name in (*PROGRAMS, *more) if not shutil.which(name)]:
         raise BookError(f"{' and '.join(missing)} not found. On Debian and Ubuntu: apt-get install {PACKAGES}")
 
 
 def complaints(log: str) -> list[str]:
-    """What a log of LaTeX has to say against the book, line by line."""
+    """Return the lines in which a log of LaTeX complains of the book."""
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 
 def is_small(line: str) -> bool:
-    """Whether a line is about a box that is hardly too large."""
+    """Return whether a line is about a box that is hardly too large."""
     size = re.match(r"Overfull .*\(([\d.]+)pt too (wide|high)", line)
     return size is not None and float(size[1]) < TOLERANCE[size[2]]
 

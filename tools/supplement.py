@@ -26,7 +26,7 @@ SUMS = "SHA256SUMS"
 
 
 def findings(found: ledger.Ledger) -> str:
-    """Every entry of the ledger beside what its check found, as JSON, in the order of claims.yml and errata.yml."""
+    """Return every entry of the ledger with what its check found, as JSON, in the order of both lists."""
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
         for entry in found.entries
@@ -35,14 +35,14 @@ def findings(found: ledger.Ledger) -> str:
 
 
 def sources(root: Path) -> dict[str, bytes]:
-    """The files of the commit, under `source/`."""
+    """Return the files of the commit, under `source/`."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {f"source/{item.name}": tar.extractfile(item).read() for item in tar if item.isfile()}
 
 
 def tree(folder: Path, name: str) -> dict[str, bytes]:
-    """The files of a folder, under another name."""
+    """Return the files of a folder, under another name."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
@@ -71,7 +71,7 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """What the supplement is called: by its version, and plainly if it is not that of a commit."""
+    """Return the name of the supplement: it has the version, and says so if it is not made of a commit."""
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 

@@ -228,12 +228,6 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
     assert executed_again(uses) == again
 
 
-def test_deleted_module_is_noticed(uses):
-    """Also one that no chapter has loaded: it may have been looked for."""
-    (uses / "package" / "egm" / "other.py").unlink()
-    assert executed_again(uses) == "12"
-
-
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
     """What is stored counts as a result of the files of before."""
     late = uses / "package" / "egm" / "part" / "late.py"
@@ -243,11 +237,13 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
     assert executed_again(uses) == "2"
 
 
-def test_record_is_needed(uses):
-    """A chapter without it is executed again."""
+def test_what_is_gone_is_noticed(uses):
+    """The record of a chapter, and a module that none has loaded, but that may have been looked for."""
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
     assert executed_again(uses) == "2"
+    (uses / "package" / "egm" / "other.py").unlink()
+    assert executed_again(uses) == "12"
 
 
 def test_change_of_the_text_executes_no_chapter_again(uses):

@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tools import build, links
+from tools import links
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -34,15 +34,24 @@ def test_dead_links_are_found(tmp_path, server):
     """On pages of the book and in the files beside it; a link that leads somewhere is not complained of."""
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "index.md").write_text(f"# Title\n\n[there]({server}/there), [gone]({server}/gone)\n")
-    (tmp_path / "README.md").write_text(f"See [this]({server}/missing), {server}/there.\n")
-    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
-    (tmp_path / "_config.yml").write_text('only_build_toc_files: true\nexecute: { execute_notebooks: "off" }\n')
-    (tmp_path / "ledger").mkdir()
-    for name in ("ledger/claims.yml", "ledger/errata.yml", "pyproject.toml", "CITATION.cff"):
-        (tmp_path / name).touch()
-    stage = tmp_path / "_build" / "links"
-    build.lay_out(stage, {}, tmp_path)
-    assert sorted(entry["uri"] for entry in links.check(stage, tmp_path)) == [f"{server}/gone", f"{server}/missing"]
+    (tmp_path / "README.md").write_text(f"See [this]({server}/missing), {server}/there, {server}/gone.\n")
+    assert sorted(line.partition(": 404")[0] for line in links.check(tmp_path)) == [
+        f"README.md, book/index.md: {server}/gone",
+        f"README.md: {server}/missing",
+    ]
+
+
+def test_links_are_read_from_all_sources(tmp_path):
+    """Also from chapters and docstrings, and where the bibliography has only a DOI."""
+    for name, text in {
+        "book/api/a.rst": "`a <https://a.example>`_",
+        "book/b.bib": "@article{b,\n  doi = {10.1/b},\n  url = {https://b.example},\n}",
+        "notebooks/c.ipynb": '{"source": ["[c](https://c.example)\\n", "https://d.example\\n"]}',
+        "egm/study/e.py": '"""See https://e.example."""',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert links.links(tmp_path).keys() == {"https://doi.org/10.1/b", *(f"https://{name}.example" for name in "abcde")}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import egm
+
 PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
 LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # by the first call that needs them
@@ -16,14 +20,27 @@ def packages(names):
     return {name.partition(".")[0] for name in names}
 
 
+def loaded_by(code):
+    """The modules that a program loads."""
+    code = f"import sys; before = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - before)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
 def test_import_is_light():
-    """`import egm` loads NumPy and SciPy alone, no database, and nothing of the study."""
-    code = "import sys; before = {*sys.modules}; import egm; print(*{*sys.modules} - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
+    """`import egm` loads nothing else, and its names load NumPy and SciPy alone, no database, and nothing of the study."""
+    assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
+    loaded = loaded_by("from egm import *")
     assert packages(loaded) >= LIGHT
     assert not packages(loaded) & (LATER | STRANGE | {"sqlite3"})
     assert not [name for name in loaded if name.startswith("egm.study")]
+
+
+def test_names_are_there_before_they_are_imported():
+    """And no others."""
+    assert set(egm.__all__) <= set(dir(egm))
+    assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
+    with pytest.raises(AttributeError, match=r"module 'egm' has no attribute 'nothing'"):
+        egm.nothing
 
 
 def test_nothing_else_is_imported():

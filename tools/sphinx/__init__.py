@@ -1,1 +1,1 @@
-"""Extensions of Sphinx for the book, and its looks in LaTeX."""
+"""Extend Sphinx for the book, and define its looks in LaTeX."""

@@ -1,4 +1,4 @@
-"""Sphinx extension: what assistive technology reads of a page, where Sphinx's own HTML says it wrongly."""
+"""Sphinx extension: correct what assistive technology would read wrongly in Sphinx's own HTML."""
 
 import re
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""Sphinx extension: every code cell that has an anchor in its metadata can be referred to, `{ref}`text <anchor>``."""
+"""Sphinx extension: make a target of every code cell with an anchor in its metadata, `{ref}`text <anchor>``."""
 
 from docutils import nodes
 
 
 def anchor(chapter: str, cell: str) -> str:
-    """The anchor of a cell: chapter 06-lagrangian and cell hessian give cell-06-hessian."""
+    """Return the anchor of a cell: that of the cell hessian in chapter 06-lagrangian is cell-06-hessian."""
     return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
 
 

@@ -25,7 +25,7 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
-    """What HTML shows before the thing of that kind and name, such as 4.1 for a lemma; empty if nothing."""
+    """Return what HTML shows before the thing of that kind and name, such as 4.1 for a lemma; it may be empty."""
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
 
@@ -34,13 +34,13 @@ class BookTranslator(LaTeXTranslator):
     """Sphinx's writer, except that nothing is left for LaTeX to count."""
 
     def section_number(self, section: nodes.section) -> str:
-        """Number of a section in HTML: that of its anchor, or for a page's first section that of the page."""
+        """Return the number of a section in HTML, which for the first section of a page is that of the page."""
         numbers = self.builder.env.toc_secnumbers.get(self.curfilestack[-1], {})
         anchor = f"#{section['ids'][0]}"
         return ".".join(map(str, numbers.get(anchor if anchor in numbers else "", ())))
 
     def visit_title(self, node):
-        """Before a heading, say which number it has."""
+        """Write the number of a heading before it."""
         if isinstance(node.parent, nodes.section) and not self.this_is_the_title:
             name = self.sectionnames[min(self.sectionlevel, len(self.sectionnames) - 1)]
             self.body.append(f"\\booknumber{{{name}}}{{{self.section_number(node.parent)}}}\n")
@@ -49,7 +49,7 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """A labelled equation has its number as a tag; `wrap_displaymath` would leave it to LaTeX."""
+        """Write the number of a labelled equation as its tag; `wrap_displaymath` would leave it to LaTeX."""
         if not node.get("label") or node.get("nowrap"):
             super().visit_math_block(node)
         label = f"equation:{node['docname']}:{node['label']}"
@@ -59,12 +59,12 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Say the number of the figure where its caption will print it."""
+        """Write the number of a figure where its caption will print it."""
         super().visit_figure(node)
         self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
 
     def visit_table(self, node):
-        """Say the number of the table; give one that is longer than a page columns in which text can wrap."""
+        """Write the number of a table, and let text wrap in the columns of one that is longer than a page."""
         self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
         if "ledger" in node["classes"]:
             node["classes"].append("longtable")
@@ -84,13 +84,13 @@ class BookTranslator(LaTeXTranslator):
         super().visit_container(node)
 
     def depart_container(self, node):
-        """After a cell comes a new paragraph, even if the cell ends with a formula."""
+        """Begin a new paragraph after a cell, even if the cell ends with a formula."""
         super().depart_container(node)
         if "cell" in node["classes"]:
             self.body.append("\n\n")
 
     def visit_admonition(self, node):
-        """A proof is text that ends with a mark, not a box."""
+        """Make text that ends with a mark of a proof, which is no box."""
         if "proof" not in node["classes"]:
             return super().visit_admonition(node)
         self.body.append("\n\\begin{bookproof}\n")
@@ -103,7 +103,7 @@ class BookTranslator(LaTeXTranslator):
 
 
 def visit_statement(self, node):
-    """A statement: its kind, its number, its label; then comes its title."""
+    """Begin a statement with its kind, its number and its label; then comes its title."""
     number = number_of(self, node["countertype"], node["ids"][0])
     self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
     self.body.append(f"{{{self.hypertarget_to(node)}}}")
@@ -111,13 +111,13 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """The end of a statement."""
+    """End a statement."""
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
 
 class Arrange(SphinxPostTransform):
-    """Landing page as the first chapter, then the parts of the table of contents; the bibliography in its place.
+    """Put the landing page first as a chapter, then the parts of the table of contents, in their order.
 
     Sphinx would nest the chapters in the landing page, whose title is that of the book.
     """
@@ -153,7 +153,7 @@ class KeepSources(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Make paragraphs of them, and text of what leads there."""
+        """Make paragraphs of the references, and text of the links to them."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -207,12 +207,12 @@ def reach_all(app):
 
 
 def texts(row: nodes.row) -> list[str]:
-    """The text of every cell of a row."""
+    """Return the text of every cell of a row."""
     return [entry.astext() for entry in row]
 
 
 def toctrees_in(node: nodes.Element):
-    """The tables of contents in a part of a page, but not those of the pages that Sphinx has put into them.
+    """Yield the tables of contents in a part of a page, but not those of the pages that Sphinx has put into them.
 
     From above, because Sphinx leaves a page that it has put elsewhere without a way up.
     """
@@ -224,7 +224,7 @@ def toctrees_in(node: nodes.Element):
 
 
 def macros(config) -> str:
-    """The commands that MathJax knows, defined for LaTeX."""
+    """Return the definitions for LaTeX of the commands that MathJax knows."""
     lines = []
     for name, meaning in config.mathjax3_config["tex"]["macros"].items():
         text, arguments = meaning if isinstance(meaning, list) else (meaning, 0)
@@ -233,7 +233,7 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Everything about LaTeX that is not a matter of looks."""
+    """Set everything about LaTeX that is not a matter of looks."""
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",

@@ -1,4 +1,4 @@
-"""Sphinx extension: numbers that a reader with the report beside them recognises.
+"""Sphinx extension: give numbers that a reader with the report beside them recognizes.
 
 Sphinx counts chapters, theorems and equations as they come. Here a chapter has the number of its file
 (`03-gaussian-mechanism` is chapter 3, `A-abandoned-routes` appendix A), and whatever belongs to the report has the
@@ -16,7 +16,7 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 
 
 def reported(label):
-    """The number in the report that a label states, or None."""
+    """Return the number in the report that a label states, or None."""
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
 
@@ -33,7 +33,7 @@ def number_chapter(env, docname, chapter):
 
 
 def number_statements(statements, chapter):
-    """Number one kind of statement: as the report does, or by the order within the chapter."""
+    """Number the statements of one kind as the report does, and the others by their order within the chapter."""
     own = count(1)
     for label, number in statements.items():
         statements[label] = reported(label) or ((chapter, next(own)) if chapter else number)

@@ -1,4 +1,4 @@
-"""Sphinx extension: what autodoc, numpydoc and sphinx-argparse leave undone in the reference.
+"""Sphinx extension: do in the reference what autodoc, numpydoc and sphinx-argparse leave undone.
 
 - Titles in the docstring of a module become headings like those in the docstring of a function.
 - An exception names its bases. Those of other classes are of no use to a reader.
@@ -21,7 +21,7 @@ def rule_sections(app, what, name, thing, options, lines):
 
 
 def name_bases(app, what, name, thing, options, lines):
-    """After its first sentence say of an exception which others it is: by these, too, it can be caught."""
+    """Name the bases of an exception after its first sentence, because it can be caught by these, too."""
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
         lines[end:end] = ["", f"Bases: {', '.join(f'``{base.__name__}``' for base in thing.__bases__)}"]
