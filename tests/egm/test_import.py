@@ -27,7 +27,7 @@ def loaded_by(code):
 
 
 def test_import_is_light():
-    """`import egm` loads nothing else, and its names load NumPy and SciPy alone, no database, and nothing of the study."""
+    """`import egm` loads nothing else; its names load NumPy and SciPy alone, no database and nothing of the study."""
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")
     assert packages(loaded) >= LIGHT
@@ -40,7 +40,7 @@ def test_names_are_there_before_they_are_imported():
     assert set(egm.__all__) <= set(dir(egm))
     assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
     with pytest.raises(AttributeError, match=r"module 'egm' has no attribute 'nothing'"):
-        egm.nothing
+        _ = egm.nothing
 
 
 def test_nothing_else_is_imported():
