@@ -1,0 +1,40 @@
+"""The paper: a page without code whose numbers the chapters have computed, and an article of the same text."""
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+from tools.execute import ROOT
+
+SOURCE = (ROOT / "book" / "paper.md").read_text()
+#: Numbers that belong to a statement and are not results: conditions, settings, a year, a chapter.
+GIVEN = {"0", "1", "2", "3", "4", "5", "6", "10", "11", "18", "20", "21", "50", "100", "2023"}
+
+
+@pytest.fixture(scope="module")
+def page(book):
+    """The text of the page in HTML."""
+    return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
+
+
+def test_it_has_no_code(page):
+    """Whoever wants to see the code follows a link."""
+    assert not page.select("div.cell, div.highlight")
+
+
+def test_numbers_come_from_chapters():
+    """Every other number in the text is put there by a chapter."""
+    text = re.sub(
+        r"\{glue:text\}`[^`]*`|\{[a-z:]+\}`[^`]*`|^:[a-z]+:.*$|\]\([^)]*\)|^#.*$", "", SOURCE, flags=re.MULTILINE
+    )
+    assert set(re.findall(r"\d+", text)) <= GIVEN
+
+
+def test_article_is_short_and_whole(article):
+    """Eight to twelve pages, with the abstract first, and no reference that leads nowhere."""
+    pages = [page.extract_text() for page in PdfReader(article).pages]
+    assert 8 <= len(pages) <= 12
+    assert "Abstract" in pages[0]
+    assert "??" not in "".join(pages)
