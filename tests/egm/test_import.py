@@ -40,7 +40,7 @@ def test_names_are_there_before_they_are_imported():
     assert set(egm.__all__) <= set(dir(egm))
     assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
     with pytest.raises(AttributeError, match=r"module 'egm' has no attribute 'nothing'"):
-        egm.nothing
+        _ = egm.nothing
 
 
 def test_nothing_else_is_imported():
