@@ -32,6 +32,7 @@ SOURCES = ("report", "notes")
 VERSIONS = ("draft", "3 January", "19 January", "20 January", "notes")
 WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
 FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
+LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the first is faster, and not everywhere
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
 LOCK = "# Digests of each statement and its check as they were last read; renewed by `python -m tools.ledger lock`.\n"
 
@@ -99,7 +100,7 @@ class Ledger:
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """Return the ledger of a project whose chapters have been executed."""
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
-    claims, slips = (yaml.load(file.read_text(), yaml.BaseLoader) or [] for file in files)
+    claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
     cells = {f"{stem}#{cell.id}": cell.source for stem, book in notebooks.items() for cell in book.cells}
     code = {stem: sources(book) for stem, book in notebooks.items()}
