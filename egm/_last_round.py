@@ -105,9 +105,9 @@ class _LastRound:
         self.search, self.rows, self.n = search, search.rows, search.n
         self.b = search.calibrated()
         self.spread = search.spread()
-        self.sigma = np.maximum(search.sigma, search.center_std / 30)  # next to that, smaller ones change a thousandth
+        self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
         self.weights = (self.b * self.spread) ** 2
-        self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # of a scaled length, on average
+        self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:

@@ -73,7 +73,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors of `ordered`, without looking at the numbers."""
+    """Raise the errors of `ordered`, without reading the numbers."""
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -181,7 +181,7 @@ def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the blocks; a block that consists of several is yielded one after the other."""
+    """Yield the blocks; a block that consists of several blocks is taken apart."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block

@@ -46,17 +46,17 @@ class Blocks(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """Return the names of the columns."""
         ...
 
     @property
     def count(self) -> int | None:
-        """The number of its rows, or None if the file does not say it."""
+        """Return the number of rows, or None if the file does not say it."""
         ...
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """A function that reads the table from the start, block by block."""
+        """Return a function that reads the table from the start, block by block."""
         ...
 
 

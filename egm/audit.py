@@ -33,7 +33,7 @@ from egm._types import Array, ArrayLike
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
-_SHARES = np.linspace(0.005, 0.995, 199)  # of one kind of releases beyond the thresholds to choose from
+_SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
 _NOISELESS = 1e-13  # variance of a direction, next to the largest, that is only rounding
 
 Asked: TypeAlias = tuple[tuple[Any, float], ...]  # the law and the scale of each number drawn
@@ -60,8 +60,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     Returns
     -------
     float
-        Number that epsilon is at least, with probability `confidence` or more; 0.0 if the releases
-        show nothing.
+        Lower bound of epsilon, which holds with probability `confidence` or more; 0.0 if the
+        releases show nothing.
 
     Notes
     -----
@@ -170,7 +170,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases for the work of a few, if a release is a value plus a linear image of its noise.
+    """Draw many releases at the cost of a few, if a release is a value plus a linear image of its noise.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Source of noise that returns the numbers it was given, and records the laws that it was asked for."""
+    """Source of noise that returns given numbers, and records which laws were asked for."""
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))

@@ -62,8 +62,8 @@ class Budget:
         for an `AdaptiveDataMechanism`.
     simulation : bool, optional
         True for a budget of rehearsals, in which each release is a simulation by an rng. False (the
-        default) for a budget that refuses an rng, because a simulation of private data gives them
-        away. The journal says which of the two it is.
+        default) for a budget that refuses an rng, because a simulation of private data reveals
+        them. The journal says which of the two it is.
 
     Raises
     ------
@@ -127,9 +127,9 @@ class Budget:
     exceed the total. A sum of several may exceed it by a factor :math:`1 + 2^{-51}`, which is
     within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", several
     charges are granted if they fit for noise that is larger by :math:`2^{-31}` of itself, because
-    it is drawn larger by :math:`2^{-30}` than the mechanism says. So no total is exceeded. Delta
-    also pays there for the noise being discrete. What is reserved for that is enough for
-    :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, and a budget takes no more.
+    it is drawn larger by :math:`2^{-30}` than the mechanism says. So no total is exceeded. A part of
+    delta is reserved there for the difference between discrete and continuous noise. It is enough
+    for :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, and a budget takes no more.
 
     **Journal.** The journal is an SQLite database with one row for the terms and one for each
     charge, with SHA-256 digests by which a row that is changed or missing is noticed. A charge is on
@@ -223,7 +223,7 @@ class Budget:
 
     @property
     def left(self) -> Spent:
-        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism; of a pure one if delta is 0."""
+        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism (Laplace if delta is 0)."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
@@ -327,10 +327,10 @@ class Budget:
         BudgetExceeded
             If the release does not fit. Nothing is recorded then.
         ValueError
-            If `rng` is given where it must not be or missing where it must be, or from
-            `Budget.charge`, `mechanism.check` or `mechanism.release`.
+            If `rng` is given where it must not be or missing where it must be, or if
+            `Budget.charge`, `mechanism.check` or `mechanism.release` raises it.
         TypeError
-            If `rng` is not a Generator, or from these three methods.
+            If `rng` is not a Generator, or if one of these three methods raises it.
 
         Notes
         -----

@@ -7,8 +7,7 @@ it is one cell, its row and column. It never shows the value of the cell, which 
 
 A CSV file does not say whether its first line has names or the first person's values. Therefore
 names are taken from it only if the caller says that they are names, or knows them already. A first
-line of numbers that are whole, or in order, can be either; it is taken for neither unless the
-caller says which it is.
+line of numbers that are whole, or in order, can be either; then the caller must say which it is.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ def rows(
         for names if no cell is a number and, unless `columns` is given, all cells are in `known`.
         It refuses any other first line.
     known : collection of str, optional
-        Names that are public already. None is for a caller who will not publish the names: "auto"
-        then takes any text for names.
+        Names that are public already. None, for a caller who will not publish the names, makes
+        "auto" take any text for names.
     width : int, optional
         Number of columns of a CSV file that may be empty and has no header (`header` "no"). An
         empty file is then a table without rows.
@@ -204,7 +203,7 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
 
 
 def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskArray:
-    """Make a dask array of columns of numbers in Parquet files, of which nothing is read before it is summed.
+    """Make a dask array from Parquet files, which are read only when the array is computed.
 
     Parameters
     ----------
@@ -218,9 +217,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     Returns
     -------
     dask.array.Array, shape (n, d)
-        A block for each row group, of the type that holds the numbers of all columns. A mechanism
-        matches the names of the columns with its own, as long as it gets the array as it is
-        returned here.
+        One block for each row group, of the type that holds the numbers of all columns. A mechanism
+        matches the names of the columns with its own, if it gets exactly this array.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Say which options each command takes, what they mean, and which of them go together."""
+"""Define the options of each command, their help texts, and which options go together."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
         raise Mistake(f"{message} ({self.prog} --help explains)")
 
     def option(self, name: str, text: str, **kind: Any) -> None:
-        """Add an option with this help text, whose line breaks do not count."""
+        """Add an option with this help text, whose line breaks are ignored."""
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
 

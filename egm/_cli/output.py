@@ -1,4 +1,4 @@
-"""Write what a command has found, in the format and to the place that the user asked for, whole or not at all.
+"""Write the result of a command in the format and to the place that the user asked for, whole or not at all.
 
 Names of columns come from strangers. In text they are printed so that a terminal takes no orders from them, and in CSV
 a name that a spreadsheet would compute gets an apostrophe in front.
@@ -41,7 +41,7 @@ Document: TypeAlias = dict[str, Any]
 def document(
     release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
 ) -> Document:
-    """Return the content of the output: the release, what else was found, and the public numbers it was made with."""
+    """Return the content of the output: the release, further results, and the public parameters."""
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"

@@ -16,7 +16,7 @@ _LONGEST = 500  # characters of a message
 
 
 class Mistake(Exception):
-    """Mistake of the user, told in one line."""
+    """Mistake of the user, reported in one line."""
 
 
 class Stops:
@@ -54,7 +54,7 @@ class Stops:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Check for the last time; a signal that comes later does not stop anything."""
+        """Check for the last time; a signal that comes later is ignored."""
         self.check()
         self.committed = True
 

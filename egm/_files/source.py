@@ -35,7 +35,7 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Arguments of `egm.files.rows`: what the caller knows about the first line of a CSV file."""
+    """Arguments of `egm.files.rows` about the first line of a CSV file."""
 
     header: str
     columns: Sequence[str] | None

@@ -346,7 +346,7 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
     """Compute the tail of the crossing and the density at x.
 
     It returns the logarithm of the tail, its estimated error, the logarithm of the density and the
-    slope of that.
+    slope of the latter.
     """
     shift, mass, error = integrate(crossing, x)
     tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)

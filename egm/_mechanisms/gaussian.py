@@ -77,12 +77,12 @@ class GaussianMechanism(Mechanism):
         fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def check(self, value: ArrayLike) -> None:
-        """Raise what `release` would raise, as far as the type of a value tells it.
+        """Raise the errors of `release` that the type of a value shows.
 
         Parameters
         ----------
         value : float or array_like
-            Value that would be released. Only its type is looked at, and no number in it.
+            Value that would be released. Only its type is read, and no number.
 
         Raises
         ------
@@ -115,8 +115,8 @@ class GaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a number in `value` is not finite, or if it is larger than the largest double; and as
-            `check_noise`.
+            If a number in `value` is not finite, or if it is larger than the largest double; or if
+            `check_noise` raises it.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -127,8 +127,7 @@ class GaussianMechanism(Mechanism):
 
         Notes
         -----
-        The sensitivity must hold for the values that are handed over, with whatever rounding was in
-        them before.
+        The sensitivity must hold for the values as they are given, including any rounding before.
 
         Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
         standard deviation of the noise alone, and the estimate can be off by
@@ -154,13 +153,12 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std)
 
     def check_noise(self, value: object) -> None:
-        """Raise what a secure release of a value would raise where rounding would cost too much of delta.
+        """Raise the error of a secure release if rounding would cost too much of delta.
 
         Parameters
         ----------
         value : object
-            Value that would be released. Only its type and shape are looked at, and no number in
-            it.
+            Value that would be released. Only its type and shape are read, and no number.
 
         Raises
         ------

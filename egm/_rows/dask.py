@@ -1,4 +1,4 @@
-"""Sums over dask arrays, which may be larger than memory or computed on many machines.
+"""Sum the rows of dask arrays, which may be larger than memory or computed on many machines.
 
 Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. If
 a worker is lost, only time is lost: the scheduler computes again what the worker held, and a task

@@ -1,4 +1,4 @@
-r"""Round vectors to integers, so that sums are exact and a sensitivity is what it says.
+r"""Round vectors to integers, so that sums are exact and rounding cannot increase their sensitivity.
 
 In floating point a sum depends on its order and on its rounding, and two neighboring data sets can
 differ in it by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
@@ -9,7 +9,7 @@ that is integer arithmetic:
    entry grows.
 2. Any other value is rounded to the nearest integer. This can move neighbors apart by one in each entry, which is added
    to the sensitivity.
-3. The noise is a discrete Gaussian. What distinguishes it from a rounded continuous Gaussian is taken from delta.
+3. The noise is a discrete Gaussian. Its distance from a rounded continuous Gaussian is taken from delta.
 
 Let :math:`r` be the distribution of a normal variable :math:`N(0, s^2)` that is rounded to the
 nearest integer, and :math:`p` the discrete Gaussian distribution. By Jensen's inequality and
@@ -30,8 +30,8 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
     \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
 
-What is taken from delta is six times the necessary amount, with :math:`d / (4 s^2)` in place of the
-fraction. This also covers the tails beyond 64 bits.
+Six times the necessary amount is taken from delta, with :math:`d / (4 s^2)` in place of the fraction.
+This also covers the tails beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from egm.calibration import analytic_noise_multiplier
 
 __all__ = ["EXCESS", "Lattice", "gaussian_std", "nearest_double", "rounded"]
 
-EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
+EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -77,7 +77,7 @@ class Lattice:
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
         """Make the lattice for rows (d,) and noise whose standard deviation is `noise` times the clip norm.
 
-        Raise ValueError for a clip norm beyond 1e-250 and 1e250, and for noise that leaves too few bits.
+        Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise that leaves too few bits.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -95,7 +95,7 @@ class Lattice:
 
         X holds numbers of any real type and size, in any memory order; beside it the sum takes hardly any memory. The
         result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
-        rows it is added with; others may add up its norm in another order. Raise ValueError for an entry of X that is
+        rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of X that is
         not finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
@@ -169,7 +169,7 @@ def rounded(value: NDArray[Any], unit: Array) -> list[int]:
     """Return the Python integers nearest to value / unit, in C order, where both arrays have the same shape.
 
     `value` holds numbers of any real type, or objects that are real numbers. None of them becomes a double on the way,
-    because that would move two neighboring integers beyond 2**53 apart by more than they are.
+    because rounding integers beyond 2**53 to doubles can increase the difference of two neighbors.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]

@@ -34,14 +34,14 @@ from egm.mechanisms import (
 
 __all__ = ["Case", "Row", "cases", "plant", "table"]
 
-_UNITS = 3  # radius of the coarse lattice, on which one rounding is felt
-_FAR = 8.0  # clip norms from the center to the row by which the neighbors differ
+_UNITS = 3  # radius of the coarse lattice, on which a single rounding matters
+_FAR = 8.0  # distance from the center, in clip norms, of the row by which the neighbors differ
 _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 _ROWS = "clip skipped", "centre from the data"
 _ROUNDING = "rounding away from zero"
 
-Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # releases: from a data set, so many
-Patch: TypeAlias = tuple[Any, str, Any]  # of what, which attribute, what in its place
+Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # draws from (data set, number of releases, rng)
+Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, replacement)
 
 
 # --- What is audited --------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Case:
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
         returns so many releases.
     size : int
-        Number of releases from which "noise × 0.9" is told from the right noise with probability at
+        Number of releases that distinguish "noise × 0.9" from the right noise with probability at
         least 1 - 1e-6.
     bugs : tuple of str
         Names of the bugs that concern the mechanism; see `planted`.
@@ -257,8 +257,8 @@ def plant(bug: str) -> Iterator[None]:
         Name of the bug, or "none" to leave the package as it is. In "noise × 0.9" all noise is too
         small by this factor. In "sensitivity halved" all noise is halved, because all noise is in
         proportion to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
-        data" the rows' own mean takes the place of the public center. In "rounding away from zero"
-        rows are rounded in this way instead of towards zero.
+        data" the mean of the rows replaces the public center. In "rounding away from zero" rows are
+        rounded away from zero instead of towards zero.
 
     Yields
     ------

@@ -12,17 +12,17 @@ by Lemma 2.3 of Bun and Steinke (2016). A step that adds Gaussian noise of stand
 an exponential mechanism of parameter :math:`\varepsilon` costs :math:`\varepsilon^2 / 8` (Cesar and
 Rogers 2021, Lemma 3.4).
 
-Every method is told a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
+Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
 that lies beyond this bound is no error; the docstring of each method says what happens to it. A method
-that is also told something that a user would not know, such as the true mean, is called an oracle.
+that also gets something that a user would not know, such as the true mean, is called an oracle.
 
-All noise is simulated (`egm.samplers`), so that these functions serve experiments and protect nobody.
+All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
 None of them changes `X`. All raise ValueError for a matrix that is not finite or has fewer than two
 rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
 
 Where a paper leaves a constant open, the constant is that of the paper's public code. Where that code
-spends more than it says, as PLAN's does, the function follows the paper and its docstring says what
-differs.
+spends more than it says, as PLAN's does, the function follows the paper, and its docstring states the
+difference.
 """
 
 from __future__ import annotations
@@ -558,7 +558,7 @@ def anisotropic(
         than :math:`\lambda / \sqrt{2}` from it are left out (see Notes), all of `rho` is for the noise,
         and `delta` is not spent.
     delta : float, default 1e-6
-        Probability, in (0, 1), with which the noise may fail to bound what it has to bound.
+        Probability, in (0, 1), with which the noise may be larger than the filter assumes.
     beta : float, default 0.1
         Probability of failure that the choice of the distance :math:`\lambda` allows for, in (0, 1).
     size_share : float, default 0.05
