@@ -15,7 +15,7 @@ from egm._types import Array
 
 __all__ = ["Tail"]
 
-_UNSEEN = 3.0  # standard deviations of the noise: so many rows may be beyond the last shell in which some are seen
+_UNSEEN = 3.0  # standard deviations of the noise: this many rows may be unseen beyond the last shell with rows
 _STEEPEST = 8.0  # largest power of a tail
 _FLATTEST = 1.2, 1.6  # smallest power of a tail, if the numbers show one and if they do not
 _STEEP = 2.0  # power above which the variance is finite
@@ -35,7 +35,7 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Tell whether the variance of the norms of such rows is finite."""
+        """Tell whether the tail is so steep that the variance of the norms is finite."""
         return self.power > _STEEP
 
     @classmethod
@@ -84,7 +84,7 @@ class Tail:
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length that so many rows exceed, or the last edge if more rows exceed that."""
+        """Return the length that this number of rows exceeds, or the last edge if more rows exceed that edge."""
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:
             return float(self.edges[-1])

@@ -237,7 +237,7 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
         array = _tables.array(**{name: value})
     except (MemoryError, _tables.ColumnError):
         raise
-    except Exception:  # rows of different lengths, or whatever the value's own methods raise, which may show values
+    except Exception:  # rows of different lengths, or an error of the value's own methods, which may show values
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
         raise _not_numeric(name, value)
@@ -258,7 +258,7 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
         return np.asarray(value, dtype=dtype)
     except MemoryError:
         raise
-    except Exception:  # rows of different lengths, or whatever the value's own methods raise
+    except Exception:  # rows of different lengths, or an error of the value's own methods
         return np.asarray(None)
 
 

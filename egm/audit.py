@@ -50,8 +50,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     one : array_like, shape (m,) or (m, k)
         Releases for a data set, independent of each other.
     other : array_like, of the same shape
-        Releases for a neighboring data set, independent of each other. The releases at the same
-        place of `one` and `other` may depend on each other.
+        Releases for a neighboring data set, independent of each other. ``one[i]`` and ``other[i]``
+        may depend on each other.
     delta : float
         Delta of the procedure, in [0, 1).
     confidence : float, default 1 - 1e-6
@@ -104,7 +104,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
 
 
 def project(one: Array, other: Array) -> Array:
-    """Compute the direction in which releases of two kinds are best told apart, if their noise is normal.
+    """Compute the direction that best separates two kinds of releases, if their noise is normal.
 
     Parameters
     ----------
@@ -116,16 +116,14 @@ def project(one: Array, other: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,)
-        Direction; releases are told apart by the numbers ``one @ direction`` and ``other @
-        direction``.
+        Direction; the numbers ``one @ direction`` and ``other @ direction`` separate the releases.
 
     Notes
     -----
     For normal noise the likelihood ratio is a function of ``releases @ direction``, where the
     direction is the inverse covariance of the noise times the difference of the means (Neyman and
     Pearson's lemma, Fisher's discriminant). Both are estimated from the releases. If the means of
-    the two kinds differ in a direction in which there is no noise, the result is that direction,
-    because nothing tells them apart better.
+    the two kinds differ in a direction without noise, the result is that direction.
 
     Examples
     --------

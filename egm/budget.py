@@ -15,7 +15,7 @@ Three things a user must know:
 3. With a path, the charges are kept in a journal, a file that survives a crash and that several
    processes can share. No file can tell that an older copy of it was put back.
 
-The Notes of `Budget` say what the rules add up, why that is private, and how rounding is paid for.
+The Notes of `Budget` describe the rules, prove that they are private, and explain the rounding.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Budget:
       curve.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also tries to add up the epsilons
-      of the pure mechanisms (those with delta = 0), and to add this sum to what another rule finds
+      of the pure mechanisms (those with delta = 0), and to add this sum to the result of another rule
       for the rest. It is valid only if all mechanisms were fixed before the first release.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
@@ -136,8 +136,8 @@ class Budget:
     the disk before the data are read, so a crash can waste budget and can never exceed it.
     Processes and threads take turns, and each reads what the others have spent. Only the owner may
     read a new journal, because whoever can open it can lock it. If the file is removed or replaced
-    while a charge is written, nothing is granted. A budget that is open notices that an older copy
-    was put back; for one that is opened later, no file can tell.
+    while a charge is written, nothing is granted. If an older copy of the file is put back, an open
+    budget notices it, but a budget that is opened later cannot.
 
     Charging needs a folder that can be written, because SQLite keeps a second file there while it
     writes, whose name ends in "-journal". A crash may leave it: then open the budget, or move both
@@ -334,8 +334,8 @@ class Budget:
 
         Notes
         -----
-        `mechanism.check(X)` compares what is public, and an error there costs nothing; then the
-        charge is recorded; only then are values of `X` read, by `mechanism.release`. If that fails,
+        First `mechanism.check(X)` compares public properties, and an error there costs nothing. Then
+        the charge is recorded, and only then `mechanism.release` reads values of `X`. If it fails,
         the charge stays, because a value that was read may have caused the error. A
         `GaussianMechanism` takes fewer than :math:`2^{24}` entries here.
 

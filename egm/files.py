@@ -47,7 +47,7 @@ class Table:
     names : tuple of str
         Names of the columns. Columns without names are called "1", "2" and so on.
     count : int or None
-        Number of rows, or None if only reading the file can tell it, as with CSV.
+        Number of rows, or None if it is unknown until the file is read, as with CSV.
     blocks : callable
         Function without arguments that reads the file from the start. It yields arrays of float64,
         shape (rows, columns), with finite values only, or raises a `FileError`.
@@ -120,7 +120,7 @@ def rows(
     ------
     FileError
         If the file is not there, is not of its kind, does not have the columns, or has a first line
-        that "auto" cannot tell. The message shows no cell of the first line of a CSV file unless
+        that "auto" refuses. The message shows no cell of the first line of a CSV file unless
         `header` is "yes".
 
     See Also
@@ -338,7 +338,7 @@ def _kind(path: Path) -> ModuleType:
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
     """Return the places of the columns among the names.
 
-    `shown` says whether an error may show names that nobody has asked for.
+    `shown` says whether an error may show names other than those in `columns`.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):

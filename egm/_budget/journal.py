@@ -11,8 +11,8 @@ In five places a budget needs more than SQLite does by itself:
 - SQLite goes on writing to a file that has been removed or replaced. So every use opens the file by its name, and a
   charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
   it has seen, and refuses a journal without it.
-- What a crash leaves behind is found by the name of the file with "-journal" appended. So the path is resolved, a file
-  with a second name (a hard link) is refused, and no new journal is made beside what another one has left.
+- After a crash SQLite looks for a second file, which has the journal's name with "-journal" appended. So the path is
+  resolved, a journal with a second name (a hard link) is refused, and no new journal is made beside such a second file.
 - A connection must not be used after a fork. So none outlives a use, a charge under way during a fork counts in the
   parent only, and a process that was forked during a use is refused.
 - On Unix a process loses its locks on a file when it closes the file anywhere. So nothing but SQLite opens it here.
@@ -195,7 +195,7 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if SQLite would write the remains of another journal into a new one."""
+        """Raise JournalError if there is a second file of another journal, which SQLite would write into a new one."""
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
             os.lstat(left)

@@ -340,8 +340,8 @@ class Terms:
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
         """Yield those results of `_losses` that are within the total.
 
-        For several charges, Gaussian noise is taken to be larger by the share `excess`. The actual
-        noise exceeds what a mechanism says by more.
+        For several charges, Gaussian noise is taken to be larger by the share `excess`. This is
+        valid, because the noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)

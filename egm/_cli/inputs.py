@@ -37,7 +37,7 @@ __all__ = [
     "values",
 ]
 
-_NAMES = {  # the name of a parameter in a message of egm: what the command line calls it
+_NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped")},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},

@@ -33,7 +33,7 @@ __all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
 
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
 _SHOWN = 20  # columns of a plan that are shown by name
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 
 Document: TypeAlias = dict[str, Any]
 

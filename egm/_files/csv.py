@@ -66,7 +66,7 @@ def _has_names(path: Path, cells: list[str], given: Given) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Tell whether numbers may be names of columns: no two are equal, and all are whole, or they go up or down."""
+    """Tell whether numbers may be names of columns: all are different, and all are whole or in order."""
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
     return named and len(set(numbers)) == len(numbers)
@@ -124,7 +124,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Tell whether a cell has a number; NaN and infinity are numbers here."""
+    """Tell whether a cell holds a number, which may be NaN or infinity."""
     try:
         float(cell)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Define what the readers of all kinds of files share: their argument, their result, and their error."""
+"""Define the argument, the result and the error of the readers of all kinds of files."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     Examples
     --------
-    The mean square of what clipping to squared norm 3 takes from each coordinate, in units of its
-    variance:
+    The mean square of the part that each coordinate loses by clipping to the squared norm 3, in units
+    of its variance:
 
     >>> from egm import gx2
     >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])

@@ -116,7 +116,7 @@ class GaussianDataMechanism(Mechanism):
 
     See Also
     --------
-    egm.adaptive.AdaptiveDataMechanism : Finds out center and spread within the same budget.
+    egm.adaptive.AdaptiveDataMechanism : Finds center and spread privately, within its budget.
     EllipticalGaussianMechanism : Takes bounds of the coordinates, not guesses of their spread.
 
     Notes
@@ -519,7 +519,7 @@ class GaussianDataMechanism(Mechanism):
             shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
         else:
             shape = unread(X=X)
-        if self.columns is not None or shape is None:  # else the shape tells more
+        if self.columns is not None or shape is None:  # otherwise the shape gives a better message
             _tables.check(X, self.columns)
         if shape is None:
             return
@@ -801,7 +801,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 
 
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
-    """Return a center, a mean or the like, checked: a number for all coordinates, or one for each."""
+    """Check a center or a mean, which is a number for all coordinates or one for each, and return it."""
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):
         given = f"got shape {location.shape}"

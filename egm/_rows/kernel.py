@@ -119,7 +119,7 @@ def add_rows(
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
                 # X is read again, to tell an infinite entry from an overflow. Somebody may have written to it since,
-                # so that y is looked at as well: NaN in it has no length.
+                # so y is checked, too: a row with NaN has no norm.
                 place = _first_not_finite(X[first + r])
                 if place < 0:
                     place = _first_nan(y[r])

@@ -95,8 +95,8 @@ class Lattice:
 
         X holds numbers of any real type and size, in any memory order; beside it the sum takes hardly any memory. The
         result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
-        rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of X that is
-        not finite.
+        rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of
+        X that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """Return how many bits the unit can be below a sensitivity: 40, or what the noise leaves of 56.
+    """Return how many bits finer than the sensitivity the unit can be: 40, or fewer if the noise is large.
 
     `noise` is the standard deviation of the noise, divided by the sensitivity. Raise ValueError if less than 20 bits
     are left.
@@ -198,7 +198,7 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     Gaussian. Raise ValueError if this part is half of delta or more.
 
     The result is never less than sensitivity * analytic_noise_multiplier(epsilon, delta), whose last digits are not
-    monotone in delta. It is larger by `EXCESS`, so that what is computed from this product, such as
+    monotone in delta. It is larger by `EXCESS`, so that a cost computed from noise_multiplier, such as
     1 / (2 * noise_multiplier**2) in zero-concentrated differential privacy, is no less than the cost of the noise.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))

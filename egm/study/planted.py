@@ -1,8 +1,8 @@
 """Plant bugs in the mechanisms, one at a time, and find them by the audit's lower bounds of epsilon.
 
-`table` audits every mechanism as it is, and with each of its bugs, on the worst neighboring data sets
-that are known. The bugs are planted in the running package, so this is not for a process that makes
-releases for anyone.
+`table` audits every mechanism without a bug and with each of its bugs, on the worst neighboring data
+sets that are known. The bugs are planted in the running package, so never use this module in a process
+that makes real releases.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Case:
         Neighboring data sets, as `draw` takes them.
     draw : callable
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
-        returns so many releases.
+        returns the releases.
     size : int
         Number of releases that distinguish "noise × 0.9" from the right noise with probability at
         least 1 - 1e-6.
@@ -390,7 +390,7 @@ class Row:
 
 
 def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -> list[Row]:
-    """Audit mechanisms as they are, and with each bug that concerns them.
+    """Audit mechanisms without a bug, and with each bug that concerns them.
 
     Parameters
     ----------
@@ -404,13 +404,13 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
     Returns
     -------
     list of Row
-        One row for each case as it is, and one for each of its bugs.
+        One row for each case without a bug, and one for each of its bugs.
 
     Notes
     -----
     With all the releases (`share` = 1), every bug of `cases` is caught, and no case without a bug
-    is, except with a probability of 1e-6 for each row. A number of secure noise takes 12
-    microseconds, and all cases together some 9 seconds.
+    is, except with a probability of 1e-6 for each row. Secure noise takes 12 microseconds a number,
+    and all cases together take some 9 seconds.
 
     Examples
     --------

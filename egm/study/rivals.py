@@ -13,7 +13,7 @@ an exponential mechanism of parameter :math:`\varepsilon` costs :math:`\varepsil
 Rogers 2021, Lemma 3.4).
 
 Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
-that lies beyond this bound is no error; the docstring of each method says what happens to it. A method
+that lies beyond this bound is no error; the docstring of each method says how it is treated. A method
 that also gets something that a user would not know, such as the true mean, is called an oracle.
 
 All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
@@ -249,10 +249,10 @@ def plan(
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
     The shares and constants are those of the authors' experiments, but their code differs in two points.
-    It adds each row three times, 0.1 apart, to spread equal values, and pays 3 times for this instead of
-    9 times. And its medians pay for a row that is added or removed, which halves the sensitivity, while
-    its noise pays for a row that is replaced. So its search costs 12 times what it says. With a nominal
-    budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    It adds each row three times, 0.1 apart, to spread equal values, and charges 3 times the cost for this
+    instead of 9 times. And it charges the medians for a row that is added or removed, which halves the
+    sensitivity, but the noise for a row that is replaced. So its search costs 12 times the stated amount.
+    With a nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
     ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
@@ -591,7 +591,7 @@ def anisotropic(
     are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
     divided by their number, for which a noisy lower bound is taken.
 
-    Of the budget, the filter gets what it needs to keep normal rows,
+    Of the budget, the filter gets the part that is necessary to keep normal rows,
 
     .. math:: 2 (z + z')^2 \frac{n - 1}{(0.9 n - 2)^2},
 
@@ -760,7 +760,7 @@ def _friends(Y: Array, reach: float) -> Array:
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
-    with np.errstate(over="ignore", invalid="ignore"):  # a row too far away to be squared has no friends, nor itself
+    with np.errstate(over="ignore", invalid="ignore"):  # a row whose square overflows has no friends, not even itself
         squares = _norms(Y) ** 2
         for start in range(0, len(Y), step):
             part = slice(start, start + step)
