@@ -19,7 +19,7 @@ __all__ = ["ExpectedRows"]
 
 
 class ExpectedRows:
-    """Model of n rows of N(mu, diag(sigma**2)).
+    """Model n rows of N(mu, diag(sigma**2)).
 
     `failure` bounds the probability that an answer about real rows would be wrong enough to matter.
     """

@@ -48,7 +48,7 @@ _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by whic
 
 @dataclass(frozen=True)
 class LastRound:
-    """Mean (d,), and the error of n times this mean by its parts."""
+    """Hold a mean (d,), and the error of n times this mean by its parts."""
 
     mean: Array
     noise_std: Array
@@ -59,7 +59,7 @@ class LastRound:
 
 @dataclass(frozen=True)
 class _Clip:
-    """Clip norm, and the error that it may cause, in lengths of scaled rows.
+    """Describe a clip norm and the error that it may cause, in lengths of scaled rows.
 
     If all clipped parts point one way, the sum is off by `one_sided`. Rows that the model does not explain add to this
     at least `surely` and at most `at_most`. `second` is the sum of the squared clipped parts, and `model` tells whether
@@ -76,7 +76,7 @@ class _Clip:
 
 @dataclass(frozen=True)
 class _Shells:
-    """Noisy numbers of rows: counts[i] from edges[i] to the next edge. The first `near` edges are the model's."""
+    """Hold noisy numbers of rows: counts[i] from edges[i] to the next edge; the model gives the first `near` edges."""
 
     edges: Array
     counts: Array
@@ -99,7 +99,7 @@ def last_round(search: Search) -> LastRound:
 
 
 class _LastRound:
-    """State of the search, its scaling b, and numbers that follow from the two."""
+    """Hold the state of the search, its scaling b, and numbers that follow from the two."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n = search, search.rows, search.n

@@ -39,7 +39,7 @@ _SQUARE = 12.0  # largest square, in units of its expectation
 
 
 class Account:
-    """Budget rho, and the cost of each step so far. The exact sum of the costs is at most rho."""
+    """Record the cost of each step of a budget rho. The exact sum of the costs is at most rho."""
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, dict[str, float]()
@@ -80,7 +80,7 @@ def _unseen(question: F) -> F:
 
 
 class PrivateRows:
-    """Rows X (n, d), a budget rho for questions about them, and a NumPy Generator if this is a simulation."""
+    """Answer questions about the rows X (n, d) within a budget rho; a NumPy Generator makes this a simulation."""
 
     def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
         self.X, self.rng, self.account = X, rng, Account(rho)

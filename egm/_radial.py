@@ -20,7 +20,7 @@ _MASS = _MASS / np.sum(_MASS)
 
 
 class Radial:
-    """Model of the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
+    """Model the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
 
     Each entry of the vectors (d,) stands for `copies` equal coordinates.
     """

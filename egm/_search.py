@@ -60,7 +60,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Answers to the questions of a search; see `egm._private_rows.PrivateRows`."""
+    """Answer the questions of a search; see `egm._private_rows.PrivateRows`."""
 
     n: int
     d: int
@@ -98,7 +98,7 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """State of a search, all of it released: the center, its error `center_std`, and sigma, (d,) each."""
+    """Hold the state of a search, all of it released: the center, its error `center_std`, and sigma, (d,) each."""
 
     def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account

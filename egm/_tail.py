@@ -27,7 +27,7 @@ _POINTS = 2000  # points of this curve
 
 @dataclass(frozen=True)
 class Tail:
-    """Numbers of rows longer than t: rows[i] beyond edges[i], and a power law between and after the edges."""
+    """Model the number of rows longer than t: rows[i] beyond edges[i], and a power law between and after the edges."""
 
     edges: Array
     rows: Array

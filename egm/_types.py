@@ -42,7 +42,7 @@ Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """A table in a file, as `egm.files.rows` returns it."""
+    """Describe a table in a file, as `egm.files.rows` returns it."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -423,7 +423,7 @@ class AdaptiveDataMechanism:
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----

@@ -222,7 +222,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Source of noise that returns given numbers, and records which laws were asked for."""
+    """Return given numbers in place of noise, and record which laws were asked for."""
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))

@@ -524,7 +524,7 @@ def _two_terms(a: Array, b: Array) -> Array:
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as a double and the part that this double lacks.
 
-    In a far tail the last digits of a are the first of exp(-a^2/2).
+    In a far tail the first digits of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
     other, rounding = _product(epsilon, z)

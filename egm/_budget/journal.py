@@ -81,7 +81,7 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """List of charges in memory, for the process that made it."""
+    """Keep charges in memory, for the process that made this object."""
 
     name = "in memory"
 
@@ -114,7 +114,7 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Content of a journal: the row of its terms, its charges, and the digests of the terms and of each charge."""
+    """Hold the content of a journal: the row of its terms, its charges, and the digests of the terms and of each charge."""
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
@@ -122,7 +122,7 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """File with the terms of a budget and its charges."""
+    """Keep the terms of a budget and its charges in a file."""
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:

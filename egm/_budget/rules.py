@@ -253,7 +253,7 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class Terms:
-    """Total of a budget, and the rules by which costs are added up to it."""
+    """Hold the total of a budget, and add up costs to it by the rules."""
 
     rho: float | None
     epsilon: float | Any  # None if rho is given

@@ -77,7 +77,7 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line."""
+    """Parse options, and report an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")

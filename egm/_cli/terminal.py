@@ -20,7 +20,7 @@ class Mistake(Exception):
 
 
 class Stops:
-    """Handler of Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
+    """Handle Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
 
     Some libraries catch every exception while they import another library, and then go on as if
     nothing had happened. Therefore `check` raises the exception again, between two blocks and

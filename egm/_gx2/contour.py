@@ -62,7 +62,7 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """The saddle point c of exp(K(s) - s x) / s and its x, as functions of the unbounded coordinate theta.
+    """Describe the saddle point c of exp(K(s) - s x) / s, and its x, by the unbounded coordinate theta.
 
     In the upper tail theta = log(c / (1 - c)) with c in (0, 1), in the lower tail theta = log(-c)
     with c < 0. For each group, `slack` is 1 - r c without cancellation, and `v` is r c / (1 - r c);
@@ -88,7 +88,7 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """The x whose saddle point is c: K'(c) - 1/c."""
+        """Return the x whose saddle point is c: K'(c) - 1/c."""
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
@@ -298,9 +298,8 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
     """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight, and the sum with the squared denominator.
 
-    About the center m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V
-    e)^p, where V is the inverse less 1. The square of this has p + 1 times each term and one more
-    inverse.
+    With the center m of a cluster, I = 1 / (1 - 2 m s) and V = I - 1, the inverse 1 / (1 - 2 w s) is
+    I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))

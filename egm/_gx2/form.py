@@ -21,7 +21,7 @@ Real: TypeAlias = Any  # a float or a np.longdouble
 
 @dataclass(frozen=True)
 class Form:
-    """Form of Q / unit, where unit is twice the largest weight.
+    """Represent Q / unit, where unit is twice the largest weight.
 
     So 1 - 2 w s is 1 - r s, with r = w / max w in (0, 1]. A group of weights, the smallest of which
     is `lowest`, has a center, the sum k of its degrees of freedom and the sum nc of its

@@ -562,7 +562,7 @@ class GaussianDataMechanism(Mechanism):
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----

@@ -177,7 +177,7 @@ class EllipticalGaussianMechanism(Mechanism):
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----

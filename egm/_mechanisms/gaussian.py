@@ -123,7 +123,7 @@ class GaussianMechanism(Mechanism):
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----

@@ -165,7 +165,7 @@ class LaplaceMechanism(Mechanism):
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----

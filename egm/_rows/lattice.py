@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Lattice:
-    """Lattice of integer vectors for rows that are clipped to a norm.
+    """Represent rows that are clipped to a norm by integer vectors.
 
     The norm of the integer vector of a row is at most `radius`, a power of two, and as large as the noise leaves room
     for. The integer 1 stands for the length `unit`. A row is shortened by the factor `shrink`, slightly below 1, so

@@ -689,7 +689,7 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
 
 
 class _MinorTicks(LogLocator):
-    """Minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
+    """Place minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         """Return the ticks between two values."""
@@ -699,7 +699,7 @@ class _MinorTicks(LogLocator):
 
 
 class _Plain(Formatter):
-    """Labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
+    """Write labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
 
     Minor ticks get a label at 2 and 5, if there are only a few of them.
     """
