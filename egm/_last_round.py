@@ -158,11 +158,7 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """Ask for the numbers of rows in shells.
-
-        The first edges are `near`. The others follow in constant ratio, up to the largest distance that the declared
-        ranges allow.
-        """
+        """Ask for the numbers of rows in shells, whose edges are `near` and then grow in constant ratio."""
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)

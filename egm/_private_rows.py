@@ -59,9 +59,9 @@ class Account:
 
 
 def log_intervals(low: float, high: float, step: float) -> Intervals:
-    """Return the inner bounds of intervals that cover all numbers from 0 on, and the middle of each interval.
+    """Return the bounds between intervals, and the middle of each, for numbers from 0 to beyond `high`.
 
-    From `low` to `high` or beyond, bounds have a constant ratio, which is about exp(step).
+    From `low` on, the bounds have a constant ratio of about exp(step).
     """
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
@@ -146,10 +146,7 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of clipped vectors, and its noise's standard deviation.
-
-        Two of these vectors differ by at most `diameter` times the clip norm.
-        """
+        """Return the noisy mean of clipped vectors at most `diameter` clip norms apart, and its noise's deviation."""
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)
         std *= grid.radius * _ROUNDED_UP

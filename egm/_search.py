@@ -75,10 +75,7 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float) -> float:
-    """Return the part of the distance to the rows that a locating step leaves.
-
-    It is the part for which all steps together cost least, or a smaller one where that is cheap.
-    """
+    """Return the part of the distance that a locating step leaves at least cost, or a smaller one if it is cheap."""
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
     return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
@@ -191,10 +188,7 @@ class Search:
         return False
 
     def remeasure(self, rho: float) -> None:
-        """Correct the standard deviations by the second moments of the rows in units of them.
-
-        All of these moments are near 1, so one question gives them together.
-        """
+        """Correct the standard deviations by the second moments of the rows, which one question gives together."""
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))

@@ -114,7 +114,7 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the row of its terms, its charges, and the digests of the terms and of each charge."""
+    """Hold the content of a journal: the row of its terms, its charges, and the digests of all of these rows."""
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]

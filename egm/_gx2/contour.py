@@ -132,10 +132,7 @@ class Crossing:
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
-    """Compute -log(1 - y) - y, where slack is 1 - y.
-
-    Near zero it is the series of 2 artanh(z) with z = y / (2 - y).
-    """
+    """Compute -log(1 - y) - y, where slack is 1 - y. Near zero it is the series of 2 artanh(z) with z = y / (2 - y)."""
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
     if small.any():

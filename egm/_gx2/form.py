@@ -47,10 +47,7 @@ class Form:
 
     @cached_property
     def exact_r(self) -> Long:
-        """Return r in extended precision.
-
-        The rounding error of r is multiplied by the degrees of freedom, which may be large.
-        """
+        """Return r in extended precision, because large degrees of freedom multiply its rounding error."""
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property

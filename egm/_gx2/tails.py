@@ -120,7 +120,6 @@ def logsf(
         error of `sf`.
     error : float or ndarray
         Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
-        The notes of `sf` explain the estimate.
 
     Raises
     ------
@@ -173,8 +172,7 @@ def cdf(
         The probability :math:`P[Q \leq x]`, in the shape of `x`. It has the relative accuracy of
         `sf`, also near zero.
     error : float or ndarray
-        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``. The
-        notes of `sf` explain the estimate.
+        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
     Raises
     ------
@@ -232,7 +230,6 @@ def logcdf(
         relative error of `cdf`.
     error : float or ndarray
         Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
-        The notes of `sf` explain the estimate.
 
     Raises
     ------

@@ -128,10 +128,8 @@ class GaussianMechanism(Mechanism):
         Notes
         -----
         The sensitivity must hold for the values as they are given, including any rounding before.
-
-        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
-        standard deviation of the noise alone, and the estimate can be off by
-        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
+        error, which `noise_std` of the release does not contain.
 
         Examples
         --------

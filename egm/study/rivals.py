@@ -90,9 +90,7 @@ def gaussian(
     Notes
     -----
     The noise has the standard deviation :math:`2 C / (n \sqrt{2 \rho})` in each coordinate, where
-    :math:`C` is `clip_norm`.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    :math:`C` is `clip_norm`. The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
     References
     ----------
@@ -153,9 +151,8 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
 
     Notes
     -----
-    Each median is drawn by the exponential mechanism.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    Each median is drawn by the exponential mechanism. The estimate is `rho`-zCDP for neighbors that
+    replace one row [1]_.
 
     References
     ----------
@@ -244,9 +241,8 @@ def plan(
     .. math:: k = \sqrt{n} + \sqrt{\frac{T \ln(T / \beta)}{2 \rho_{\mathrm{clip}}}},
        \qquad T = \ln(2 \max_j \mathrm{radius}_j).
 
-    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1. The estimate is `rho`-zCDP
+    for neighbors that replace one row [1]_.
 
     The shares and constants are those of the authors' experiments, but their code differs in two points.
     It adds each row three times, 0.1 apart, to spread equal values, and charges 3 times the cost for this
