@@ -34,7 +34,7 @@ _MORE = 3.5, 2.0  # standard deviations, of the noise and of the number of rows,
 _SHELLS = 150  # largest number of far shells; their ratio is larger for ranges of more than 26 decades
 _FARTHEST = 1e100  # largest ratio of the last edge to the last near one
 _SLACK = 1.05  # factor by which wrong standard deviations may lengthen a normal row
-_COUNT = 0.06, 0.005  # share of the budget for a number of rows: the first over the effective dimension, or the second
+_COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the effective dimension, at least the second
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
 _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
@@ -218,9 +218,8 @@ class _LastRound:
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
         """Raise a clip norm until few rows are longer.
 
-        Returns it, whether few rows are longer, and by how much longer rows move the sum at least and at most. In many
-        dimensions only rows count that the model does not explain. In few dimensions, or if a tail is given, all longer
-        rows count.
+        Returns the new clip norm, whether few rows are longer, and by how much they move the sum, at least and at most.
+        All longer rows count, but in many dimensions, without a tail, only those that the model does not explain.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)

@@ -1,6 +1,6 @@
 """Approximate the norm of a normal row, for plans that need hundreds of forecasts with one correct digit.
 
-b x**2 is replaced by a gamma variable of its mean and variance, and the gamma variable by the cube of a normal one
+||b x||**2 is replaced by a gamma variable of its mean and variance, and the gamma variable by the cube of a normal one
 (Wilson and Hilferty 1931). Clipping is taken to shorten a row by a share that depends on its norm alone.
 """
 

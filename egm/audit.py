@@ -249,7 +249,7 @@ class _Tape(np.random.Generator):
 
 
 def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
-    """Make a release with these noises (zeros for None), and record the laws and the scales that it asked for.
+    """Make a release with this noise (zeros for None), and record the laws and scales that it asks for.
 
     The release has shape (k,); there is a pair (law, scale) for each number drawn.
     """

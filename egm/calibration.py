@@ -488,11 +488,11 @@ def _log_delta(epsilon: Floats, z: Floats) -> Array:
 
 
 def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """Compute the integral of the privacy curve and the exponent of a factor that is kept out of it.
+    """Compute the integral of the privacy curve without a small factor, and the exponent of this factor.
 
-    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 the factor exp(-a^2/2) is
-    kept out of it. The results are (integral, square, rest), where a^2 is the double `square` plus
-    the part `rest` that this double lacks.
+    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 it is divided by exp(-a^2/2).
+    The results are (integral, square, rest), where a^2 is the double `square` plus the part `rest`
+    that this double lacks.
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1

@@ -91,9 +91,9 @@ class Lattice:
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Add up the integer vectors of the rows (x - center) * scaling of X (m, d), which are clipped, exactly.
+        """Add up exactly the integer vectors of the clipped rows (x - center) * scaling of X (m, d).
 
-        X holds numbers of any real type and size, in any memory order; beside it the sum takes hardly any memory. The
+        X holds numbers of any real type and size, in any memory order; it is not copied as a whole. The
         result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
         rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of
         X that is not finite.
@@ -145,7 +145,7 @@ def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the threads, which stay for the next block."""
+    """Return the pool of threads, which serves all blocks."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
 
