@@ -5,7 +5,7 @@ forecast, those that are expected of normal rows (`egm._expected_rows`). The rel
 
 1. Locate. The median distance of the rows from the center is the radius of a ball. The rows are clipped to this ball,
    and their noisy mean is the next center. Each step leaves a known part of the distance. The steps end when the radius
-   is that of the data themselves. The next radius corrects one that came out wrong, because it may be of any size.
+   is that of the data themselves. A wrong radius is corrected by the next one, which may be of any size.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4. A scaling gains
    at most d divided by this dimension (Hoelder's inequality). If that is little, or if the budget is too small for d
    medians, all coordinates get the same standard deviation. Otherwise each gets its own, by a median of

@@ -372,7 +372,7 @@ class AdaptiveDataMechanism:
 
         Notes
         -----
-        `egm.budget` checks rows so before it records a charge: then such a mistake costs nothing.
+        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
 
         Examples
         --------

@@ -2,8 +2,8 @@ r"""Forecast the expected squared error of a clipped and noisy sum, before any d
 
 The rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. They become
 :math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` longer than C is shortened to C, and so
-loses its share :math:`L_i = \max(0, 1 - C / \|y_i\|)`. Therefore the error of the release is
-:math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
+loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of its length. Therefore the error of the
+release is :math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
 
 With :math:`Q = \|y\|^2` and the moments of ``egm.gx2.clip_moments``, the mean and the variance of
 :math:`L \, (x_j - \mathrm{center}_j)` are exact, and so is the forecast:

@@ -148,8 +148,8 @@ class GaussianDataMechanism(Mechanism):
     is too small as well, it can lose many times what it gains (chapter 11 of the book).
 
     **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
-    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by so
-    much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This gains
+    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by
+    this much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This gains
     if the guesses are right, and it costs far more than it can gain if the center is off by a part
     of `sigma`.
 
@@ -501,7 +501,7 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        `egm.budget` checks rows so before it records a charge: then such a mistake costs nothing.
+        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
 
         Examples
         --------
