@@ -1,4 +1,4 @@
-"""Differentially private sums of vectors whose coordinates differ in spread.
+"""Compute differentially private sums of vectors whose coordinates differ in spread.
 
 The mechanisms are in `egm.mechanisms`, and the noise that they need is computed in
 `egm.calibration`. The generalized chi-square distribution, which sets their clip norm, is in

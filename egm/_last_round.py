@@ -1,14 +1,13 @@
-"""The last round of `egm.adaptive`: doubt what the search found, choose the clip norm, and release.
+"""Check what the search of `egm.adaptive` found, choose the clip norm, and release the mean.
 
-1. Tail. The numbers of rows in shells around the center are compared with those of normal rows. If there are more, then
-   `egm._tail` gives the clip norm of least error in case all that is clipped points one way.
-2. Count. Otherwise the clip norm is that of least forecast error. It is raised until not too many rows are longer, by a
-   noisy number of them. Where n sqrt(rho) is small their tail is hardly known, and every clipped row is doubtful.
-3. Sum. Rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of the
-   clipped differences, so clipping pulls it towards that center, and what was learned before counts as much as its
-   accuracy deserves.
-4. Move. In many dimensions, or with few rows, a move of the center by more than noise and its own error explain shows
-   that clipping has biased it, and the forecast contains the difference.
+1. Tail. The numbers of rows in shells around the center are compared with those expected of normal rows. If there are
+   more, `egm._tail` gives the clip norm of least error for the case that all clipped parts point one way.
+2. Count. Otherwise the clip norm is that of least forecast error. It is raised until a noisy number of longer rows is
+   small. If n sqrt(rho) is small, little is known of the tail, and fewer longer rows are allowed.
+3. Sum. The rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of
+   the clipped differences from it.
+4. Move. If this mean is further from the center than noise and the error of the center explain, clipping has biased it.
+   Then the forecast contains the difference. In few dimensions this is done only if n sqrt(rho) is small.
 """
 
 from __future__ import annotations
@@ -28,28 +27,28 @@ from egm.forecast import ErrorForecast
 __all__ = ["LastRound", "last_round"]
 
 _NEAR = (0.5, 0.2, 0.05, 0.01, 0.001)  # shares of normal rows beyond the first edges of the shells
-_RATIOS = 1.5, 2.5  # from one edge to the next after these; the second if there are few rows
-_SEEN = 2.5, 4.0  # standard deviations of noise that a number is from 0: in a near shell, in one of many far windows
-_CONFIRMED = 3.0  # the same when it is asked for again
-_MORE = 3.5, 2.0  # standard deviations, of the noise and of the rows, by which there are too many
-_SHELLS = 150  # after the near ones, at most; with larger ratios for ranges of more than 26 decades
-_FARTHEST = 1e100  # from the last near edge to the last one, at most
-_SLACK = 1.05  # what wrong standard deviations may do to a normal row's norm
-_COUNT = 0.06, 0.005  # share of the budget for a number of rows: in one dimension, divided by that; and at least
-_STEPS, _RAISED = 5, 1.35  # how often the clip norm is raised at most, and to how many times itself
-_START = 0.5, 0.4  # rows expected at first, over those allowed; the second if there are few
+_RATIOS = 1.5, 2.5  # ratio of each further edge to the one before; the second if `search.few`
+_SEEN = 2.5, 4.0  # standard deviations of noise by which rows are seen: in a near shell, in one of many far windows
+_CONFIRMED = 3.0  # standard deviations of noise by which rows are seen when the question is repeated
+_MORE = 3.5, 2.0  # standard deviations, of the noise and of the number of rows, by which there are too many
+_SHELLS = 150  # largest number of far shells; their ratio is larger for ranges of more than 26 decades
+_FARTHEST = 1e100  # largest ratio of the last edge to the last near one
+_SLACK = 1.05  # factor by which wrong standard deviations may lengthen a normal row
+_COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the effective dimension, at least the second
+_STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
+_START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
-_LONGER = 0.35, 1.0  # what a row has beyond the clip norm, over it, in one dimension; the second if there are few
-_ONE_SIDED = 2.5  # by how many standard deviations of the noise clipped rows may move the sum if they point one way
-_SPREAD_OUT = 5.0  # effective dimension over which this is allowed to grow
-_MANY = 48.0  # effective dimension from which a move of the center shows whether they do
+_LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
+_ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
+_SPREAD_OUT = 5.0  # effective dimension above which this number is larger, in proportion
+_MANY = 48.0  # effective dimension from which a move of the center shows whether they point one way
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
-_MOVED = 4.0, 0.1  # standard deviations, and share of its expectation, by which a squared move is too large
+_MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
 
 @dataclass(frozen=True)
 class LastRound:
-    """A mean (d,), and the parts of the error of n times this mean."""
+    """Hold a mean (d,), and the error of n times this mean by its parts."""
 
     mean: Array
     noise_std: Array
@@ -60,11 +59,11 @@ class LastRound:
 
 @dataclass(frozen=True)
 class _Clip:
-    """A clip norm, and what is known of the rows beyond it. All lengths are those of scaled rows.
+    """Describe a clip norm and the error that it may cause, in lengths of scaled rows.
 
-    one_sided: how far the sum may be off if clipped parts point one way, by the model. surely, at_most: the same for
-    the rows that are more than the model says. second: the sum of the squares of the clipped parts. model: whether
-    the model is believed.
+    If all clipped parts point one way, the sum is off by `one_sided`. Rows that the model does not explain add to this
+    at least `surely` and at most `at_most`. `second` is the sum of the squared clipped parts, and `model` tells whether
+    the norms agree with the model.
     """
 
     norm: float
@@ -77,7 +76,7 @@ class _Clip:
 
 @dataclass(frozen=True)
 class _Shells:
-    """Noisy numbers of rows in shells: counts[i] from edges[i] to the next. near: how many edges are the model's."""
+    """Hold noisy numbers of rows: counts[i] from edges[i] to the next edge; the model gives the first `near` edges."""
 
     edges: Array
     counts: Array
@@ -85,7 +84,7 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """The tail of what is seen: the near shells, and these windows of the far ones."""
+        """Return the tail that is seen in the near shells and in these windows of far shells."""
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
             seen[start:stop] = max(np.mean(self.counts[start:stop]), 0.0)
@@ -95,24 +94,24 @@ class _Shells:
 
 
 def last_round(search: Search) -> LastRound:
-    """Doubt, clip, sum."""
+    """Check the tail of the norms, choose the clip norm, and release the mean."""
     return _LastRound(search).run()
 
 
 class _LastRound:
-    """The state of the search, its scaling b, and what follows from the two."""
+    """Hold the state of the search, its scaling b, and numbers that follow from the two."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n = search, search.rows, search.n
         self.b = search.calibrated()
         self.spread = search.spread()
-        self.sigma = np.maximum(search.sigma, search.center_std / 30)  # next to that, smaller ones change a thousandth
+        self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
         self.weights = (self.b * self.spread) ** 2
-        self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # of a scaled length, on average
+        self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:
-        """Tail, count, sum, move."""
+        """Check the tail, choose the clip norm, release the mean, and forecast its error."""
         search, b, n = self.search, self.b, self.n
         seen = self.look()
         clip = self.by_model() if seen is None else None
@@ -136,19 +135,19 @@ class _LastRound:
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
         bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
-        farthest = 2 * n * search.bound  # from one end of what was declared to the other
+        farthest = 2 * n * search.bound  # from one end of the declared range to the other
         most = self.search.d * _square(farthest)
         expected = ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
         return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
-        """The share of normal rows that are longer, or nearly so."""
+        """Return the share of normal rows that are longer, with some slack for wrong standard deviations."""
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """The tail of the norms, or None where they are no longer than those of normal rows."""
+        """Return the tail of the norms, or None if there are no more long rows than normal rows have."""
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
@@ -159,7 +158,7 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """The numbers of rows in shells: edges by the model first, and then in constant ratio as far as rows can be."""
+        """Ask for the numbers of rows in shells, whose edges are `near` and then grow in constant ratio."""
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
@@ -169,12 +168,12 @@ class _LastRound:
         )
 
     def likeliest(self) -> Tail:
-        """The tail where a number of rows is far away, but no window shows where: the likeliest of them."""
+        """Return the tail with the likeliest window of far rows, if no window is certain."""
         shells = self.shells
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """What is seen in one of many windows may be noise: ask again, from the outside, until it is not."""
+        """Ask again about the far windows, from the outside, and drop those that are only noise."""
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
             edge = float(self.shells.edges[windows[-1][0]])
@@ -185,7 +184,7 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """The clip norm of least error for this tail; or a smaller one, if hardly any rows turn out to be longer."""
+        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows are longer."""
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
@@ -198,11 +197,11 @@ class _LastRound:
     # Count ------------------------------------------------------------------------------------------------------------
 
     def noise(self, rho: float) -> float:
-        """The standard deviation of the norm of the noise in the sum, for clip norm 1."""
+        """Return the root mean square of the norm of the noise in the sum, for clip norm 1."""
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """The clip norm of least forecast error, raised until not too many rows are longer; None if they remain."""
+        """Return the clip norm of least forecast error, raised until few rows are longer, or None if many remain."""
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
@@ -217,16 +216,15 @@ class _LastRound:
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
-        """A clip norm beyond which there are few rows; whether there are, and how far they may move the sum, surely and
-        at most.
+        """Raise a clip norm until few rows are longer.
 
-        In many dimensions only those count that are more than the model says; otherwise, and where a tail is given
-        instead of the model, all do.
+        Returns the new clip norm, whether few rows are longer, and by how much they move the sum, at least and at most.
+        All longer rows count, but in many dimensions, without a tail, only those that the model does not explain.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
         rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
-        if tail is not None:  # then rows of any dimension may be longer by a common factor
+        if tail is not None:  # a common factor may lengthen the rows, in any dimension
             longer = max(longer, _LONGER[0])
             if not tail.steep:
                 rho, sure = _COUNT[0], _SURE[1]
@@ -253,7 +251,7 @@ class _LastRound:
     # Move -------------------------------------------------------------------------------------------------------------
 
     def moved(self, step: Array, noise_std: Array) -> tuple[float, float]:
-        """By how much the squared move of the sum exceeds what is expected, and by how much it may."""
+        """Return by how much the squared move of the sum exceeds its expectation, and by how much it may."""
         expected = noise_std**2 + (self.n * self.search.center_std) ** 2
         total = float(np.sum(expected))
         unexplained = float(np.sum(np.clip(self.n * step, -1e150, 1e150) ** 2)) - total
@@ -261,9 +259,9 @@ class _LastRound:
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:
-    """Disjoint windows of the shells from start to stop that hold more rows than noise explains, in order.
+    """Return disjoint windows, in order, of the shells from `start` to `stop` with more rows than noise explains.
 
-    most: only the one that holds most, over its noise, whether noise explains it or not.
+    If `most`, return only the window with the most rows relative to its noise, even if noise explains them.
     """
     if start >= stop:
         return []
@@ -280,5 +278,5 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
 
 def _square(number: float) -> float:
-    """The square, of a number that is cut before it overflows."""
+    """Return the square of a number, which is limited to 1e150 so that nothing overflows."""
     return min(number, 1e150) ** 2

@@ -1,14 +1,14 @@
-"""Private rows, and the six questions that a search may ask of them.
+"""Answer the six questions that a search may ask about private rows, and record what each answer costs.
 
-Nothing else sees the rows. Every question is charged before they are read, in zero-concentrated differential privacy
-(Bun and Steinke 2016) for data sets of which one row is replaced, and its answer is noisy enough for the charge:
+No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
+zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced:
 
-    radius, spreads   a quantile among intervals whose bounds are public: epsilon**2 / 8 of each exponential mechanism
-                      (Cesar and Rogers 2021, Lemma 3.4)
-    mean, squares     a sum of integer vectors of norm at most K, of which two are at most D K apart, plus a discrete
-                      Gaussian: D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke 2020, Theorem 14)
-    shells            numbers of rows at several distances, of which a replaced row changes two by one: 1 / std**2
-    longer            the number of rows beyond a distance, which a replaced row changes by one: 1 / (2 std**2)
+    radius, spreads   A quantile among intervals with public bounds costs epsilon**2 / 8 for each exponential mechanism
+                      (Cesar and Rogers 2021, Lemma 3.4).
+    mean, squares     A sum of integer vectors of norm at most K, of which two differ by at most D K, plus discrete
+                      Gaussian noise costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke 2020, Theorem 14).
+    shells            Numbers of rows in shells, of which a replaced row changes two by one, cost 1 / std**2.
+    longer            The number of rows beyond a distance, which a replaced row changes by one, costs 1 / (2 std**2).
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from egm._types import Array, Floats, Whole
 
 __all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
 
-Intervals: TypeAlias = tuple[Array, Array]  # the bounds between them, and the middle of each
+Intervals: TypeAlias = tuple[Array, Array]  # the bounds between intervals, and the middle of each interval
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LARGEST = 1e150  # entries beyond it are shortened, lest their squares overflow
+_LARGEST = 1e150  # largest entry: longer ones are cut, so that no square overflows
 _BLOCK = 1 << 20  # numbers handled at a time
-_ROUNDED_DOWN = 1 - 2.0**-50  # of an epsilon: more than the roundings of the four operations on its way
-_ROUNDED_UP = 1 + 2.0**-50  # of a standard deviation
-_SQUARE = 12.0  # where squares are cut, in units of their expectation
+_ROUNDED_DOWN = 1 - 2.0**-50  # factor that takes an epsilon below its exact value, in spite of four roundings
+_ROUNDED_UP = 1 + 2.0**-50  # factor that takes a standard deviation above its exact value
+_SQUARE = 12.0  # largest square, in units of its expectation
 
 
 class Account:
-    """A budget rho, and what each step has spent of it. What is charged in all is at most rho, without rounding."""
+    """Record the cost of each step of a budget rho. The exact sum of the costs is at most rho."""
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, dict[str, float]()
 
     @property
     def left(self) -> float:
-        """What is left of the budget, rounded down."""
+        """Return the rest of the budget, rounded down."""
         return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
-        """Charge a step, or raise a ValueError."""
+        """Record the cost of a step, or raise a ValueError if the budget is too small for it."""
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
         if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
@@ -59,15 +59,17 @@ class Account:
 
 
 def log_intervals(low: float, high: float, step: float) -> Intervals:
-    """Intervals from 0 over low to beyond high, of constant ratio exp(step) between the two: their inner bounds, and
-    the middle of each."""
+    """Return the bounds between intervals, and the middle of each, for numbers from 0 to beyond `high`.
+
+    From `low` on, the bounds have a constant ratio of about exp(step).
+    """
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
     return bounds, np.concatenate([bounds[:1], np.sqrt(bounds[1:]) * np.sqrt(bounds[:-1]), bounds[-1:]])
 
 
 def _unseen(question: F) -> F:
-    """Answer without floating-point warnings, which could tell of a single row where a caller has switched them on."""
+    """Make a question run without floating-point warnings, because a warning could reveal a single row."""
 
     @functools.wraps(question)
     def asked(*given: Any) -> Any:
@@ -78,7 +80,7 @@ def _unseen(question: F) -> F:
 
 
 class PrivateRows:
-    """The rows X, (n, d), a budget rho for what is asked of them, and a numpy Generator if this is a simulation."""
+    """Answer questions about the rows X (n, d) within a budget rho; a NumPy Generator makes this a simulation."""
 
     def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
         self.X, self.rng, self.account = X, rng, Account(rho)
@@ -86,31 +88,31 @@ class PrivateRows:
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
-        """A q-quantile of the distances ||b (x - center)||."""
+        """Return a private q-quantile of the distances ||b (x - center)||."""
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
 
     @_unseen
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
-        """A median of |x_j - center_j| in each column."""
+        """Return a private median of |x_j - center_j| for each column."""
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
         return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
 
     @_unseen
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """The mean of the rows b (x - center), each clipped, and the standard deviation of the noise in each entry."""
+        """Return the noisy mean of the rows b (x - center), each clipped, and its noise's standard deviation."""
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """The mean of the rows ((x - center) / spread)**2, cut and clipped, and the noise's standard deviation.
+        """Return the noisy mean of ((x - center) / spread)**2, cut and clipped, and its noise's standard deviation.
 
-        Vectors of squares have no negative entry, so two of norm at most V are at most sqrt(2) V apart.
+        Vectors of squares have no negative entry, so two vectors of norm at most V differ by at most sqrt(2) V.
         """
         self.account.spend(step, rho)
-        cut = math.sqrt(_SQUARE)  # before they are squared, lest a long row is seen by its overflow
+        cut = math.sqrt(_SQUARE)  # applied before squaring, because an overflow would reveal a long row
         squares = (np.minimum(np.abs((block - center) / spread), cut) ** 2 for block in self._blocks())
         zero = np.zeros(self.d, dtype=object)
         return self._mean(
@@ -119,7 +121,7 @@ class PrivateRows:
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """How many rows have their distance between two edges, or beyond the last; and the noise in each number."""
+        """Return noisy numbers of rows between edges and beyond the last, and the noise's standard deviation."""
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
         found = np.searchsorted(edges, self._distances(center, b), side="right")
@@ -128,14 +130,14 @@ class PrivateRows:
 
     @_unseen
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """How many rows have a distance beyond this length, and the noise in the number."""
+        """Return the noisy number of rows at a distance beyond `length`, and its noise's standard deviation."""
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
         found = int(np.count_nonzero(self._distances(center, b) > length))
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
-        """A q-quantile as the middle of an interval."""
+        """Draw an interval that holds a private q-quantile, and return its middle."""
         bounds, middles = intervals
         counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
@@ -144,7 +146,7 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """The noisy mean of vectors clipped to a norm, of which two are at most so many clip norms apart."""
+        """Return the noisy mean of clipped vectors at most `diameter` clip norms apart, and its noise's deviation."""
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)
         std *= grid.radius * _ROUNDED_UP
@@ -152,16 +154,16 @@ class PrivateRows:
         return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     def _gaussian(self, std: float, size: int) -> Whole:
-        """Integers of this standard deviation."""
+        """Draw integers of Gaussian noise with this standard deviation."""
         if self.rng is None:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
-        """The rows, a part at a time."""
+        """Yield the rows in blocks, with their entries limited to `_LARGEST`."""
         step = max(1, _BLOCK // self.d)
         return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
 
     def _distances(self, center: Array, b: Floats) -> Array:
-        """||b (x - center)|| of every row."""
+        """Return ||b (x - center)|| for every row x."""
         return np.concatenate([norms.norms((block - center) * b) for block in self._blocks()])

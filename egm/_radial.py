@@ -1,7 +1,7 @@
-"""A quick model of a row's norm, where a plan needs hundreds of forecasts and one digit of each.
+"""Approximate the norm of a normal row, for plans that need hundreds of forecasts with one correct digit.
 
-||b x||**2 is taken for a gamma variable of the same mean and variance, and that for the cube of a normal one (Wilson
-and Hilferty 1931). What clipping takes from a row then depends on its norm alone.
+||b x||**2 is replaced by a gamma variable of its mean and variance, and the gamma variable by the cube of a normal one
+(Wilson and Hilferty 1931). Clipping is taken to shorten a row by a share that depends on its norm alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _MASS = _MASS / np.sum(_MASS)
 
 
 class Radial:
-    """The norm of b (x - center), x normal with standard deviations sigma and mean center + offset: (d,) each.
+    """Model the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
 
-    copies: how many coordinates are like this one.
+    Each entry of the vectors (d,) stands for `copies` equal coordinates.
     """
 
     def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1) -> None:
@@ -30,29 +30,29 @@ class Radial:
         w, o = (b * sigma) ** 2, (b * offset) ** 2
         self.mean = float(np.sum(copies * (w + o)))
         w, o = w / self.mean, o / self.mean
-        self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # of 2 / dof
+        self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # 2 / (9 dof), the normal variable's variance
 
     def quantile(self, p: float) -> float:
-        """The norm that a share p of the rows exceeds."""
+        """Return the norm that a share p of the rows exceeds."""
         return float(self._norm(-ndtri(p)))
 
     def tail(self, t: Floats) -> Floats:
-        """The share of rows that are longer than t."""
+        """Return the share of rows that are longer than t."""
         root = np.cbrt(np.asarray(t) ** 2 / self.mean)
         tail: Floats = ndtr((1 - self.third - root) / np.sqrt(self.third))
         return tail
 
     def _norm(self, z: Floats) -> Array:
-        """The norm at a quantile of the normal distribution."""
+        """Return the norm at the quantile z of the standard normal distribution."""
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
     def norms(self) -> Array:
-        """The norms at the nodes of the quadrature."""
+        """Return the norms at the nodes of the quadrature."""
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Means of r - C, its square and 1 - C / r, where the norm r is beyond the clip norm C: each in C's shape."""
+        """Return the means of max(r - C, 0), its square and max(1 - C / r, 0) for the norm r and each clip norm C."""
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
         lost = beyond / np.maximum(r, 1e-300)
@@ -60,14 +60,14 @@ class Radial:
         return first, second, share
 
     def lost(self, clip_norm: float) -> float:
-        """The mean of what a row has beyond the clip norm."""
+        """Return the mean of max(r - clip_norm, 0) for the norm r of a row."""
         return float(self.excess(np.array([clip_norm]))[0][0])
 
     def best(self, n: int, noise: float, one_sided: float = np.inf) -> tuple[float, Array]:
-        """The clip norm C of least error for a mean of n rows, and the standard deviations of each entry's error.
+        """Return the clip norm C of least error for a mean of n rows, and the standard deviation of each entry's error.
 
-        noise: the standard deviation of the noise is noise C / b. one_sided: where all that is cut off points one way,
-        it is at most so many times that error.
+        The standard deviation of the noise is noise C / b. If all clipped parts point one way, the mean is off by at
+        most `one_sided` times the total error.
         """
         C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
         first, second, share = self.excess(C)
@@ -76,6 +76,6 @@ class Radial:
         total += share**2 * np.sum(self.copies * self.offset**2)
         total[first * np.sqrt(back) > one_sided * np.sqrt(total)] = np.inf
         i = int(np.argmin(total))
-        lost = second[i] / self.mean  # of the mean square in every coordinate
+        lost = second[i] / self.mean  # share of the mean square that every coordinate loses
         variance = (noise * C[i] / self.b) ** 2 + (self.sigma**2 + self.offset**2) * lost / n
         return float(C[i]), np.sqrt(variance + (self.offset * share[i]) ** 2)

@@ -1,16 +1,18 @@
-"""The search of `egm.adaptive`: what it asks, in which order, and what it makes of the answers.
+"""Search for the center and the spread of private rows, for `egm.adaptive`.
 
-It sees answers and nothing else: those of private rows (`egm._private_rows`), or those expected of normal rows, by
-which a release is forecast (`egm._expected_rows`). The last round is in `egm._last_round`.
+The search asks questions and sees only the noisy answers: those of private rows (`egm._private_rows`) or, for a
+forecast, those that are expected of normal rows (`egm._expected_rows`). The release itself is in `egm._last_round`.
 
-1. Locate. The median distance of the rows from the last center is the radius of a ball; the rows are clipped to it, and
-   their noisy mean is the next center. Each round leaves a known part of the distance, until the radius is that of the
-   data themselves. A radius that came out wrong is found out by the next, for which nothing is taken for granted.
-2. Spread. Three quantiles of the squared distances give their effective dimension, (sum s^2)^2 / sum s^4. A scaling can
-   gain at most d over that (Hoelder's inequality): where that is little, or the budget too small for d medians, all
-   coordinates get the same standard deviation; otherwise each its own, a median of |x_j - center_j|.
-3. Refine. Rows are scaled, clipped and averaged as in Algorithm 3, at most twice, with the shares of the budget that
-   make the error of the last round least. What these rounds clip is little, even if it all pointed one way.
+1. Locate. The median distance of the rows from the center is the radius of a ball. The rows are clipped to this ball,
+   and their noisy mean is the next center. Each step leaves a known part of the distance. The steps end when the radius
+   is that of the data themselves. A wrong radius is corrected by the next one, which may be of any size.
+2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4. A scaling gains
+   at most d divided by this dimension (Hoelder's inequality). If that is little, or if the budget is too small for d
+   medians, all coordinates get the same standard deviation. Otherwise each gets its own, by a median of
+   |x_j - center_j|.
+3. Refine. The rows are scaled, clipped and averaged as in Algorithm 3, at most twice, with the shares of the budget for
+   which the error of the last round is least. Little is clipped here, so that the center stays good even if all clipped
+   parts point one way.
 """
 
 from __future__ import annotations
@@ -31,34 +33,34 @@ __all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
 
 KEPT = 0.2  # share of the budget that is kept for the last sum
 
-_COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # steps of the logarithm of a quantile
-_SURE = 50.0  # epsilon n of a radius on the way: one in thousands is wrong, and mended by the next
-_SURER = 60.0, 160.0  # of one that is relied on: at least, and at most
-_SUREST = 100.0, 400.0  # the same for one that a quarter of the rows exceeds
-_DEEP, _FAILED = 4.0, 0.01  # epsilon n of a median in each column is DEEP log(columns * intervals / FAILED)
-_RELIED = 0.005  # share of the budget for a radius that is relied on, if that gives more than it needs
-_QUARTILE = 0.03  # for one of the quartiles, at most
-_CHEAP = 0.005  # for a round of locating, if the radius needs no more
-_LOCATE = 0.6  # for all of them; in the worst case they need no more, or it is refused beforehand
-_SETTLE = 0.01, 0.05  # for the last of them, at least and at most
-_REMEASURED = 0.01  # for the second moments
-_MEDIANS = 0.3  # for the medians of the columns, at most
-_SHARES = (0.01, 0.03, 0.1, 0.2)  # tried for the rounds of refining
-_TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho for a look at the tail is (TAIL_SURE / n)**2, within these shares
-_LEAST = 150.0  # n sqrt(rho), below which a tenth of the rows can be far away and not be seen
-_FEW = 424.0  # the same for 3 in 100
-_LOOSE = 1.15  # a ball's radius over that of the rows
-APART = 1e-4  # chance of noise so long that the radius around the next center is taken for that of the data
-_SHRUNK = 0.85  # a radius that shrinks by less is, too
-_GROWN = 1.5  # but one that grows by more is not: the one before was wrong
+_COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # widths of intervals for quantiles, in the logarithm
+_SURE = 50.0  # epsilon * n of a radius while locating: one in thousands is wrong, and the next corrects it
+_SURER = 60.0, 160.0  # least and greatest epsilon * n of a decisive radius: the result depends on it
+_SUREST = 100.0, 400.0  # least and greatest epsilon * n of a quartile of the distances
+_DEEP, _FAILED = 4.0, 0.01  # epsilon * n of the median of a column is DEEP * log(columns * intervals / FAILED)
+_RELIED = 0.005  # share of the budget for these radii and quartiles, within the limits above
+_QUARTILE = 0.03  # largest share of the budget for a quartile
+_CHEAP = 0.005  # share of the budget for a locating step, if this is enough for the best pace
+_LOCATE = 0.6  # largest share for all locating steps; a budget for which they may need more is refused
+_SETTLE = 0.01, 0.05  # least and greatest share for the last locating step
+_REMEASURED = 0.01  # share of the budget for the second moments
+_MEDIANS = 0.3  # largest share of the budget for the medians of the columns
+_SHARES = (0.01, 0.03, 0.1, 0.2)  # shares of the budget that are tried for the rounds of refining
+_TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho of a tail question: (TAIL_SURE / n)**2, within these shares
+_LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far away and unseen
+_FEW = 424.0  # n * sqrt(rho) below which 3 in 100 rows can be far away and unseen
+_LOOSE = 1.15  # radius of the ball to which rows are clipped, divided by the radius of the rows
+APART = 1e-4  # probability that the noise of a step is so long that locating ends too early
+_SHRUNK = 0.85  # locating ends if the new radius is more than this part of the old one
+_GROWN = 1.5  # but not if the new radius is more than this multiple: then the old one was wrong
 _ROUNDS = 60
-_ALIKE = 1.15  # d over the effective dimension, up to which one standard deviation serves all
-_LITTLE = 0.5  # of its error: what clipping may do to a round of refining if all that is clipped points one way
-_NORMAL_MEDIAN = 0.6744897501960817  # of |Z|, and the upper quartile of Z
+_ALIKE = 1.15  # d divided by the effective dimension, up to which all coordinates get one standard deviation
+_LITTLE = 0.5  # largest error of a refined center by clipped parts that all point one way, in expected errors
+_NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartile of Z
 
 
 class Answers(Protocol):
-    """Rows, real or expected: see egm._private_rows.PrivateRows."""
+    """Answer the questions of a search; see `egm._private_rows.PrivateRows`."""
 
     n: int
     d: int
@@ -73,19 +75,19 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float) -> float:
-    """What a round of locating leaves of the distance: what costs least in all, or less where that is cheap."""
+    """Return the part of the distance that a locating step leaves at least cost, or a smaller one if it is cheap."""
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
     return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
 
 
 def _noise_cost(d: int, part: Any) -> Any:
-    """n**2 rho for a mean whose noise is this part of the radius."""
+    """Return the cost n**2 rho of a mean whose noise is this part of the radius."""
     return 2 * d * (_LOOSE / part) ** 2
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
-    """The budget below which centers within a radius cannot be told to within the least spread."""
+    """Return the least budget that finds a center within `radius` as exactly as the spread `least` demands."""
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
     cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
@@ -93,7 +95,7 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """What is known so far, all of it released: center (d,), up to center_std (d,); sigma (d,)."""
+    """Hold the state of a search, all of it released: the center, its error `center_std`, and sigma, (d,) each."""
 
     def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
@@ -103,10 +105,10 @@ class Search:
         self.bound = radius
         self.center, self.center_std = np.zeros(self.d), np.full(self.d, radius)
         self.few = self.n * math.sqrt(self.rho) < _FEW
-        self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # of a radius that is relied on
+        self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Locate, spread, refine."""
+        """Locate the rows, find their spread, and refine the center."""
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -115,29 +117,29 @@ class Search:
             self.remeasure(_REMEASURED * self.rho)
 
     def cost(self, sure: float) -> float:
-        """rho of a quantile with this epsilon n."""
+        """Return the rho of a quantile with this epsilon * n."""
         return sure**2 / (8 * self.n**2)
 
     def reach(self, share: float) -> float:
-        """epsilon n of a quantile with this share of the budget."""
+        """Return the epsilon * n of a quantile with this share of the budget."""
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
-        """A quantile of the distances from the center; of anything that they can be in the declared ranges."""
+        """Ask for a quantile of the scaled distances from the center, in the range that the declared ranges allow."""
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Intervals fine enough to tell the norms of rows apart, which spread the less the larger d is."""
+        """Return intervals around a radius, finer for larger d, because norms then vary less."""
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
 
     # Locate -----------------------------------------------------------------------------------------------------------
 
     def locate(self) -> float:
-        """Move the center to the rows; returns the median of their distances from it."""
+        """Move the center to the rows, and return the median distance of the rows from it."""
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
-        apart = math.sqrt(chdtri(self.d, APART) / self.d)  # over its root mean square
+        apart = math.sqrt(chdtri(self.d, APART) / self.d)  # longest likely noise, over its root mean square
         radius = self.distance("radii", 0.5, cost, fineness=_COARSE)
         for _ in range(_ROUNDS):
             if self.account.left - share - cost < (1 - _LOCATE) * self.rho:
@@ -146,19 +148,19 @@ class Search:
             before, radius = radius, self.distance("radii", 0.5, cost, fineness=_COARSE)
             if min(apart * pace, _SHRUNK) * before < radius < _GROWN * before:
                 break
-        dof = math.sqrt(self.d)  # between that of rows alike in all coordinates, and in one
+        dof = math.sqrt(self.d)  # between 1, for one wide coordinate, and d, for equal spreads
         far = math.sqrt(chdtri(dof, 0.1) / chdtri(dof, 0.5))
         self.step_to(far / _LOOSE * radius, max(_SETTLE[0] * self.rho, min(share, _SETTLE[1] * self.rho)))
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
-        """Move the center to the noisy mean of the rows clipped to a ball."""
+        """Move the center to the noisy mean of the rows, which are clipped to a ball around the center."""
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Move the center, within what was declared; returns what lay beyond."""
+        """Move the center, but not out of the declared range; return the part of the step that would lead out."""
         there = self.center + step
         self.center = np.clip(there, -self.bound, self.bound)
         beyond: Array = there - self.center
@@ -167,7 +169,7 @@ class Search:
     # Spread -----------------------------------------------------------------------------------------------------------
 
     def spread_out(self, radius: float) -> bool:
-        """Find standard deviations to begin with; whether they are all the same."""
+        """Find first standard deviations, and tell whether they are equal for all coordinates."""
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
         intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
@@ -186,18 +188,18 @@ class Search:
         return False
 
     def remeasure(self, rho: float) -> None:
-        """Second moments of the rows divided by their standard deviations: nearly 1 each, and all at once."""
+        """Correct the standard deviations by the second moments of the rows, which one question gives together."""
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Standard deviations of the rows about the center, whose own error is in them."""
+        """Return the standard deviations of the rows about the center, with the error of the center included."""
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """What is left of the spread without the error of the center."""
+        """Set sigma to a measured spread from which the error of the center is removed."""
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
 
@@ -205,19 +207,19 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """What a look at the tail of the norms costs."""
+        """Return the rho of a question about the tail of the norms."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property
     def spare(self) -> float:
-        """What is left beyond what the following steps need."""
+        """Return the part of the budget that the following steps do not need."""
         return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
-        """Budgets of the rounds before the last: those that make the error of the last round least."""
+        """Return the budgets of the rounds of refining for which the error of the last round is least."""
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         sigma, center_std, copies = self.groups()
-        costly = self.once / left  # of the calibration before each round
+        costly = self.once / left  # share of the budget for the calibration before each round
 
         def after(center_std: Array, share: float, one_sided: float = np.inf) -> Array:
             b = scaling.expected_norm(np.hypot(sigma, center_std))
@@ -238,15 +240,15 @@ class Search:
         return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """At most 64 groups of coordinates of nearly the same spread: their sigma, center_std and sizes."""
+        """Divide the coordinates into at most 64 groups of similar spread; return their sigma, center_std and sizes."""
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """The scaling, with sigma corrected by one factor so that the median distance is what it says.
+        """Correct sigma by one factor, so that it agrees with the measured median distance; return the scaling.
 
-        One number costs next to nothing, and it is what the clip norm hangs on.
+        The factor costs next to nothing, and the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
@@ -256,7 +258,7 @@ class Search:
         return b
 
     def refine(self, step: str, rho: float) -> None:
-        """One round of Algorithm 3, with a clip norm beyond which little is lost however it points."""
+        """Do one round of Algorithm 3 in which clipping does little harm, even if all clipped parts point one way."""
         b = self.calibrated()
         noise = math.sqrt(2 / rho) / self.n
         clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, noise, _LITTLE)

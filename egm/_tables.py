@@ -1,9 +1,9 @@
 """Match the names of columns in vectors and tables, and give the numbers of a table in the order that is wanted.
 
-Tables of pandas, polars, pyarrow and dask are recognized by what the objects offer; none of these
+Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these
 packages is imported. A vector has names if it is a mapping or has an `index`, like a Series of
-pandas. A table has names if it says so. Labels that count from 0, as those of pandas do, or from
-"1", as those of `egm.files` do, do not count as names, because nobody has given them.
+pandas. Labels that only count the columns, from 0 as in pandas or from "1" as in `egm.files`, are
+not taken for names.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors of `ordered`, without looking at the numbers."""
+    """Raise the errors of `ordered`, without reading the numbers."""
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -181,7 +181,7 @@ def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the blocks; a block that consists of several is yielded one after the other."""
+    """Yield the blocks; a block that consists of several blocks is taken apart."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block
@@ -271,7 +271,7 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:
-    """Tell whether labels are 0, 1, 2, ... or "1", "2", "3", ..., which nobody has given."""
+    """Tell whether labels only count the columns: 0, 1, 2, ... or "1", "2", "3", ...."""
     return all(label == i for i, label in enumerate(labels)) or all(
         label == str(i) for i, label in enumerate(labels, start=1)
     )
@@ -288,6 +288,6 @@ def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
 
 
 def _few(labels: Collection[Hashable]) -> str:
-    """Return the first names, as text."""
+    """Return the first names of a list, as text."""
     shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
     return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

@@ -1,7 +1,7 @@
-"""How many rows are longer than t, from noisy numbers of rows in shells, and the best clip norm for them.
+"""Estimate how many rows are longer than t, from noisy numbers in shells, and find the best clip norm for them.
 
-Where rows are longer than normal ones nothing is known of where they point. So it is assumed that all they have beyond
-the clip norm points one way: their sum is then off by the sum of it.
+Nothing is known of the directions of rows that are longer than normal ones. So all their parts beyond the clip norm are
+assumed to point one way. The sum is then off by the sum of the lengths of these parts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from egm._types import Array
 
 __all__ = ["Tail"]
 
-_UNSEEN = 3.0  # standard deviations of the noise: as many rows may be beyond the last shell in which some are seen
-_STEEPEST = 8.0  # power
-_FLATTEST = 1.2, 1.6  # where numbers show it, and where they do not
-_STEEP = 2.0  # power from which a variance is finite
-_MEMORY = 3  # edges before the last from which its power is taken
-_CAUTION = 0.85  # and made smaller
-_LEAST_ROW = 1e-3  # at the end of the curve
-_POINTS = 2000  # of it
+_UNSEEN = 3.0  # standard deviations of the noise: this many rows may be unseen beyond the last shell with rows
+_STEEPEST = 8.0  # largest power of a tail
+_FLATTEST = 1.2, 1.6  # smallest power of a tail, if the numbers show one and if they do not
+_STEEP = 2.0  # power above which the variance is finite
+_MEMORY = 3  # number of edges before the last over which the power is measured
+_CAUTION = 0.85  # factor that makes the measured power smaller
+_LEAST_ROW = 1e-3  # number of rows at which the computed curve ends
+_POINTS = 2000  # points of this curve
 
 
 @dataclass(frozen=True)
 class Tail:
-    """How many rows are longer than t: rows[i] beyond edges[i], a power law from one to the next and after the
-    last."""
+    """Model the number of rows longer than t: rows[i] beyond edges[i], and a power law between and after the edges."""
 
     edges: Array
     rows: Array
@@ -36,12 +35,12 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Whether the variance of so long rows is finite."""
+        """Tell whether the tail is so steep that the variance of the norms is finite."""
         return self.power > _STEEP
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
-        """From noisy numbers in shells, of which the last one that is seen, and their standard deviation."""
+        """Make a tail from noisy numbers in shells, the last shell with rows, and the noise's standard deviation."""
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
         start = max(last - _MEMORY, 0)
@@ -54,7 +53,7 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def _fine(self) -> tuple[Array, Array]:
-        """Lengths, over the first edge, and the numbers of rows that are longer, down to a thousandth of a row."""
+        """Return lengths in units of the first edge, and how many rows are longer, down to a thousandth of a row."""
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
         t = np.geomspace(1.0, end, _POINTS)
@@ -64,7 +63,7 @@ class Tail:
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """The same lengths, and the sums over the rows of what they have beyond them, and of its square."""
+        """Return the lengths of `_fine`, and the sums over all rows of the excess over each and of its square."""
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
         first = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
@@ -72,20 +71,20 @@ class Tail:
         return t, first, np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
 
     def excess(self, clip_norm: float) -> tuple[float, float]:
-        """The sums over the rows of what they have beyond the clip norm, and of its square."""
+        """Return the sums over all rows of the excess over the clip norm and of its square."""
         t, first, second = self._excesses()
         unit = self.edges[0]
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def mean_excess(self, clip_norm: float) -> float:
-        """What a row that is longer than the clip norm has beyond it, on average, over the clip norm."""
+        """Return the mean excess of the longer rows over the clip norm, divided by the clip norm."""
         t, rows = self._fine()
         there = float(np.interp(clip_norm / self.edges[0], t, rows))
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
-        """The length beyond which so many rows are, or the end of what is seen."""
+        """Return the length that this number of rows exceeds, or the last edge if more rows exceed that edge."""
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:
             return float(self.edges[-1])
@@ -93,6 +92,6 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """The C that makes noise C**2 + excess(C)**2 + excess_2(C) least."""
+        """Return the C for which noise C**2 + first**2 + second is least, where (first, second) = excess(C)."""
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

@@ -42,21 +42,21 @@ Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """A table in a file, as `egm.files.rows` returns it."""
+    """Describe a table in a file, as `egm.files.rows` returns it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """Return the names of the columns."""
         ...
 
     @property
     def count(self) -> int | None:
-        """The number of its rows, or None if the file does not say it."""
+        """Return the number of rows, or None if the file does not say it."""
         ...
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """A function that reads the table from the start, block by block."""
+        """Return a function that reads the table from the start, block by block."""
         ...
 
 

@@ -137,7 +137,7 @@ def matrix(columns: int | None, **named: object) -> Array:
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check the shape and the type of a matrix of real numbers as `matrix` does, without a look at its values."""
+    """Check the shape and the type of a matrix of real numbers as `matrix` does, without reading its values."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -147,10 +147,10 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Check for real numbers that have a double near them, and return them without rounding.
+    """Check for real numbers that are not beyond the largest double, and return them without rounding.
 
-    The result is an array of any real type, or of objects that are numbers of Python, of any size, or of NumPy. A list
-    becomes an array of objects, because NumPy would round integers beyond 2**53 that stand beside a float.
+    The result is an array of any real type, or an array of objects, which are Python numbers of any size or NumPy
+    numbers. A list becomes an array of objects, because NumPy would round integers beyond 2**53 beside a float.
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -174,14 +174,14 @@ def _is_real(entry: object) -> bool:
 
 
 def _is_finite(entry: Any) -> bool:
-    """Tell whether a real number has a double next to it."""
+    """Tell whether a real number is finite and not beyond the largest double."""
     return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
     """Return the shape of an argument that may be private, or None if its type does not say one, or raise TypeError.
 
-    No value is looked at, so that a budget may be asked first. Of a list only the length counts, because the types of
+    No value is read, so that a budget can be charged first. Of a list only the length counts, because the types of
     its entries are values. The type of an array or of a column must not be one that a library has inferred from values.
     """
     ((name, value),) = named.items()
@@ -189,7 +189,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
     if isinstance(value, list | tuple):
         return (len(value),)
     if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return np.shape(value)  # for integers of any size, which `exact` takes
+        return np.shape(value)  # integers of any size are allowed here
     if name == "value" and _is_real(value):
         return ()
     if name == "value":
@@ -201,12 +201,12 @@ def unread(**named: object) -> tuple[int, ...] | None:
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
-    elif plain:  # of dask and the like, which would load or compute a slice
+    elif plain:  # dask and similar libraries would load or compute a slice
         _numeric(name, np.empty(0, dtype))
     elif not hasattr(value, "__array__"):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     else:
-        _numeric(name, value[:0])  # type: ignore[index]  # no row of a frame, but what its columns are
+        _numeric(name, value[:0])  # type: ignore[index]  # the types of a frame's columns, and no row
     return () if shape is None and isinstance(value, int | float) else shape
 
 
@@ -237,7 +237,7 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
         array = _tables.array(**{name: value})
     except (MemoryError, _tables.ColumnError):
         raise
-    except Exception:  # rows of different lengths, or whatever the value's own methods raise, which may show values
+    except Exception:  # rows of different lengths, or an error of the value's own methods, which may show values
         array = np.asarray(None)
     if array.dtype.kind not in "iuf" or isinstance(value, np.ma.MaskedArray):
         raise _not_numeric(name, value)
@@ -258,7 +258,7 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
         return np.asarray(value, dtype=dtype)
     except MemoryError:
         raise
-    except Exception:  # rows of different lengths, or whatever the value's own methods raise
+    except Exception:  # rows of different lengths, or an error of the value's own methods
         return np.asarray(None)
 
 

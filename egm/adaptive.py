@@ -1,15 +1,14 @@
-"""Release the sum of normal rows whose center and spread nobody knows; both are found out privately.
+"""Release the sum of normal rows whose center and spread are not known beforehand.
 
-A part of the budget goes to a search, which asks few and cheap questions about the private rows.
-Each answer is a release in zero-concentrated differential privacy (Bun and Steinke 2016) for data
-sets of which one row is replaced, and the costs of the questions add up. Later questions depend on
-the answers to earlier ones. This is allowed, because the total is fixed beforehand (Feldman and
+A part of the budget pays for a private search for center and spread, by a few cheap questions about
+the rows. Each answer is a release in zero-concentrated differential privacy (Bun and Steinke 2016)
+for data sets of which one row is replaced, and the costs of the answers add up. Later questions
+depend on earlier answers. This is allowed, because the total is fixed beforehand (Feldman and
 Zrnic 2021). The last question is the release itself.
 
-Below a budget that depends on n, d and the declared ranges, the search could lose its way, and a
-release is refused. What the search finds out is used to clip well, and it is never believed more
-than it was measured. Data that are unlike any normal rows cost accuracy, and the forecast says so.
-The forecast cannot speak of what no answer shows: rows that are few and far away from all others.
+Below a budget that depends on n, d and the declared ranges, the search could fail, and a release is
+refused. Data that are far from normal cost accuracy, and the forecast of the error says so. The
+forecast does not cover rows that no answer shows: few rows, far away from all others.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from egm.forecast import ErrorForecast
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
-_RANGE = 1e-100, 1e100  # of standard deviations whose squares, and those of entries in their units, are doubles
-_MOST = 1e6  # rho: a budget that protects nobody, and noise that is still many units of the lattice
+_RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
+_MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRelease:
-    """Sum of rows that may be published, with everything that was found out privately on the way to it.
+    """Sum of rows that may be published, with the results of the private search for center and spread.
 
     Parameters
     ----------
@@ -113,9 +112,9 @@ class AdaptiveRelease:
 
         Notes
         -----
-        The noise and the variation by clipping are taken for normal. What clipping may have taken,
-        `bias`, is added on both sides, which makes the interval wider than normal rows need. The
-        interval says nothing about rows that are too few to be seen.
+        The noise and the variation by clipping are treated as normal. The interval is extended by
+        `bias` on both sides, which is more than normal rows need. It does not cover rows that are
+        too few to be seen.
 
         Examples
         --------
@@ -194,17 +193,16 @@ class AdaptiveDataMechanism:
     Notes
     -----
     A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets of which
-    one row is replaced, and for any data whatever. Data outside the declared ranges, or not normal
-    at all, cost accuracy and never privacy. Rows that are longer than normal ones are noticed, and
-    the clip norm is then chosen for the worst that they can do.
+    one row is replaced, whatever the data are. Data outside the declared ranges, or far from
+    normal, cost accuracy and never privacy. If rows are longer than normal ones, the clip norm is
+    chosen for the largest error that they can cause.
 
-    The mechanism runs if `rho` is at least what `least_rho` returns for the number of columns. Then
-    the search fails in a few runs of a hundred at most, and `forecast` has a bound of this
-    probability. What the search finds is measured again before it is used.
+    The mechanism runs if `rho` is at least `least_rho` of the number of columns. Then the search
+    fails in at most a few runs of a hundred, and `forecast` bounds this probability.
 
-    Rows that are few and far away from all others can stay unseen, and are then clipped: fewer than
-    a tenth of all rows at the least budget, than a twentieth if :math:`n \sqrt{\rho}` is between 400
-    and 1200, and than a share of :math:`60 / (n \sqrt{\rho})` beyond.
+    Rows that are few and far away from all others can stay unseen, and are then clipped. Their
+    share is less than a tenth at the least budget, less than a twentieth if :math:`n \sqrt{\rho}` is
+    between 400 and 1200, and less than :math:`60 / (n \sqrt{\rho})` above 1200.
 
     References
     ----------
@@ -213,7 +211,7 @@ class AdaptiveDataMechanism:
 
     Examples
     --------
-    Release the sums of age, income and visits of 10 000 people, of which nobody has a guess:
+    Release the sums of age, income and visits of 10 000 people without a guess of their size:
 
     >>> import numpy as np
     >>> from egm import AdaptiveDataMechanism, calibration
@@ -282,7 +280,7 @@ class AdaptiveDataMechanism:
         return epsilon
 
     def least_rho(self, d: int) -> float:
-        """Compute the least budget with which the search finds its way among the columns.
+        """Compute the least budget for which a release of d columns is not refused.
 
         Parameters
         ----------
@@ -323,20 +321,19 @@ class AdaptiveDataMechanism:
         Returns
         -------
         AdaptiveForecast
-            Expected error, probability of success, and what each step takes of the budget.
+            Expected error, probability of success, and the budget that each step takes.
 
         Raises
         ------
         ValueError
-            If a parameter is outside its range or has another shape, or if `rho` is below what
-            `least_rho` returns for d columns, where `release` raises it, too.
+            If a parameter is outside its range or has another shape, or if `rho` is below
+            ``least_rho(d)``.
         TypeError
             If a parameter is not made of real numbers.
 
         Notes
         -----
-        The search runs here with the answers that are to be expected of rows N(center,
-        diag(sigma**2)).
+        The search runs with the answers that are expected of rows N(center, diag(sigma**2)).
 
         Examples
         --------
@@ -359,7 +356,7 @@ class AdaptiveDataMechanism:
         return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
 
     def check(self, X: ArrayLike) -> None:
-        """Raise what `release` would raise, as far as the budget and the type and shape of the rows tell it.
+        """Raise the errors of `release` that the budget and the type and shape of the rows show.
 
         Parameters
         ----------
@@ -369,14 +366,13 @@ class AdaptiveDataMechanism:
         Raises
         ------
         ValueError
-            If `X` has another shape or number of rows, or if `rho` is below what `least_rho`
-            returns for d columns.
+            If `X` has another shape or number of rows, or if `rho` is below ``least_rho(d)``.
         TypeError
             If `X` is an iterator, or if its type shows that it does not hold real numbers.
 
         Notes
         -----
-        By this check a mistake that anybody may see is found before a step of a budget is charged.
+        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
 
         Examples
         --------
@@ -392,7 +388,7 @@ class AdaptiveDataMechanism:
         if isinstance(X, Iterator):
             raise TypeError("X must be an array that can be read several times, got an iterator")
         shape = unread(X=X)
-        if shape is None:  # a data frame of dask's
+        if shape is None:  # a dask data frame
             return
         rows, *columns = shape or (self.n,)
         if len(columns) != 1 and not isinstance(X, list | tuple):
@@ -420,14 +416,14 @@ class AdaptiveDataMechanism:
         ------
         ValueError
             If `X` has another shape or number of rows, if a value is not finite, or if `rho` is
-            below what `least_rho` returns for d columns.
+            below ``least_rho(d)``.
         TypeError
             If `X` is an iterator, or if it does not hold real numbers.
 
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----
@@ -452,11 +448,11 @@ class AdaptiveDataMechanism:
         _tables.refuse_rows_of_tables(X)
         self.check(X)
         rows = PrivateRows(matrix(None, X=X), self.rho, rng)
-        if rows.n != self.n:  # where X did not say it
+        if rows.n != self.n:  # the shape of a dask data frame is known only now
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows.n}")
         self._require_enough(rows.d)
         search = Search(rows, self.radius, self.sigma_range)
-        with np.errstate(under="ignore"):  # of answers, if the caller has switched it on
+        with np.errstate(under="ignore"):  # the caller may have switched this warning on
             search.run()
             center = search.center
             found = last_round(search)
@@ -473,7 +469,7 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError that says which rho or n would do, if the budget is too small for d columns."""
+        """Raise a ValueError that names a sufficient rho and n, if the budget is too small for d columns."""
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))

@@ -33,7 +33,7 @@ from egm._types import Array, ArrayLike
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
-_SHARES = np.linspace(0.005, 0.995, 199)  # of one kind of releases beyond the thresholds to choose from
+_SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
 _NOISELESS = 1e-13  # variance of a direction, next to the largest, that is only rounding
 
 Asked: TypeAlias = tuple[tuple[Any, float], ...]  # the law and the scale of each number drawn
@@ -50,8 +50,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     one : array_like, shape (m,) or (m, k)
         Releases for a data set, independent of each other.
     other : array_like, of the same shape
-        Releases for a neighboring data set, independent of each other. The releases at the same
-        place of `one` and `other` may depend on each other.
+        Releases for a neighboring data set, independent of each other. ``one[i]`` and ``other[i]``
+        may depend on each other.
     delta : float
         Delta of the procedure, in [0, 1).
     confidence : float, default 1 - 1e-6
@@ -60,8 +60,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     Returns
     -------
     float
-        Number that epsilon is at least, with probability `confidence` or more; 0.0 if the releases
-        show nothing.
+        Lower bound of epsilon, which holds with probability `confidence` or more; 0.0 if the
+        releases show nothing.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
 
 
 def project(one: Array, other: Array) -> Array:
-    """Compute the direction in which releases of two kinds are best told apart, if their noise is normal.
+    """Compute the direction that best separates two kinds of releases, if their noise is normal.
 
     Parameters
     ----------
@@ -116,16 +116,14 @@ def project(one: Array, other: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,)
-        Direction; releases are told apart by the numbers ``one @ direction`` and ``other @
-        direction``.
+        Direction; the numbers ``one @ direction`` and ``other @ direction`` separate the releases.
 
     Notes
     -----
     For normal noise the likelihood ratio is a function of ``releases @ direction``, where the
     direction is the inverse covariance of the noise times the difference of the means (Neyman and
     Pearson's lemma, Fisher's discriminant). Both are estimated from the releases. If the means of
-    the two kinds differ in a direction in which there is no noise, the result is that direction,
-    because nothing tells them apart better.
+    the two kinds differ in a direction without noise, the result is that direction.
 
     Examples
     --------
@@ -170,7 +168,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases for the work of a few, if a release is a value plus a linear image of its noise.
+    """Draw many releases at the cost of a few, if a release is a value plus a linear image of its noise.
 
     Parameters
     ----------
@@ -224,7 +222,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Source of noise that returns the numbers it was given, and records the laws that it was asked for."""
+    """Return given numbers in place of noise, and record which laws were asked for."""
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
@@ -251,7 +249,7 @@ class _Tape(np.random.Generator):
 
 
 def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
-    """Make a release with these noises (zeros for None), and record the laws and the scales that it asked for.
+    """Make a release with this noise (zeros for None), and record the laws and scales that it asks for.
 
     The release has shape (k,); there is a pair (law, scale) for each number drawn.
     """

@@ -78,7 +78,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> round(float(bounds.bernstein(1e-4, weights)), 4)
     1.607
 
-    For the squared norm of a row with three columns it claims nothing there.
+    For three columns it claims nothing at this p.
 
     >>> float(bounds.bernstein(1e-4, [0.5, 0.3, 0.2]))
     inf

@@ -15,7 +15,7 @@ Three things a user must know:
 3. With a path, the charges are kept in a journal, a file that survives a crash and that several
    processes can share. No file can tell that an older copy of it was put back.
 
-The Notes of `Budget` say what the rules add up, why that is private, and how rounding is paid for.
+The Notes of `Budget` describe the rules, prove that they are private, and explain the rounding.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Budget:
         for an `AdaptiveDataMechanism`.
     simulation : bool, optional
         True for a budget of rehearsals, in which each release is a simulation by an rng. False (the
-        default) for a budget that refuses an rng, because a simulation of private data gives them
-        away. The journal says which of the two it is.
+        default) for a budget that refuses an rng, because a simulation of private data reveals
+        them. The journal says which of the two it is.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class Budget:
       curve.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also tries to add up the epsilons
-      of the pure mechanisms (those with delta = 0), and to add this sum to what another rule finds
+      of the pure mechanisms (those with delta = 0), and to add this sum to the result of another rule
       for the rest. It is valid only if all mechanisms were fixed before the first release.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
@@ -127,17 +127,17 @@ class Budget:
     exceed the total. A sum of several may exceed it by a factor :math:`1 + 2^{-51}`, which is
     within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", several
     charges are granted if they fit for noise that is larger by :math:`2^{-31}` of itself, because
-    it is drawn larger by :math:`2^{-30}` than the mechanism says. So no total is exceeded. Delta
-    also pays there for the noise being discrete. What is reserved for that is enough for
-    :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, and a budget takes no more.
+    it is drawn larger by :math:`2^{-30}` than the mechanism says. So no total is exceeded. A part of
+    delta is reserved there for the difference between discrete and continuous noise. It is enough
+    for :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, and a budget takes no more.
 
     **Journal.** The journal is an SQLite database with one row for the terms and one for each
     charge, with SHA-256 digests by which a row that is changed or missing is noticed. A charge is on
     the disk before the data are read, so a crash can waste budget and can never exceed it.
     Processes and threads take turns, and each reads what the others have spent. Only the owner may
     read a new journal, because whoever can open it can lock it. If the file is removed or replaced
-    while a charge is written, nothing is granted. A budget that is open notices that an older copy
-    was put back; for one that is opened later, no file can tell.
+    while a charge is written, nothing is granted. If an older copy of the file is put back, an open
+    budget notices it, but a budget that is opened later cannot.
 
     Charging needs a folder that can be written, because SQLite keeps a second file there while it
     writes, whose name ends in "-journal". A crash may leave it: then open the budget, or move both
@@ -223,7 +223,7 @@ class Budget:
 
     @property
     def left(self) -> Spent:
-        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism; of a pure one if delta is 0."""
+        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism (Laplace if delta is 0)."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
@@ -327,15 +327,15 @@ class Budget:
         BudgetExceeded
             If the release does not fit. Nothing is recorded then.
         ValueError
-            If `rng` is given where it must not be or missing where it must be, or from
-            `Budget.charge`, `mechanism.check` or `mechanism.release`.
+            If `rng` is given where it must not be or missing where it must be, or if
+            `Budget.charge`, `mechanism.check` or `mechanism.release` raises it.
         TypeError
-            If `rng` is not a Generator, or from these three methods.
+            If `rng` is not a Generator, or if one of these three methods raises it.
 
         Notes
         -----
-        `mechanism.check(X)` compares what is public, and an error there costs nothing; then the
-        charge is recorded; only then are values of `X` read, by `mechanism.release`. If that fails,
+        First `mechanism.check(X)` compares public properties, and an error there costs nothing. Then
+        the charge is recorded, and only then `mechanism.release` reads values of `X`. If it fails,
         the charge stays, because a value that was read may have caused the error. A
         `GaussianMechanism` takes fewer than :math:`2^{24}` entries here.
 

@@ -488,11 +488,11 @@ def _log_delta(epsilon: Floats, z: Floats) -> Array:
 
 
 def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """Compute the integral of the privacy curve and the exponent of a factor that is kept out of it.
+    """Compute the integral of the privacy curve without a small factor, and the exponent of this factor.
 
-    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 the factor exp(-a^2/2) is
-    kept out of it. The results are (integral, square, rest), where a^2 is the double `square` plus
-    the part `rest` that this double lacks.
+    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 it is divided by exp(-a^2/2).
+    The results are (integral, square, rest), where a^2 is the double `square` plus the part `rest`
+    that this double lacks.
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -524,7 +524,7 @@ def _two_terms(a: Array, b: Array) -> Array:
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as a double and the part that this double lacks.
 
-    In a far tail the last digits of a are the first of exp(-a^2/2).
+    In a far tail the first digits of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
     other, rounding = _product(epsilon, z)

@@ -2,7 +2,7 @@
 
 Only the release is written to standard output or to the output file: the estimate, its noise, and
 numbers that are public anyway. Messages go to standard error, for the operator alone. The exit code
-is 0 for success, 2 for a mistake in an option or a file, 1 for an error that nobody foresaw, 130
+is 0 for success, 2 for a mistake in an option or a file, 1 for an unexpected error, 130
 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
 Names of columns and of files come from strangers. When they are printed or written, they cannot
@@ -52,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 for success, 2 for a mistake in an option or a file, 1 for an error that nobody
-        foresaw, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
+        Exit code, as listed at the head of this module.
 
     Examples
     --------

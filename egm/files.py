@@ -7,8 +7,7 @@ it is one cell, its row and column. It never shows the value of the cell, which 
 
 A CSV file does not say whether its first line has names or the first person's values. Therefore
 names are taken from it only if the caller says that they are names, or knows them already. A first
-line of numbers that are whole, or in order, can be either; it is taken for neither unless the
-caller says which it is.
+line of numbers that are whole, or in order, can be either; then the caller must say which it is.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Table:
     names : tuple of str
         Names of the columns. Columns without names are called "1", "2" and so on.
     count : int or None
-        Number of rows, or None if only reading the file can tell it, as with CSV.
+        Number of rows, or None if it is unknown until the file is read, as with CSV.
     blocks : callable
         Function without arguments that reads the file from the start. It yields arrays of float64,
         shape (rows, columns), with finite values only, or raises a `FileError`.
@@ -106,8 +105,8 @@ def rows(
         for names if no cell is a number and, unless `columns` is given, all cells are in `known`.
         It refuses any other first line.
     known : collection of str, optional
-        Names that are public already. None is for a caller who will not publish the names: "auto"
-        then takes any text for names.
+        Names that are public already. None, for a caller who will not publish the names, makes
+        "auto" take any text for names.
     width : int, optional
         Number of columns of a CSV file that may be empty and has no header (`header` "no"). An
         empty file is then a table without rows.
@@ -121,7 +120,7 @@ def rows(
     ------
     FileError
         If the file is not there, is not of its kind, does not have the columns, or has a first line
-        that "auto" cannot tell. The message shows no cell of the first line of a CSV file unless
+        that "auto" refuses. The message shows no cell of the first line of a CSV file unless
         `header` is "yes".
 
     See Also
@@ -204,7 +203,7 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
 
 
 def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskArray:
-    """Make a dask array of columns of numbers in Parquet files, of which nothing is read before it is summed.
+    """Make a dask array from Parquet files, which are read only when the array is computed.
 
     Parameters
     ----------
@@ -218,9 +217,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     Returns
     -------
     dask.array.Array, shape (n, d)
-        A block for each row group, of the type that holds the numbers of all columns. A mechanism
-        matches the names of the columns with its own, as long as it gets the array as it is
-        returned here.
+        One block for each row group, of the type that holds the numbers of all columns. A mechanism
+        matches the names of the columns with its own, if it gets exactly this array.
 
     Raises
     ------
@@ -340,7 +338,7 @@ def _kind(path: Path) -> ModuleType:
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
     """Return the places of the columns among the names.
 
-    `shown` says whether an error may show names that nobody has asked for.
+    `shown` says whether an error may show names other than those in `columns`.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):

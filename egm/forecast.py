@@ -2,8 +2,8 @@ r"""Forecast the expected squared error of a clipped and noisy sum, before any d
 
 The rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. They become
 :math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` longer than C is shortened to C, and so
-loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of itself. So the sum of the clipped rows
-misses :math:`\sum_i L_i (x_i - \mathrm{center})`; the release misses that and gains the noise.
+loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of its length. Therefore the error of the
+release is :math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
 
 With :math:`Q = \|y\|^2` and the moments of ``egm.gx2.clip_moments``, the mean and the variance of
 :math:`L \, (x_j - \mathrm{center}_j)` are exact, and so is the forecast:
@@ -96,7 +96,7 @@ def clipping(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of coordinates that are like this one.
+        Number of equal coordinates for which each entry stands.
     factors : sequence of float, default (1.0,)
         Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
 
@@ -138,7 +138,7 @@ def loss_of_a_row(
     copies: Floats = 1,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[Array, Array]:
-    """Compute what one clipped row adds to the expected squared error, for each coordinate.
+    """Compute the contribution of one clipped row to the expected squared error of each coordinate.
 
     Parameters
     ----------
@@ -154,18 +154,18 @@ def loss_of_a_row(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of coordinates that are like this one.
+        Number of equal coordinates for which each entry stands.
     factors : sequence of float, default (1.0,)
         Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
     variance : ndarray, shape (d,)
-        Variance of what the row adds to the error of each coordinate, summed over its copies, in
-        squared units of the data.
+        Variance of the row's error in each coordinate, summed over its copies, in squared units of
+        the data.
     squared_bias : ndarray, shape (d,)
-        Squared mean of what the row adds to the error of each coordinate, summed over its copies,
-        in squared units of the data.
+        Squared mean of the row's error in each coordinate, summed over its copies, in squared units
+        of the data.
 
     See Also
     --------
@@ -233,7 +233,7 @@ def best_clip_norm(
     offset : float or ndarray, shape (d,), default 0.0
         Difference of the mean and the center, ``mu - center``, in the units of the data.
     copies : float or ndarray, shape (d,), default 1
-        Number of coordinates that are like this one.
+        Number of equal coordinates for which each entry stands.
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)

@@ -8,8 +8,8 @@ In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof` and :math:
 
 The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
 `isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` where p itself would
-underflow, `conditional_means` says which coordinates a large Q is made of, and `clip_moments` says
-what a row loses when it is clipped.
+underflow, `conditional_means` shows which coordinates make Q large, and `clip_moments` describes the
+part that a row loses when it is clipped.
 
 Notes
 -----

@@ -2,7 +2,7 @@
 
 Each mechanism is fixed before it sees data. Its constructor takes public numbers only and computes
 the noise from them, so that `noise_std` can be read, published and discussed first. Each algorithm
-has the same three steps: bound what one row can contribute, sum, and add noise with a standard
+has the same three steps: bound the contribution of one row, sum, and add noise with a standard
 deviation for each coordinate.
 
 Under "replace_one", two data sets are neighbors if one row of the first is replaced by another row

@@ -32,7 +32,7 @@ _TINY = np.finfo(float).tiny
 def quantile(
     values: ArrayLike, q: float, low: ArrayLike, high: ArrayLike, epsilon: float, rng: np.random.Generator
 ) -> FloatOrArray:
-    r"""Draw a point that about a share q of the values does not exceed, for each column, as a simulation.
+    r"""Draw a private q-quantile of each column, as a simulation.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def quantile(
         Values of one column or of k columns, n >= 1. They are clipped to the range from `low` to
         `high`, and never changed.
     q : float
-        Share of the values, in (0, 1).
+        Share of the values that the quantile does not exceed, in (0, 1).
     low, high : float or array_like, shape (k,)
         Ends of the public range, in the units of the values. Each `low` is below its `high`.
     epsilon : float
@@ -124,8 +124,8 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     epsilon : float
         Privacy parameter, > 0. It is spent in each column.
     step : float
-        Distance of the points, in the units of the values, > 0. The answer may be off by as much
-        because of it.
+        Distance of the points, in the units of the values, > 0. The answer may be off by this
+        distance.
 
     Returns
     -------
@@ -145,10 +145,10 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`).
 
-    A point stands for the values above the point before it, up to itself. The first point stands
-    for all values below it, too, and the last one for all values above. The point is drawn by
-    `interval`, so that values that occur many times are found. Each point takes a microsecond in
-    each column, besides the time to count the values.
+    A point stands for the interval that ends at it and begins at the point before. The first point
+    also stands for all smaller values, and the last one for all larger values. The point is drawn
+    by `interval`. Each point takes a microsecond in each column, besides the time to count the
+    values.
 
     References
     ----------
@@ -175,7 +175,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
 
 
 def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generator | None = None) -> int:
-    r"""Draw the place of an interval that holds a quantile, from the numbers of values in the intervals.
+    r"""Draw the index of an interval that holds a quantile, from the number of values in each interval.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     Returns
     -------
     int
-        Place of the interval, from 0 to m - 1.
+        Index of the interval, from 0 to m - 1.
 
     Raises
     ------

@@ -5,10 +5,9 @@ operating system and use integer arithmetic alone. It protects a sum of integers
 of a floating-point number can give the data away (Mironov 2012; Haney, Desfontaines, Hartman,
 Shrestha and Hay 2022).
 
-Two things are not proved here: that OpenDP's compiled library and the operating system's random
-bits are what they say. The tests compare the samplers with their exact laws, which finds a wrong
-law and no back door. The time that a draw takes is not hidden, and it depends on the noise that is
-drawn.
+It is not proved here that OpenDP's compiled library and the operating system's random bits are
+correct. The tests compare the samplers with their exact laws, which can show an error but no back
+door. The time of a draw is not hidden, and it depends on the noise that is drawn.
 
 A NumPy Generator draws floating-point noise, which is good for experiments and for nothing else. A
 warning says so, once in a process.
@@ -43,7 +42,7 @@ class SimulationWarning(UserWarning):
 
     Examples
     --------
-    In a script of simulations, which needs no reminder:
+    Switch the warning off in a script that only makes simulations:
 
     >>> import warnings
     >>> from egm import samplers
@@ -65,8 +64,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact but for integers of size 2**63 or more, which are 32 standard
-        deviations or more away.
+        The draws. Their law is exact, except for integers of size 2**63 or more, which are 32
+        standard deviations or more away.
 
     Raises
     ------
@@ -108,8 +107,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact but for integers of size 2**63 or more, which are 512 scales
-        or more away.
+        The draws. Their law is exact, except for integers of size 2**63 or more, which are 512
+        scales or more away.
 
     Raises
     ------
@@ -209,7 +208,7 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
     Warns
     -----
     SimulationWarning
-        Once in a process.
+        At the first call in a process.
 
     Examples
     --------
@@ -249,7 +248,7 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     Warns
     -----
     SimulationWarning
-        Once in a process.
+        At the first call in a process.
 
     Examples
     --------
@@ -283,7 +282,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's sampler of the place of the largest noisy score."""
+    """Return OpenDP's sampler of the index of the largest noisy score."""
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()

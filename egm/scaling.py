@@ -1,4 +1,4 @@
-r"""Compute by what to multiply each coordinate before all of them get the same noise.
+r"""Compute scalings: multipliers of the coordinates before all coordinates get the same noise.
 
 A mechanism multiplies coordinate j by :math:`b_j`, clips at radius C, and then adds noise of
 standard deviation :math:`2 C \sigma_\mathrm{opt}` to every coordinate. After division by
@@ -68,7 +68,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
-    r"""Compute the scaling of Lemma 4.1, the best one if the clipping radius did not depend on it.
+    r"""Compute the scaling of Lemma 4.1, which ignores how the clipping radius depends on the scaling.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     array([0.00919, 0.00082, 0.02286])
     """
     sigma, k = vector(sigma=sigma), scalar(nonnegative, deviations=deviations)
-    log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond either end nothing changes any more
+    log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond these ends the result stays the same
     log_square = 2 * np.log(sigma / np.max(sigma))
 
     def solve(log_mu: float) -> Array:
@@ -373,8 +373,8 @@ def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
     return plain - correction if np.max(np.abs(correction)) < _LONGEST else plain
 
 
-_WINDOW = 6  # iterates that the extrapolation sees
-_LONGEST = 1.0  # correction of log w that it may make
-_SETTLED = 1e-9  # change of log w in one round; F is flat at its minimum and then within rounding of it
-_ROUNDING = 1e-13  # relative, of F
+_WINDOW = 6  # iterates that the extrapolation uses
+_LONGEST = 1.0  # largest correction of log w by the extrapolation
+_SETTLED = 1e-9  # change of log w in the last round; F is flat at its minimum, so it is then within rounding of it
+_ROUNDING = 1e-13  # relative rounding error of F
 _MOST_ROUNDS = 100

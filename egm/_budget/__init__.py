@@ -1,1 +1,1 @@
-"""What a budget counts and where it keeps it: the costs and their rules, and the journal."""
+"""Implement `egm.budget`: the costs of releases, the rules that add them up, and the journal."""

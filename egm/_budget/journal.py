@@ -4,15 +4,15 @@ A journal is an SQLite database. Its table `terms` has one row, the total; its t
 charge. The SHA-256 digest of a charge covers the digest of the charge before it, and so the terms and all charges up to
 it; `terms.last` is the digest of the last one. So no row can be changed, added or removed without being noticed.
 
-SQLite would not do what a budget needs in five places, and this is what is done about each:
+In five places a budget needs more than SQLite does by itself:
 
 - By default a commit leaves the folder unsynced, and a power failure could undo a charge after the data were read. So
   ``synchronous`` is EXTRA.
 - SQLite goes on writing to a file that has been removed or replaced. So every use opens the file by its name, and a
   charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
   it has seen, and refuses a journal without it.
-- What a crash leaves behind is found by the name of the file with "-journal" appended. So the path is resolved, a file
-  with a second name (a hard link) is refused, and no new journal is made beside what another one has left.
+- After a crash SQLite looks for a second file, which has the journal's name with "-journal" appended. So the path is
+  resolved, a journal with a second name (a hard link) is refused, and no new journal is made beside such a second file.
 - A connection must not be used after a fork. So none outlives a use, a charge under way during a fork counts in the
   parent only, and a process that was forked during a use is refused.
 - On Unix a process loses its locks on a file when it closes the file anywhere. So nothing but SQLite opens it here.
@@ -56,13 +56,13 @@ _ERRORS = {
     sqlite3.SQLITE_READONLY: errno.EACCES,
 }
 
-_uses: set[tuple[int, object]] = set()  # of journals, now: the process, and what tells one use from another
+_uses: set[tuple[int, object]] = set()  # journals in use now: the process, and an object for each use
 
 
 class JournalError(ValueError):
     """Error for a journal that is damaged, gone, or not the one that was opened.
 
-    It cannot be known from such a journal what was spent, and so nothing is granted.
+    Such a journal does not show what was spent, and so nothing is granted.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """List of charges in memory, for the process that made it."""
+    """Keep charges in memory, for the process that made this object."""
 
     name = "in memory"
 
@@ -114,7 +114,7 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Content of a journal: the row of its terms, its charges, and the digests of the terms and of each charge."""
+    """Hold the content of a journal: the row of its terms, its charges, and the digests of all of these rows."""
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
@@ -122,7 +122,7 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """File with the terms of a budget and its charges."""
+    """Keep the terms of a budget and its charges in a file."""
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:
@@ -195,7 +195,7 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if SQLite would put what is left of another journal into a new one."""
+        """Raise JournalError if there is a second file of another journal, which SQLite would write into a new one."""
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
             os.lstat(left)
@@ -217,7 +217,7 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the name that the file had while it was made, as its maker is about to do unless it was killed."""
+        """Remove the temporary name of a new journal, in case the process that made it was killed."""
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
                 if draft.samefile(self.path):
@@ -261,7 +261,7 @@ class Journal:
             _uses.discard(use)
 
     def _translated(self, error: Exception) -> Exception:
-        """Return the error of a budget for one of SQLite."""
+        """Return the error of a budget that takes the place of an error of SQLite."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
@@ -277,7 +277,7 @@ class Journal:
 
 
 def _require(process: int) -> None:
-    """Raise an error unless this is the process, which is not so after a fork."""
+    """Raise an error in a process that was forked from the given one."""
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 

@@ -1,7 +1,7 @@
-"""What a release costs, and the rules by which costs add up to a total.
+"""Compute the cost of a release, and add up costs to a total by the rules of a budget.
 
-`charge_of` and `quantile_charge` say what a release costs, in every unit that a rule may need. `Terms` are the total of
-a budget and its rule: they add up charges, and tell whether one more fits. Nothing here keeps a charge.
+`charge_of` and `quantile_charge` return the cost of a release in every unit that a rule may need. `Terms` are the total
+of a budget and its rule: they add up charges, and tell whether one more fits. Nothing here stores a charge.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 RULES = "gaussian", "zcdp", "basic", "planned"
 
 _RELATIONS = "replace_one", "add_remove"
-_ENTRIES, _CHARGES = 1 << 24, 1 << 20  # coordinates of a release, and releases, for which the rounding is charged
+_ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
 _POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
@@ -119,7 +119,7 @@ class Charge:
 
 
 class BudgetExceeded(ValueError):
-    """Error for a release that was refused because it does not fit; no data were read.
+    """Error for a release that was refused because it does not fit into a budget; no data were read.
 
     Parameters
     ----------
@@ -201,14 +201,14 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError for a list that is more than one column, which only its entries tell."""
+    """Raise a ValueError for a list of more than one column; this reads the entries of the list."""
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def require_room(X: ArrayLike) -> None:
-    """Raise a ValueError for more entries than the rounding is charged for."""
-    entries = math.prod(np.shape(X))  # of an array without a look at it
+    """Raise a ValueError for more entries than the reserve for rounding covers."""
+    entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
         raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
@@ -253,7 +253,7 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class Terms:
-    """Total of a budget, and the rules by which costs are added up to it."""
+    """Hold the total of a budget, and add up costs to it by the rules."""
 
     rho: float | None
     epsilon: float | Any  # None if rho is given
@@ -340,8 +340,8 @@ class Terms:
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
         """Yield those results of `_losses` that are within the total.
 
-        Several charges count as if Gaussian noise were larger by the share `excess`: part of what
-        it really is larger by.
+        For several charges, Gaussian noise is taken to be larger by the share `excess`. This is
+        valid, because the noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)

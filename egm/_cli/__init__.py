@@ -1,1 +1,1 @@
-"""The parts of the command line, `egm.cli`."""
+"""Implement the parts of the command line, `egm.cli`."""

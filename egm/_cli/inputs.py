@@ -1,4 +1,4 @@
-"""Read what a command is given: the vectors, the number of rows, the parameters of a mechanism, and the rows."""
+"""Read the input of a command: the vectors, the number of rows, the parameters of a mechanism, and the rows."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
     "values",
 ]
 
-_NAMES = {  # the name of a parameter in a message of egm: what the command line calls it
+_NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped")},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
-_PAUSE = 0.2  # seconds between two of its numbers
+_PAUSE = 0.2  # seconds between two updates of the progress
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return what is in the files of options such as --sigma, by their paths; each file is read once."""
+    """Return the content of the files of options such as --sigma, by their paths; each file is read once."""
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
         args.vectors = {path: files.vector(path) for path in paths}
@@ -136,7 +136,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # the message is in the terms in which the budget was stated
+    if mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "

@@ -1,4 +1,4 @@
-"""Say which options each command takes, what they mean, and which of them go together."""
+"""Define the options of each command, their help texts, and which options go together."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line."""
+    """Parse options, and report an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
 
     def option(self, name: str, text: str, **kind: Any) -> None:
-        """Add an option with this help text, whose line breaks do not count."""
+        """Add an option with this help text, whose line breaks are ignored."""
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
 
@@ -220,7 +220,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Raise a Mistake if options of a plan are of no use together, or if one is missing."""
+    """Raise a Mistake if options of a plan do not go together, or if one is missing."""
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:
@@ -234,12 +234,12 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def spelled(name: str) -> str:
-    """Return an option as it is typed."""
+    """Return an option as a user types it."""
     return f"--{name.replace('_', '-')}"
 
 
 def _count(text: str) -> int:
-    """Convert a number of rows."""
+    """Convert the text of a number of rows."""
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
@@ -247,7 +247,7 @@ def _count(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    """Convert a seed."""
+    """Convert the text of a seed."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
@@ -262,7 +262,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def _columns(text: str) -> list[str]:
-    """Convert names with commas between them."""
+    """Split names at the commas between them."""
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
@@ -270,7 +270,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[float, float]:
-    """Convert two numbers with a comma between them."""
+    """Convert the text of two numbers with a comma between them."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:

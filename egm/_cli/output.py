@@ -1,4 +1,4 @@
-"""Write what a command has found, in the format and to the place that the user asked for, whole or not at all.
+"""Write the result of a command in the format and to the place that the user asked for, whole or not at all.
 
 Names of columns come from strangers. In text they are printed so that a terminal takes no orders from them, and in CSV
 a name that a spreadsheet would compute gets an apostrophe in front.
@@ -33,7 +33,7 @@ __all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
 
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
 _SHOWN = 20  # columns of a plan that are shown by name
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with, also in full width
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 
 Document: TypeAlias = dict[str, Any]
 
@@ -41,7 +41,7 @@ Document: TypeAlias = dict[str, Any]
 def document(
     release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
 ) -> Document:
-    """Return the content of the output: the release, what else was found, and the public numbers it was made with."""
+    """Return the content of the output: the release, further results, and the public parameters."""
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"

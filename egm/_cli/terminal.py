@@ -16,11 +16,11 @@ _LONGEST = 500  # characters of a message
 
 
 class Mistake(Exception):
-    """Mistake of the user, told in one line."""
+    """Mistake of the user, reported in one line."""
 
 
 class Stops:
-    """Handler of Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
+    """Handle Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
 
     Some libraries catch every exception while they import another library, and then go on as if
     nothing had happened. Therefore `check` raises the exception again, between two blocks and
@@ -54,7 +54,7 @@ class Stops:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Check for the last time; a signal that comes later does not stop anything."""
+        """Check for the last time; a signal that comes later is ignored."""
         self.check()
         self.committed = True
 

@@ -1,1 +1,1 @@
-"""How the kinds of files are read: CSV, NumPy and Parquet."""
+"""Read CSV, NumPy and Parquet files."""

@@ -24,7 +24,7 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Open the table in a CSV file, whose number of rows only reading can tell."""
+    """Open the table in a CSV file; the number of its rows is unknown until it is read."""
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
     names = _header(path)
@@ -34,7 +34,7 @@ def table(path: Path, given: Given) -> Source:
         names = numbered(width)
 
     def read(chosen: list[int]) -> Iterator[Array]:
-        with contextlib.closing(_lines(path)) as everything:  # also if a cell is wrong
+        with contextlib.closing(_lines(path)) as everything:  # closes the file even if a cell is wrong
             lines, start = itertools.islice(everything, skip, None), 0
             while taken := list(itertools.islice(lines, rows_in_a_block(width))):
                 yield _parsed(path, taken, start, skip, names, chosen)
@@ -66,7 +66,7 @@ def _has_names(path: Path, cells: list[str], given: Given) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Tell whether numbers may be names of columns: no two are equal, and all are whole, or they go up or down."""
+    """Tell whether numbers may be names of columns: all are different, and all are whole or in order."""
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
     return named and len(set(numbers)) == len(numbers)
@@ -124,7 +124,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Tell whether a cell has a number; NaN and infinity are numbers here."""
+    """Tell whether a cell holds a number, which may be NaN or infinity."""
     try:
         float(cell)
     except ValueError:

@@ -29,7 +29,7 @@ def table(path: Path, _: Given) -> Source:
     """Open the table in a Parquet file."""
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    everything = list(schema.names)  # pyarrow makes the list anew for each question
+    everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for
     if not everything:
         raise FileError(f"{path}: has no columns")
 
@@ -142,7 +142,7 @@ def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[An
             names = columns[start : start + _COLUMNS]
             table = file.read_row_group(group, columns=names, use_threads=False)
             for j, name in enumerate(names, start):
-                if table.column(name).null_count:  # how many there are may be private
+                if table.column(name).null_count:  # the number of missing values may be private
                     raise ValueError(f"column {name!r} of {path} must have no missing values")
                 block[:, j] = table.column(name).to_numpy()
     return block

@@ -1,4 +1,4 @@
-"""Define what the readers of all kinds of files share: their argument, their result, and their error."""
+"""Define the argument, the result and the error of the readers of all kinds of files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Arguments of `egm.files.rows`: what the caller knows about the first line of a CSV file."""
+    """Hold the arguments of `egm.files.rows` about the first line of a CSV file."""
 
     header: str
     columns: Sequence[str] | None
@@ -45,7 +45,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Source:
-    """Table in a file before columns are chosen.
+    """Describe a table in a file before columns are chosen.
 
     `count` is the number of rows, or None if the file does not say it. `read` is given the places of the columns to
     read, and yields blocks of rows. `counts` yields the number of rows in parts.

@@ -1,1 +1,1 @@
-"""Rooms behind `egm.gx2`: from the parameters to a form, from a form to a contour, from a contour to numbers."""
+"""Implement `egm.gx2`: parameters give a form, the form gives a contour, and the contour gives numbers."""

@@ -1,4 +1,4 @@
-"""Compute what a row loses when it is clipped to a norm."""
+"""Compute moments of the part that a row loses when it is clipped to a norm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEGENDRE = np.polynomial.legendre.leggauss(12)
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
-    r"""Compute what a row loses when it is clipped to the squared norm x.
+    r"""Compute moments of the part that a row loses when it is clipped to the squared norm x.
 
     The squared norm of the row is :math:`Q = \sum_j w_j Y_j`. Here
     :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)` is the squared length of a normal vector :math:`V_j`
@@ -70,8 +70,8 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     Examples
     --------
-    The mean square of what clipping to squared norm 3 takes from each coordinate, in units of its
-    variance:
+    The mean square of the part that each coordinate loses by clipping to the squared norm 3, in units
+    of its variance:
 
     >>> from egm import gx2
     >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])

@@ -62,7 +62,7 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """The saddle point c of exp(K(s) - s x) / s and its x, as functions of the unbounded coordinate theta.
+    """Describe the saddle point c of exp(K(s) - s x) / s, and its x, by the unbounded coordinate theta.
 
     In the upper tail theta = log(c / (1 - c)) with c in (0, 1), in the lower tail theta = log(-c)
     with c < 0. For each group, `slack` is 1 - r c without cancellation, and `v` is r c / (1 - r c);
@@ -88,16 +88,16 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """The x whose saddle point is c: K'(c) - 1/c."""
+        """Return the x whose saddle point is c: K'(c) - 1/c."""
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
         """Compute the logarithm of exp(K(c) - c x), and the size of the numbers whose sum it is.
 
-        Together with 1/|c| this is the size of the integrand where the contour crosses. Terms with
-        y = r c > -1 are taken less their mean, as -log(1 - y) - y, and x less these means, because
-        for many weights both are far larger than their difference. The sums are in extended
-        precision where the machine has it: they are the only sums of large numbers.
+        Divided by |c|, exp(K(c) - c x) is the size of the integrand where the contour crosses. For many
+        weights the terms -log(1 - y), with y = r c, and x are far larger than their difference. So y is
+        subtracted from the terms with y > -1, and the means of these terms are subtracted from x. The
+        sums are in extended precision where the machine has it.
         """
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
@@ -132,10 +132,7 @@ class Crossing:
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
-    """Compute -log(1 - y) - y, where slack is 1 - y.
-
-    Near zero it is the series of 2 artanh(z) with z = y / (2 - y).
-    """
+    """Compute -log(1 - y) - y, where slack is 1 - y. Near zero it is the series of 2 artanh(z) with z = y / (2 - y)."""
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
     if small.any():
@@ -146,7 +143,7 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 
 def _beyond_centers(form: Form, v: Any) -> Any:
-    """Compute what the moments of clusters add to K, where v is r s / (1 - r s).
+    """Compute the part of K that the moments of clusters add, where v is r s / (1 - r s).
 
     It sums the series of log(1 - v e) and of 1 / (1 - v e).
     """
@@ -189,8 +186,8 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 def find_root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
     """Find the zero of an increasing function by Newton's rule, kept inside the bracket that the signs give.
 
-    increasing(u) returns the value, the slope and whatever the caller wants to keep for this u. The
-    search ends when the value is within the tolerance, and returns what was kept.
+    increasing(u) returns the value, the slope and any other result for this u. The search ends when
+    the value is within the tolerance, and returns the other result.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -264,7 +261,7 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
         length = int(ended.argmax()) if ended.any() else size.size
         so_far = np.minimum.accumulate(np.append(smallest, size[:length]))
         if not np.all(size[:length] <= 10 * so_far[:-1]):
-            break  # it grows again, near a point of the cut where many weights meet
+            break  # the integrand grows again, near a point of the cut where many weights meet
         smallest = so_far[-1]
         if ended.any():
             shift, mass = (np.concatenate(part)[: start + length] for part in zip(*parts, strict=True))
@@ -298,9 +295,8 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
     """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight, and the sum with the squared denominator.
 
-    About the center m of its cluster, 1 / (1 - 2 w s) is the inverse 1 / (1 - 2 m s) times sum_p (V
-    e)^p, where V is the inverse less 1. The square of this has p + 1 times each term and one more
-    inverse.
+    With the center m of a cluster, I = 1 / (1 - 2 m s) and V = I - 1, the inverse 1 / (1 - 2 w s) is
+    I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))

@@ -21,7 +21,7 @@ Real: TypeAlias = Any  # a float or a np.longdouble
 
 @dataclass(frozen=True)
 class Form:
-    """Q / unit, where unit is twice the largest weight.
+    """Represent Q / unit, where unit is twice the largest weight.
 
     So 1 - 2 w s is 1 - r s, with r = w / max w in (0, 1]. A group of weights, the smallest of which
     is `lowest`, has a center, the sum k of its degrees of freedom and the sum nc of its
@@ -42,15 +42,12 @@ class Form:
 
     @cached_property
     def gap(self) -> Array:
-        """1 - r, by an exact subtraction of weights."""
+        """Return 1 - r, by an exact subtraction of weights."""
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 
     @cached_property
     def exact_r(self) -> Long:
-        """r in extended precision.
-
-        The rounding error of r is multiplied by the degrees of freedom, which may be large.
-        """
+        """Return r in extended precision, because large degrees of freedom multiply its rounding error."""
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property

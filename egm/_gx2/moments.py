@@ -138,7 +138,7 @@ def rvs(
 def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array:
     r"""Compute the mean of each chi-square variable in the sum Q, given that Q = x.
 
-    The result tells which terms make Q as large as `x`.
+    The result shows which terms make Q as large as `x`.
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ def _above_mean(form: Form, log_upper: float) -> bool:
 
     If so, it is searched in the upper tail, else in the lower. Either search ends at the same x;
     this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1) and rises
-    towards 1/2 with the degrees of freedom, so most p need no closer look.
+    towards 1/2 with the degrees of freedom, so for most p it need not be computed.
     """
     if log_upper >= np.log(0.5):
         return False

@@ -120,7 +120,6 @@ def logsf(
         error of `sf`.
     error : float or ndarray
         Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
-        The notes of `sf` explain the estimate.
 
     Raises
     ------
@@ -173,8 +172,7 @@ def cdf(
         The probability :math:`P[Q \leq x]`, in the shape of `x`. It has the relative accuracy of
         `sf`, also near zero.
     error : float or ndarray
-        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``. The
-        notes of `sf` explain the estimate.
+        Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
     Raises
     ------
@@ -232,7 +230,6 @@ def logcdf(
         relative error of `cdf`.
     error : float or ndarray
         Estimated absolute error of `log_tail`, in the shape of `x`; only with ``full_output=True``.
-        The notes of `sf` explain the estimate.
 
     Raises
     ------
@@ -346,7 +343,7 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
     """Compute the tail of the crossing and the density at x.
 
     It returns the logarithm of the tail, its estimated error, the logarithm of the density and the
-    slope of that.
+    slope of the latter.
     """
     shift, mass, error = integrate(crossing, x)
     tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)

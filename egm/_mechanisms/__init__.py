@@ -1,1 +1,1 @@
-"""Rooms behind `egm.mechanisms`, one for each mechanism."""
+"""Implement `egm.mechanisms`, with one module for each mechanism."""

@@ -1,4 +1,4 @@
-"""What all mechanisms have in common: what they release, their fields, and their noise on a lattice."""
+"""Define the base of all mechanisms: their releases, their fields, and their noise on a lattice."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ class Release:
 
     Notes
     -----
-    What clipping takes from a sum is an error that `noise_std` does not contain. It is small only
-    if the guesses of center and spread were good. `GaussianDataMechanism.error` forecasts it, with
-    the argument `mean` also for other means, and `clipped` shows afterwards whether the guesses
-    were good.
+    Clipping causes an error that `noise_std` does not contain. It is small only if the guesses of
+    center and spread are good. `GaussianDataMechanism.error` forecasts it, and `clipped` shows
+    afterwards whether the guesses were good.
 
     Examples
     --------
@@ -53,7 +52,7 @@ class Release:
     (1235.5, 4.2, True)
     """
 
-    estimate: Array  # of one number np.float64, which can do what an array without axes can
+    estimate: Array  # np.float64 for one number; it can do what an array without axes can
     noise_std: Array
     simulated: bool
     count: float | None = None
@@ -63,8 +62,8 @@ class Release:
 class Mechanism:
     """Base of the mechanisms. The arguments of the constructor are fields, and all other fields follow from them.
 
-    So two mechanisms are equal if they were asked for the same, and `dataclasses.replace` computes
-    the rest anew.
+    So two mechanisms are equal if their arguments are, and `dataclasses.replace` computes the other
+    fields anew.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -79,12 +78,12 @@ class Mechanism:
         fix(self, **state)  # an array that comes out of a pickle can be written to
 
     def check_noise(self, value: object) -> None:
-        """Raise what a secure release would raise where rounding would cost too much of delta.
+        """Raise the error of a secure release if rounding would cost too much of delta.
 
         Parameters
         ----------
         value : object
-            Value that would be released. It is not looked at.
+            Value that would be released. It is not read.
 
         Notes
         -----
@@ -151,7 +150,7 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 
 
 def std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
-    """Return the noise for a value that is rounded to units, in units.
+    """Return the standard deviation of the noise for a value that is rounded to units, in units.
 
     The sensitivity is in units, too; rounding adds sqrt(size) to it.
     """

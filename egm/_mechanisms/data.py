@@ -29,11 +29,11 @@ from egm._validate import (
 )
 from egm.forecast import ErrorForecast
 
-_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the sensitivity of all else: 0.8 percent more noise
-_CENTER_STD = 0.5  # of sigma: what a guess of a mean is taken to be off by if nobody says how good it is
-_SIGMA_FACTOR = 1.25  # by which a guess of sigma is taken to be wrong
-_TOLERANCE = 1e-4  # of the clip norm that is best: the error is flat there
-_RANGE = 1e-100, 1e100  # of data whose squares, and whose sums of squares, are doubles
+_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the other sensitivity: 0.8 percent more noise
+_CENTER_STD = 0.5  # default of `center_std`, over sigma
+_SIGMA_FACTOR = 1.25  # default of `sigma_factor`
+_TOLERANCE = 1e-4  # relative tolerance of the best clip norm: the error is flat there
+_RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,11 @@ class GaussianDataMechanism(Mechanism):
         Public guess of the mean of a row, in the units of the data, from -1e100 to 1e100.
     clip_probability : float or "optimal", optional
         Probability in (0, 1) that a row is clipped if `center` and `sigma` are right. The default
-        is 1/n, and for n = 1 there is none. "optimal" takes the clip norm for which the total of
+        is 1/n; for n = 1 it must be given. "optimal" takes the clip norm for which the total of
         `error` is least, but no clip norm below a thousandth of a row's typical norm.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
-        How to choose `b`: by Lemma 4.1 (the default), for least noise, all ones, or these numbers,
-        from 1e-100 to 1e100.
+        Choice of `b`: the scaling of Lemma 4.1 (the default), the scaling of least noise, all ones,
+        or given numbers from 1e-100 to 1e100.
     neighbors : {"replace_one", "add_remove"}, default "replace_one"
         Data sets that a release must not tell apart: one row is replaced, and `n` is public; or one
         row is added or removed.
@@ -88,8 +88,7 @@ class GaussianDataMechanism(Mechanism):
     b : ndarray, shape (d,)
         Scaling vector by which the centered rows are multiplied before they are clipped.
     p : float
-        Probability that a row of the model is clipped. The model is that `center` and `sigma` are
-        right.
+        Probability that a row is clipped if `center` and `sigma` are right.
     clip_norm : float
         Norm :math:`C` to which longer rows of the scaled space are shortened.
     count_weight : float
@@ -112,12 +111,12 @@ class GaussianDataMechanism(Mechanism):
     Warns
     -----
     DeltaWarning
-        If `delta` is 1/n or more: whoever publishes one of the n rows as it is keeps that promise,
-        too.
+        If `delta` is 1/n or more: a mechanism that publishes one of the n rows as it is keeps this
+        promise, too.
 
     See Also
     --------
-    egm.adaptive.AdaptiveDataMechanism : Finds out center and spread within the same budget.
+    egm.adaptive.AdaptiveDataMechanism : Finds center and spread privately, within its budget.
     EllipticalGaussianMechanism : Takes bounds of the coordinates, not guesses of their spread.
 
     Notes
@@ -133,10 +132,10 @@ class GaussianDataMechanism(Mechanism):
     where :math:`\sigma_{opt}` is the noise multiplier [1]_. As printed there, Algorithm 3 adds the
     center before it divides by :math:`b`, which is wrong unless the center is zero.
 
-    **Privacy.** A release is (epsilon, delta)-differentially private for any data whatever
+    **Privacy.** A release is (epsilon, delta)-differentially private, whatever the data are
     (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
-    row is clipped. Secure releases add up integers instead of doubles, so that the sensitivity is
-    what it says (see `egm._rows.lattice`).
+    row is clipped. Secure releases add up integers instead of doubles, so that rounding cannot
+    increase the sensitivity (see `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
     number are released together. Their sensitivity is :math:`\sqrt{C^2 + w^2}` with :math:`w` for
@@ -148,22 +147,21 @@ class GaussianDataMechanism(Mechanism):
     Where columns are correlated, or where the center is off by about `sigma`, or by less if `sigma`
     is too small as well, it can lose many times what it gains (chapter 11 of the book).
 
-    **Doubts.** `center_std` and `sigma_factor` change no privacy. For a given `clip_probability`
-    they change no release either: they are what `error` and `confidence_radius` expect, and what
-    "optimal" clips for. With ``center_std=0`` and ``sigma_factor=1`` "optimal" clips much more.
-    This gains where the guesses are right, and it costs far more than it can gain where the center
-    is off by a part of `sigma`.
+    **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
+    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by
+    this much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This gains
+    if the guesses are right, and it costs far more than it can gain if the center is off by a part
+    of `sigma`.
 
-    **Names.** If there are `columns`, then `center`, `center_std`, `scaling`, the data and what
-    `error` is given are matched with them by name wherever they have names. They are refused if
-    their names are others, or if they have names and there are no columns to match them with. An
-    array without names is taken to be in the order of the columns.
+    **Names.** If there are `columns`, then data and arguments with names are matched with them by
+    name. Other names are refused, and so are any names if there are no columns. An array without
+    names is taken to be in the order of the columns.
 
     **Clipped rows.** Under `count_clipped` the number of clipped rows is released together with the
-    sum, times a weight of an eighth of the sensitivity. The method `excess_clipped` tells from it
-    whether the model holds. Forecast and confidence radius rely on guesses as good as declared, and
-    on coordinates that are nearly normal and independent. Rows with a single entry that is not
-    zero, as in a sum by groups, are clipped far more often than both say.
+    sum, times a weight of an eighth of the sensitivity. The method `excess_clipped` uses it to test
+    the model. Forecast and confidence radius assume guesses as good as declared, and coordinates
+    that are nearly normal and independent. Rows with a single entry that is not zero, as in a sum
+    by groups, are clipped far more often.
 
     References
     ----------
@@ -173,8 +171,8 @@ class GaussianDataMechanism(Mechanism):
 
     Examples
     --------
-    Release the sums of age, income and visits of 10 000 people. What is known beforehand are
-    guesses of the standard deviations and of the means.
+    Release the sums of age, income and visits of 10 000 people, with guesses of the standard
+    deviations and of the means.
 
     >>> import numpy as np
     >>> from egm import GaussianDataMechanism
@@ -257,7 +255,7 @@ class GaussianDataMechanism(Mechanism):
             p = self.clip_probability or 1 / n
             b = _scaling(self.scaling, sigma, p)
             clip_norm = scaling.clip_norm(b, sigma, p)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # then the noise says that it is too much
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # `ordinary` refuses such noise
             weight = self._count_weight(b, clip_norm)
             noise_std = np.sqrt(self._noise_variances(b, clip_norm))
         ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
@@ -348,7 +346,7 @@ class GaussianDataMechanism(Mechanism):
         sigma : array_like or mapping, shape (d,), optional
             True standard deviations of the columns, in the units of the data, from 1e-100 to 1e100.
         target : {"sample", "population"}, default "sample"
-            What the release is compared with: the sum of the rows, or n times the true mean.
+            Quantity that the release estimates: the sum of the rows, or n times the true mean.
 
         Returns
         -------
@@ -365,11 +363,11 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        If neither `mean` nor `sigma` is given, both guesses are doubtful as declared: the mean is
-        off by `center_std` in each coordinate, and the standard deviations are the declared `sigma`
-        times or divided by `sigma_factor`, with equal chance. If either of the two is given nothing
-        is doubtful, and the other is what the mechanism was told: ``error(mean=center)`` is the
-        forecast for right guesses.
+        If neither `mean` nor `sigma` is given, the guesses are assumed to be wrong as declared: the
+        mean is off by `center_std` in each coordinate, and the standard deviations are the guess
+        times or divided by `sigma_factor`, with equal chance. If only one of the two is given, the
+        guess of the other is assumed to be right. So ``error(mean=center)`` is the forecast for
+        right guesses.
 
         With a known center the target "population" is degenerate: the best estimate of n times the
         mean is then n times the center, and it needs no data. Under "add_remove" the field `n` is
@@ -403,7 +401,7 @@ class GaussianDataMechanism(Mechanism):
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def error_by_column(self) -> Array:
-        """Compute the expected squared error of each coordinate of the sum, for guesses that are doubtful as declared.
+        """Compute the expected squared error of each coordinate of the sum, for guesses that are wrong as declared.
 
         Returns
         -------
@@ -433,8 +431,8 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Radius in the scaled space, in the units of `clip_norm`. It is nearly exact where little
-            is clipped, and more than enough where much is.
+            Radius in the scaled space, in the units of `clip_norm`. It is nearly exact if few
+            rows are clipped, and larger than necessary if many are.
 
         Raises
         ------
@@ -485,13 +483,13 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def check(self, X: RowSource) -> None:
-        """Raise what `release` would raise, as far as the type and the shape of the rows tell it.
+        """Raise the errors of `release` that the type and the shape of the rows show.
 
         Parameters
         ----------
         X : array_like, table or iterator of array_like, shape (n, d)
-            Rows that would be released, as for `release`. No row is read. Blocks of an iterator are
-            not looked at.
+            Rows that would be released, as for `release`. No row is read, and no block of an
+            iterator.
 
         Raises
         ------
@@ -503,7 +501,7 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        By this check a mistake that anybody may see is found before a step of a budget is charged.
+        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
 
         Examples
         --------
@@ -521,7 +519,7 @@ class GaussianDataMechanism(Mechanism):
             shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
         else:
             shape = unread(X=X)
-        if self.columns is not None or shape is None:  # else the shape tells more
+        if self.columns is not None or shape is None:  # otherwise the shape gives a better message
             _tables.check(X, self.columns)
         if shape is None:
             return
@@ -557,14 +555,14 @@ class GaussianDataMechanism(Mechanism):
         ------
         ValueError
             If `X` has another shape or, where `n` is public, another number of rows; if its names
-            are not those of `columns`; if a value is not finite; and as `check_noise`.
+            are not those of `columns`; if a value is not finite; or if `check_noise` raises it.
         TypeError
             If `X` does not hold real numbers, or if `rng` is not a NumPy Generator.
 
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----
@@ -615,12 +613,12 @@ class GaussianDataMechanism(Mechanism):
         return Release(estimate, self.noise_std, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
-        """Raise what a secure release would raise where rounding would cost too much of delta.
+        """Raise the error of a secure release if rounding would cost too much of delta.
 
         Parameters
         ----------
         X : object
-            Rows that would be released. They are not looked at.
+            Rows that would be released. They are not read.
 
         Raises
         ------
@@ -688,7 +686,7 @@ class GaussianDataMechanism(Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compute by how many standard deviations more rows were clipped than the declared guesses explain.
+        """Compute the excess of clipped rows over the number that the declared guesses explain, in standard deviations.
 
         Parameters
         ----------
@@ -717,12 +715,12 @@ class GaussianDataMechanism(Mechanism):
         says little about how far the sum is off: the guesses are worse than declared, or the rows
         are not nearly normal.
 
-        The excess says nothing against privacy. It costs none either, since it is computed from
-        what is published.
+        The excess does not put privacy in doubt. It costs no privacy either, because it is computed
+        from published numbers.
 
         Examples
         --------
-        The incomes of this table are three times as large as those that the guesses were made for:
+        The incomes of this table are three times as large as the guesses:
 
         >>> import numpy as np
         >>> from egm import GaussianDataMechanism
@@ -803,7 +801,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 
 
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
-    """Return a center, a mean or the like, checked: a number for all coordinates, or one for each."""
+    """Check a center or a mean, which is a number for all coordinates or one for each, and return it."""
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):
         given = f"got shape {location.shape}"

@@ -32,7 +32,7 @@ class EllipticalGaussianMechanism(Mechanism):
     Parameters
     ----------
     sensitivities : array_like or mapping, shape (d,)
-        The most that each coordinate of the query can change, in its units, from 1e-250 to 1e250.
+        Largest change of each coordinate of the query, in its units, from 1e-250 to 1e250.
     epsilon : float
         Privacy parameter, > 0.
     delta : float
@@ -104,7 +104,7 @@ class EllipticalGaussianMechanism(Mechanism):
     b: Array = field(init=False, repr=False)
     noise_std: Array = field(init=False, repr=False)
 
-    if TYPE_CHECKING:  # what is given is less exact than what the fields hold
+    if TYPE_CHECKING:  # the arguments have wider types than the fields
 
         def __init__(
             self, sensitivities: Named, epsilon: float, delta: float, *, columns: Iterable[Hashable] | None = ...
@@ -121,13 +121,12 @@ class EllipticalGaussianMechanism(Mechanism):
         fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
     def check(self, value: Named) -> None:
-        """Raise what `release` would raise, as far as the type and the shape of a value tell it.
+        """Raise the errors of `release` that the type and the shape of a value show.
 
         Parameters
         ----------
         value : array_like or mapping, shape (d,)
-            Value that would be released. Only its type, shape and names are looked at, and no
-            number in it.
+            Value that would be released. Only its type, shape and names are read, and no number.
 
         Raises
         ------
@@ -171,24 +170,20 @@ class EllipticalGaussianMechanism(Mechanism):
         ------
         ValueError
             If `value` has another shape or other names, if a number in it is not finite, or if it
-            is larger than the largest double; and as `check_noise`.
+            is larger than the largest double; or if `check_noise` raises it.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----
-        The sensitivities must hold for the values that are handed over, with whatever rounding was
-        in them before.
-
-        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
-        standard deviation of the noise alone, and the estimate can be off by
-        ``np.spacing(estimate) / 2`` more. A simulation begins with the doubles nearest to the
-        value.
+        The sensitivities must hold for the values as they are given, including any rounding before.
+        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
+        error, which `noise_std` of the release does not contain.
 
         Examples
         --------
@@ -208,12 +203,12 @@ class EllipticalGaussianMechanism(Mechanism):
         return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
 
     def check_noise(self, value: object) -> None:
-        """Raise what a secure release would raise where rounding would cost too much of delta.
+        """Raise the error of a secure release if rounding would cost too much of delta.
 
         Parameters
         ----------
         value : object
-            Value that would be released. It is not looked at.
+            Value that would be released. It is not read.
 
         Raises
         ------

@@ -77,12 +77,12 @@ class GaussianMechanism(Mechanism):
         fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def check(self, value: ArrayLike) -> None:
-        """Raise what `release` would raise, as far as the type of a value tells it.
+        """Raise the errors of `release` that the type of a value shows.
 
         Parameters
         ----------
         value : float or array_like
-            Value that would be released. Only its type is looked at, and no number in it.
+            Value that would be released. Only its type is read, and no number.
 
         Raises
         ------
@@ -115,24 +115,21 @@ class GaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a number in `value` is not finite, or if it is larger than the largest double; and as
-            `check_noise`.
+            If a number in `value` is not finite, or if it is larger than the largest double; or if
+            `check_noise` raises it.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----
-        The sensitivity must hold for the values that are handed over, with whatever rounding was in
-        them before.
-
-        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
-        standard deviation of the noise alone, and the estimate can be off by
-        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+        The sensitivity must hold for the values as they are given, including any rounding before.
+        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
+        error, which `noise_std` of the release does not contain.
 
         Examples
         --------
@@ -154,13 +151,12 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std)
 
     def check_noise(self, value: object) -> None:
-        """Raise what a secure release of a value would raise where rounding would cost too much of delta.
+        """Raise the error of a secure release if rounding would cost too much of delta.
 
         Parameters
         ----------
         value : object
-            Value that would be released. Only its type and shape are looked at, and no number in
-            it.
+            Value that would be released. Only its type and shape are read, and no number.
 
         Raises
         ------

@@ -78,7 +78,7 @@ class LaplaceMechanism(Mechanism):
     @overload
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Array: ...
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Floats:
-        r"""Compute the error that, with probability 1 - delta, no coordinate of a release exceeds.
+        r"""Compute the error that no coordinate of a release exceeds, with probability 1 - delta.
 
         Parameters
         ----------
@@ -119,12 +119,12 @@ class LaplaceMechanism(Mechanism):
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
     def check(self, value: ArrayLike) -> None:
-        """Raise what `release` would raise, as far as the type of a value tells it.
+        """Raise the errors of `release` that the type of a value shows.
 
         Parameters
         ----------
         value : float or array_like
-            Value that would be released. Only its type is looked at, and no number in it.
+            Value that would be released. Only its type is read, and no number.
 
         Raises
         ------
@@ -165,16 +165,13 @@ class LaplaceMechanism(Mechanism):
         Warns
         -----
         SimulationWarning
-            If `rng` is given, once in a process.
+            If `rng` is given for the first time in a process.
 
         Notes
         -----
-        The sensitivity must hold for the values that are handed over, with whatever rounding was in
-        them before.
-
-        Rounding after the noise costs no privacy, but accuracy: `noise_std` of the release is the
-        standard deviation of the noise alone, and the estimate can be off by
-        ``np.spacing(estimate) / 2`` more. A simulation begins with the double nearest to the value.
+        The sensitivity must hold for the values as they are given, including any rounding before.
+        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
+        error, which `noise_std` of the release does not contain.
 
         Examples
         --------

@@ -1,1 +1,1 @@
-"""How rows become a sum of integers: their norms, the lattice, the compiled loop, the blocks, and dask."""
+"""Sum rows exactly, as integers: norms, the lattice, the compiled loop, blocks, and dask arrays."""

@@ -1,4 +1,4 @@
-"""Sums over dask arrays, which may be larger than memory or computed on many machines.
+"""Sum the rows of dask arrays, which may be larger than memory or computed on many machines.
 
 Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. If
 a worker is lost, only time is lost: the scheduler computes again what the worker held, and a task
@@ -31,7 +31,7 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
     X is a dask array (n, d) in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
     picklable function that maps a block, an array (m, d), to (total, rows), where totals can be added. Because it may
     be called more than once for a block, it must depend on nothing else. Each pair is the sum over consecutive blocks,
-    computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. What `partial` raises is
+    computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are
     passed on.
 
     Raise TypeError for another dask collection, and ValueError for another number of axes, or for columns in several
@@ -67,7 +67,7 @@ def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any
 
 
 def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
-    """Return what `partial` finds in one block, as a cell."""
+    """Return the result of `partial` for one block, as a cell."""
     return _cell(partial(block))
 
 

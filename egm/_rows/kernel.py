@@ -1,7 +1,7 @@
-"""The compiled inner loop of `egm._rows.lattice`, which centers, scales, clips and truncates rows and adds them up.
+"""Center, scale, clip and truncate rows, and add them up, in the compiled inner loop of `egm._rows.lattice`.
 
-It is imported when the first row comes, because compilation costs seconds once on a machine and
-half a second later.
+This module is imported only when rows are summed, because compilation takes seconds the first time
+on a machine, and half a second in later processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from egm._types import Array
 
 __all__ = ["add_rows"]
 
-_ROUGH = 1e-280, 1e300  # a squared norm beyond these may have lost digits
+_ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
 
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _compiled(**options: Any) -> Callable[[F], F]:
-    """Return numba.njit without the GIL, with its results kept on disk where there is a place for them."""
+    """Return numba.njit without the GIL, which stores its results in a folder if it can."""
 
     def decorate(function: F) -> F:
         try:
@@ -41,7 +41,7 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Compute y = (row - center) * scaling and return its squared norm.
 
-    The squares are added up in whatever order is fast, which is always the same.
+    The squares are added up in an order that is fast, and the same in every call.
     """
     square = 0.0
     for j in range(y.size):
@@ -101,11 +101,11 @@ def add_rows(
 
     A row y = (x - center) * scaling adds trunc(target / max(||y||, clip_norm) y) to `total`, int64
     (d,). It adds 1 to `clipped`, int64 (1,), if ||y|| > clip_norm. X has shape (n, d) and C order,
-    and n target < 2**62. Four rows at a time share the reading and writing of the sum; after the
-    last row come zeros.
+    and n target < 2**62. Four rows at a time share the reading and writing of the sum; zeros fill
+    the last four.
 
     The function returns -1. If X has entries that are not finite, it returns the flat place of the
-    first of them in the first row that has one, and then `total` and `clipped` are of no use.
+    first of them in the first row that has one, and then `total` and `clipped` are not valid.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -119,7 +119,7 @@ def add_rows(
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
                 # X is read again, to tell an infinite entry from an overflow. Somebody may have written to it since,
-                # so that y is looked at as well: NaN in it has no length.
+                # so y is checked, too: a row with NaN has no norm.
                 place = _first_not_finite(X[first + r])
                 if place < 0:
                     place = _first_nan(y[r])

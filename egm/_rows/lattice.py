@@ -1,4 +1,4 @@
-r"""Round vectors to integers, so that sums are exact and a sensitivity is what it says.
+r"""Round vectors to integers, so that sums are exact and rounding cannot increase their sensitivity.
 
 In floating point a sum depends on its order and on its rounding, and two neighboring data sets can
 differ in it by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
@@ -9,7 +9,7 @@ that is integer arithmetic:
    entry grows.
 2. Any other value is rounded to the nearest integer. This can move neighbors apart by one in each entry, which is added
    to the sensitivity.
-3. The noise is a discrete Gaussian. What distinguishes it from a rounded continuous Gaussian is taken from delta.
+3. The noise is a discrete Gaussian. Its distance from a rounded continuous Gaussian is taken from delta.
 
 Let :math:`r` be the distribution of a normal variable :math:`N(0, s^2)` that is rounded to the
 nearest integer, and :math:`p` the discrete Gaussian distribution. By Jensen's inequality and
@@ -30,8 +30,8 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
     \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
 
-What is taken from delta is six times the necessary amount, with :math:`d / (4 s^2)` in place of the
-fraction. This also covers the tails beyond 64 bits.
+Six times the necessary amount is taken from delta, with :math:`d / (4 s^2)` in place of the fraction.
+This also covers the tails beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from egm.calibration import analytic_noise_multiplier
 
 __all__ = ["EXCESS", "Lattice", "gaussian_std", "nearest_double", "rounded"]
 
-EXCESS = 2.0**-30  # by which noise is larger than it must be; pays for the rounding of what is computed from it
+EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
 _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Lattice:
-    """Lattice of integer vectors for rows that are clipped to a norm.
+    """Represent rows that are clipped to a norm by integer vectors.
 
     The norm of the integer vector of a row is at most `radius`, a power of two, and as large as the noise leaves room
     for. The integer 1 stands for the length `unit`. A row is shortened by the factor `shrink`, slightly below 1, so
@@ -77,7 +77,7 @@ class Lattice:
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
         """Make the lattice for rows (d,) and noise whose standard deviation is `noise` times the clip norm.
 
-        Raise ValueError for a clip norm beyond 1e-250 and 1e250, and for noise that leaves too few bits.
+        Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise that leaves too few bits.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -91,12 +91,12 @@ class Lattice:
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Add up the integer vectors of the rows (x - center) * scaling of X (m, d), which are clipped, exactly.
+        """Add up exactly the integer vectors of the clipped rows (x - center) * scaling of X (m, d).
 
-        X holds numbers of any real type and size, in any memory order; beside it the sum takes hardly any memory. The
+        X holds numbers of any real type and size, in any memory order; it is not copied as a whole. The
         result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
-        rows it is added with; others may add up its norm in another order. Raise ValueError for an entry of X that is
-        not finite.
+        rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of
+        X that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
@@ -145,7 +145,7 @@ def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the threads, which stay for the next block."""
+    """Return the pool of threads, which serves all blocks."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
 
@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """Return how many bits the unit can be below a sensitivity: 40, or what the noise leaves of 56.
+    """Return how many bits finer than the sensitivity the unit can be: 40, or fewer if the noise is large.
 
     `noise` is the standard deviation of the noise, divided by the sensitivity. Raise ValueError if less than 20 bits
     are left.
@@ -169,7 +169,7 @@ def rounded(value: NDArray[Any], unit: Array) -> list[int]:
     """Return the Python integers nearest to value / unit, in C order, where both arrays have the same shape.
 
     `value` holds numbers of any real type, or objects that are real numbers. None of them becomes a double on the way,
-    because that would move two neighboring integers beyond 2**53 apart by more than they are.
+    because rounding integers beyond 2**53 to doubles can increase the difference of two neighbors.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -198,7 +198,7 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     Gaussian. Raise ValueError if this part is half of delta or more.
 
     The result is never less than sensitivity * analytic_noise_multiplier(epsilon, delta), whose last digits are not
-    monotone in delta. It is larger by `EXCESS`, so that what is computed from this product, such as
+    monotone in delta. It is larger by `EXCESS`, so that a cost computed from noise_multiplier, such as
     1 / (2 * noise_multiplier**2) in zero-concentrated differential privacy, is no less than the cost of the noise.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))

@@ -1,7 +1,7 @@
 """Compute the norms of the rows of a matrix, and shorten rows to a norm.
 
-`egm._rows.kernel` does the same while it adds up rows, without a copy of them. `egm.study.rivals` adds up squares in
-another order, on whose last digits its published errors depend.
+`egm._rows.kernel` computes norms and clips while it adds up rows, without a copy of them. `egm.study.rivals` adds up
+squares in another order, because the last digits of its published errors depend on this order.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def clipped_sum(
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
     """Add up the rows of one array or list as `clipped_sum` does, and count them."""
-    if isinstance(X, list | tuple) and not len(X):  # no rows, of whatever length
+    if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
     if not count_clipped:

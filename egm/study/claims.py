@@ -1,8 +1,8 @@
-"""State in a chapter what the check of a claim found; the ledger is made of these findings.
+"""Record in a chapter the result of checking a claim; the ledger is made of these findings.
 
-A chapter states each finding in the output of a cell. A check computes whether a statement holds as it
-is printed in its source and, where it does not, whether the correction holds. The result for the
-ledger follows from these two:
+A chapter has each finding in the output of a cell. A check computes whether a statement holds as its
+source prints it and, if not, whether the correction holds. The result for the ledger follows from
+these two:
 
 ====================  ==================  ======================
 as printed            corrected           result
@@ -37,7 +37,7 @@ class Finding:
     claim : str
         Key of the claim in the ledger.
     result : str
-        What was found: `HOLDS`, `CORRECTED` or `FAILS`.
+        Result of the check: `HOLDS`, `CORRECTED` or `FAILS`.
     figures : dict of str to float, optional
         Numbers that the check computed, by their names.
 
@@ -65,7 +65,7 @@ class Finding:
 
 
 def record(claim: str, *, printed: bool, corrected: bool | None = None, **figures: SupportsFloat) -> None:
-    """Display what the check of a claim found, in the output of the running cell.
+    """Display the result of checking a claim, in the output of the running cell.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     TypeError
         If `printed` or `corrected` is not a truth value.
     ValueError
-        If the printed form holds, so that there is nothing to correct, or if the correction fails: then
-        the chapter is wrong, not its source.
+        If a correction is given for a printed form that holds, or if the correction fails: then the
+        chapter is wrong, not its source.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The parameters of a chapter: what it accepts, and an error for everything else."""
+"""Check the parameters that a chapter was run with."""
 
 from __future__ import annotations
 

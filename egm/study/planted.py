@@ -1,8 +1,8 @@
 """Plant bugs in the mechanisms, one at a time, and find them by the audit's lower bounds of epsilon.
 
-`table` audits every mechanism as it is, and with each of its bugs, on the worst neighboring data sets
-that are known. The bugs are planted in the running package, so this is not for a process that makes
-releases for anyone.
+`table` audits every mechanism without a bug and with each of its bugs, on the worst neighboring data
+sets that are known. The bugs are planted in the running package, so never use this module in a process
+that makes real releases.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from egm.mechanisms import (
 
 __all__ = ["Case", "Row", "cases", "plant", "table"]
 
-_UNITS = 3  # radius of the coarse lattice, on which one rounding is felt
-_FAR = 8.0  # clip norms from the center to the row by which the neighbors differ
+_UNITS = 3  # radius of the coarse lattice, on which a single rounding matters
+_FAR = 8.0  # distance from the center, in clip norms, of the row by which the neighbors differ
 _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 _ROWS = "clip skipped", "centre from the data"
 _ROUNDING = "rounding away from zero"
 
-Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # releases: from a data set, so many
-Patch: TypeAlias = tuple[Any, str, Any]  # of what, which attribute, what in its place
+Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # draws from (data set, number of releases, rng)
+Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, replacement)
 
 
 # --- What is audited --------------------------------------------------------------------------------------------------
@@ -63,9 +63,9 @@ class Case:
         Neighboring data sets, as `draw` takes them.
     draw : callable
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
-        returns so many releases.
+        returns the releases.
     size : int
-        Number of releases from which "noise × 0.9" is told from the right noise with probability at
+        Number of releases that distinguish "noise × 0.9" from the right noise with probability at
         least 1 - 1e-6.
     bugs : tuple of str
         Names of the bugs that concern the mechanism; see `planted`.
@@ -257,8 +257,8 @@ def plant(bug: str) -> Iterator[None]:
         Name of the bug, or "none" to leave the package as it is. In "noise × 0.9" all noise is too
         small by this factor. In "sensitivity halved" all noise is halved, because all noise is in
         proportion to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
-        data" the rows' own mean takes the place of the public center. In "rounding away from zero"
-        rows are rounded in this way instead of towards zero.
+        data" the mean of the rows replaces the public center. In "rounding away from zero" rows are
+        rounded away from zero instead of towards zero.
 
     Yields
     ------
@@ -390,7 +390,7 @@ class Row:
 
 
 def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -> list[Row]:
-    """Audit mechanisms as they are, and with each bug that concerns them.
+    """Audit mechanisms without a bug, and with each bug that concerns them.
 
     Parameters
     ----------
@@ -404,13 +404,13 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
     Returns
     -------
     list of Row
-        One row for each case as it is, and one for each of its bugs.
+        One row for each case without a bug, and one for each of its bugs.
 
     Notes
     -----
     With all the releases (`share` = 1), every bug of `cases` is caught, and no case without a bug
-    is, except with a probability of 1e-6 for each row. A number of secure noise takes 12
-    microseconds, and all cases together some 9 seconds.
+    is, except with a probability of 1e-6 for each row. Secure noise takes 12 microseconds a number,
+    and all cases together take some 9 seconds.
 
     Examples
     --------

@@ -4,9 +4,9 @@ Each function draws on the axes that it is given, and most return these axes.
 
 A figure has to be readable on paper, on a phone, in gray, for readers who do not see all hues, and in
 the book's dark theme. So the hues are those of Okabe and Ito, each darkened until text in it can be read
-on white. Lines also differ in their dashes, and points in their markers; each line carries its name
-itself. In the dark theme the book turns dark ink into light ink, so that nothing may be painted behind
-it. Text has the size of the book's own text, because a figure is as wide as the page shows it.
+on white. Lines also differ in their dashes, and points in their markers; each line has its name beside
+it. In the dark theme the book turns dark ink into light ink, so nothing may be painted behind the ink.
+Text in a figure has the size of the book's text, because figures are not scaled.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 INK = "#1A1A1A"
-#: The greys of text and axes, of rules, and of the grid.
+#: The grays of text and axes, of rules, and of the grid.
 GREYS = (INK, "#555555", "#B0B0B0")
 #: The colors of curves and points, in the order in which a figure uses them.
 COLORS = ("#0072B2", "#C05500", "#008662", "#A36186", INK, "#5C3F00", "#00446B")
 _MARKERS = "osvD^XP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))
-_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several: with these the text below is as large as the book's
+_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several: then text is as large as the book's
 _LINE = 12.5  # points from one name to the next
 
 _STYLE: dict[Any, Any] = {
@@ -126,12 +126,12 @@ def figure(columns: int = 1, height: float = 3.3, **options: Any) -> tuple[Figur
 
 
 def line(i: int, j: int | None = None) -> dict[str, Any]:
-    """Choose the look of a line: the color and dashes of the i-th line of `curves`.
+    """Choose the style of a line: the color and dashes of the i-th line of `curves`.
 
     Parameters
     ----------
     i : int
-        Number of the line, from 0. There are seven looks, which repeat.
+        Number of the line, from 0. There are seven styles, which repeat.
     j : int, optional
         Number of the line whose dashes are taken; by default `i`.
 
@@ -150,12 +150,12 @@ def line(i: int, j: int | None = None) -> dict[str, Any]:
 
 
 def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
-    """Choose the look of points without a line: color and marker of the i-th line of `intervals`.
+    """Choose the style of points without a line: color and marker of the i-th line of `intervals`.
 
     Parameters
     ----------
     i : int
-        Number of the line, from 0. There are seven looks, which repeat.
+        Number of the line, from 0. There are seven styles, which repeat.
     hollow : bool, default False
         Whether the points are drawn as outlines.
     **options
@@ -177,7 +177,7 @@ def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
 
 
 def trace(i: int) -> dict[str, Any]:
-    """Choose the look of a thin line with a small mark at each point.
+    """Choose the style of a thin line with a small mark at each point.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def bars(
 def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Sequence[str] = "above") -> Axes:
     """Write the name of each line beside it, in its color.
 
-    This is the last thing to do, when the axes have their scales and limits.
+    Call this function last, when the axes have their scales and limits.
 
     Parameters
     ----------
@@ -659,7 +659,7 @@ def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
 
 
 def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
-    """Make the x axis one of probabilities, stretched at both ends.
+    """Make the x axis an axis of probabilities that is stretched at both ends.
 
     Parameters
     ----------
@@ -689,7 +689,7 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
 
 
 class _MinorTicks(LogLocator):
-    """Minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
+    """Place minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         """Return the ticks between two values."""
@@ -699,7 +699,7 @@ class _MinorTicks(LogLocator):
 
 
 class _Plain(Formatter):
-    """Labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
+    """Write labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
 
     Minor ticks get a label at 2 and 5, if there are only a few of them.
     """

@@ -12,17 +12,17 @@ by Lemma 2.3 of Bun and Steinke (2016). A step that adds Gaussian noise of stand
 an exponential mechanism of parameter :math:`\varepsilon` costs :math:`\varepsilon^2 / 8` (Cesar and
 Rogers 2021, Lemma 3.4).
 
-Every method is told a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
-that lies beyond this bound is no error; the docstring of each method says what happens to it. A method
-that is also told something that a user would not know, such as the true mean, is called an oracle.
+Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
+that lies beyond this bound is no error; the docstring of each method says how it is treated. A method
+that also gets something that a user would not know, such as the true mean, is called an oracle.
 
-All noise is simulated (`egm.samplers`), so that these functions serve experiments and protect nobody.
+All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
 None of them changes `X`. All raise ValueError for a matrix that is not finite or has fewer than two
 rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
 
 Where a paper leaves a constant open, the constant is that of the paper's public code. Where that code
-spends more than it says, as PLAN's does, the function follows the paper and its docstring says what
-differs.
+spends more than it says, as PLAN's does, the function follows the paper, and its docstring states the
+difference.
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def gaussian(
     Notes
     -----
     The noise has the standard deviation :math:`2 C / (n \sqrt{2 \rho})` in each coordinate, where
-    :math:`C` is `clip_norm`.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    :math:`C` is `clip_norm`. The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
     References
     ----------
@@ -153,9 +151,8 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
 
     Notes
     -----
-    Each median is drawn by the exponential mechanism.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    Each median is drawn by the exponential mechanism. The estimate is `rho`-zCDP for neighbors that
+    replace one row [1]_.
 
     References
     ----------
@@ -244,15 +241,14 @@ def plan(
     .. math:: k = \sqrt{n} + \sqrt{\frac{T \ln(T / \beta)}{2 \rho_{\mathrm{clip}}}},
        \qquad T = \ln(2 \max_j \mathrm{radius}_j).
 
-    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1.
-
-    The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
+    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1. The estimate is `rho`-zCDP
+    for neighbors that replace one row [1]_.
 
     The shares and constants are those of the authors' experiments, but their code differs in two points.
-    It adds each row three times, 0.1 apart, to spread equal values, and pays 3 times for this instead of
-    9 times. And its medians pay for a row that is added or removed, which halves the sensitivity, while
-    its noise pays for a row that is replaced. So its search costs 12 times what it says. With a nominal
-    budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    It adds each row three times, 0.1 apart, to spread equal values, and charges 3 times the cost for this
+    instead of 9 times. And it charges the medians for a row that is added or removed, which halves the
+    sensitivity, but the noise for a row that is replaced. So its search costs 12 times the stated amount.
+    With a nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
     ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
@@ -558,7 +554,7 @@ def anisotropic(
         than :math:`\lambda / \sqrt{2}` from it are left out (see Notes), all of `rho` is for the noise,
         and `delta` is not spent.
     delta : float, default 1e-6
-        Probability, in (0, 1), with which the noise may fail to bound what it has to bound.
+        Probability, in (0, 1), with which the noise may be larger than the filter assumes.
     beta : float, default 0.1
         Probability of failure that the choice of the distance :math:`\lambda` allows for, in (0, 1).
     size_share : float, default 0.05
@@ -591,7 +587,7 @@ def anisotropic(
     are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
     divided by their number, for which a noisy lower bound is taken.
 
-    Of the budget, the filter gets what it needs to keep normal rows,
+    Of the budget, the filter gets the part that is necessary to keep normal rows,
 
     .. math:: 2 (z + z')^2 \frac{n - 1}{(0.9 n - 2)^2},
 
@@ -760,7 +756,7 @@ def _friends(Y: Array, reach: float) -> Array:
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
-    with np.errstate(over="ignore", invalid="ignore"):  # a row too far away to be squared has no friends, nor itself
+    with np.errstate(over="ignore", invalid="ignore"):  # a row whose square overflows has no friends, not even itself
         squares = _norms(Y) ** 2
         for start in range(0, len(Y), step):
             part = slice(start, start + step)

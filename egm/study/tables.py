@@ -1,4 +1,4 @@
-"""Compute the tables of the report's experiments from their parameters, and read those of the measured ones.
+"""Compute the tables of the report's experiments from their parameters, and read tables of measurements.
 
 A table is a structured NumPy array with one row for each combination of parameters, so that
 ``table["value"][table["d"] == 100]`` selects the values for d = 100.
@@ -68,7 +68,7 @@ def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
 
 
 def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", "optimal"] = "expected_norm") -> float:
-    r"""Compute by what factor a scaling divides the expected squared error of the noise.
+    r"""Compute the factor by which a scaling reduces the expected squared error of the noise.
 
     The data have standard deviations by Zipf's law, and the clip probability is 1/n. The factor does not
     depend on the privacy parameters.
@@ -135,7 +135,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
 
 def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
-    """Tabulate what the mechanism does with each coordinate under each scaling, for Zipf's law.
+    """Tabulate the multiplier and the noise of each coordinate under each scaling, for Zipf's law.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     ndarray, shape (3 * d,)
         Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1) or
         "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, its standard deviation,
-        scaled to the sum 1; `b`, by what it is multiplied; and `noise_std`, the standard deviation
+        scaled to the sum 1; `b`, its multiplier; and `noise_std`, the standard deviation
         of the noise in the released sum, in the unit of `sigma`.
 
     Raises
@@ -292,14 +292,14 @@ def rivals() -> StructuredArray:
     - `grid`, `d`, `alpha`, `n` and `rho`, which together name the grid point. The rows of grid "A" are
       normal with mean 0 and the identity as covariance. Those of "B" and "C" have the variances
       :math:`(d/i)^\alpha` and the means 10.
-    - `method`, and `knows`: what the method is told besides the range of the mean, "" for nothing.
+    - `method`, and `knows`: what the method knows besides the range of the mean, "" for nothing.
     - `sample` and `population`: mean squared l2 distance of the estimated mean to the mean of the rows and
       to the true mean, over the runs that gave an estimate. `sample_se` and `population_se` are their
       standard errors.
     - `failures` and `seeds`: how many runs gave no estimate, and how many runs there were.
 
-    The errors were measured by ``python -m benchmarks.grid``, which says what each method is and what it
-    is given. The grids are those of [1]_.
+    The errors were measured by ``python -m benchmarks.grid``, which describes each method and its
+    arguments. The grids are those of [1]_.
 
     References
     ----------
@@ -318,7 +318,7 @@ def rivals() -> StructuredArray:
 
 
 def searches() -> StructuredArray:
-    r"""Read how often `egm.AdaptiveDataMechanism` was far off, on ten laws, on fifty, and on strange tables.
+    r"""Read the measured errors of `egm.AdaptiveDataMechanism` on ten laws, fifty laws and strange tables.
 
     Returns
     -------
@@ -403,9 +403,9 @@ def duels(
 
     Notes
     -----
-    The standard error of the ratio is to first order, and as if the two errors were independent. The least
-    of several measured means is on average below the true mean of the best rival, so that the ratio
-    flatters the rivals.
+    The standard error of the ratio is to first order, and treats the two errors as independent. The least
+    of several measured means is on average below the true mean of the best rival, so the ratio favors the
+    rivals.
 
     Examples
     --------

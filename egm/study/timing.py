@@ -1,4 +1,4 @@
-"""The time that functions take, measured by turns."""
+"""Measure the times of several functions that run in turns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def race(
 ) -> StructuredArray:
     """Measure the times of several functions, which run in turns.
 
-    Because they run in turns, whatever else the machine does slows all of them alike. So the ratios of
-    these times mean something where the times themselves do not.
+    Because they run in turns, other work of the machine slows all of them alike. So the ratios of the
+    times are reliable even if the times are not.
 
     Parameters
     ----------
