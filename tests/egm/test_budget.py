@@ -222,8 +222,7 @@ def best_order(rho, delta):
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, DELTA])
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.004, 0.3, 20.0, 1e6])
 def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, delta):
-    """The converted epsilon is never below the exact one, computed with 40 digits at the best order, and hardly above
-    it."""
+    """The converted epsilon is at least the exact one, with 40 digits at the best order, and hardly above it."""
     mechanisms = [adaptive(rho / 2), LaplaceMechanism(1.0, math.sqrt(rho))]
     spent = charged(mechanisms, epsilon=1e80, delta=delta, rule="zcdp")
     total = sum(Fraction(charge.rho) for charge in spent.history)
