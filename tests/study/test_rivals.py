@@ -257,9 +257,8 @@ def normal_rows(n, sigma, seed, mean=0.0):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
 def test_plan_has_its_published_error(rho, published, error):
-    """The published mean squared distance to mu = 0, and its standard error, are of 50 runs on N(0, I), n =
-    4000, d = 128: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv,
-    "PLAN-E-ULTIMATE++"."""
+    """Mean squared distance to mu = 0 and its standard error, of 50 published runs on N(0, I), n = 4000, d = 128:
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++"."""
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
         for seed, rng in enumerate(np.random.default_rng(8).spawn(25))
@@ -270,7 +269,7 @@ def test_plan_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.05906, 0.0010), (1.0, 0.03486, 0.0006)])
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
-    """The source is that of PLAN's error, "Instance optimal": other constants, and the range 25 after the rotation."""
+    """The source is that of PLAN's error, "Instance optimal". Its constants differ, and its rotated range is 25."""
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
     runs = [
@@ -283,9 +282,8 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("n", "published"), [(1000, 0.28059), (10_000, 0.07324)])
 def test_coinpress_has_its_published_error(n, published):
-    """The published 10 % trimmed mean of ||estimate|| is of 100 runs on N(0, I), d = 50, ball of radius 10
-    sqrt(50), rho = 0.5, 2 steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last
-    line."""
+    """10 % trimmed mean of ||estimate|| in 100 published runs on N(0, I), d = 50, radius 10 sqrt(50), rho = 0.5, 2
+    steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
     options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
     runs = [
         coinpress(normal_rows(n, np.ones(50), seed), 0.5, rng=rng, **options)
