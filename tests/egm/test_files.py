@@ -388,7 +388,7 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """The new file is kept on file systems with links and on those without."""
+    """A file that another program makes meanwhile is kept, on file systems with links and without."""
 
     def link(source, target):
         raise PermissionError(1, "Operation not permitted")

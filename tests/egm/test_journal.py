@@ -145,7 +145,7 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """A process that is killed between its last two steps leaves the file under a second name, that of the draft."""
+    """A budget can use a file that a killed process left under two names, its own and that of a draft."""
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
     (tmp_path / ".egm-0.part").write_text("a draft of another")
@@ -438,7 +438,7 @@ def test_a_full_disk_grants_nothing(tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
-    """By these settings SQLite promises that the file and the removal of its rollback file are on the disk."""
+    """With these settings SQLite waits until the file, and the removal of its rollback file, are on the disk."""
     budget = Budget(tmp_path / "journal", rho=0.5)
     with budget._store.changing() as _, budget._store._connected(budget._store.path) as connection:
         settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "journal_mode")]
