@@ -1,4 +1,4 @@
-"""The supplement is complete and whole, has no trace of its maker's machine, and is the same for each commit."""
+"""The supplement is complete, has no trace of its maker's machine, and is the same whenever a commit is packed."""
 
 import hashlib
 import json
@@ -96,7 +96,7 @@ def test_links_resolve_within(files, html):
 
 
 def test_no_trace_of_the_machine(files):
-    """No file, and not the book's index either, has the path of the project, of Python or of a home."""
+    """Neither the files nor the book's index contain the path of the project, of Python or of a home folder."""
     places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
     plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
     for name, data in plain.items():

@@ -144,7 +144,7 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
-    """The question is refused although its rows have a shape and no values."""
+    """The question is refused before any row is read: these rows have a shape and no values."""
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
         QUESTIONS[name](unread, 0.2)
@@ -181,7 +181,7 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 
 
 def test_secure_and_simulated_answers_agree_without_noise(silent):
-    """Both answers are equal up to the rounding of the lattice, and their noise has one standard deviation."""
+    """Without noise, secure and simulated answers differ only by rounding; their standard deviations are equal."""
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "squares", "shells", "longer"):
         (secure, std), (simulated, same) = (
@@ -210,7 +210,7 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
-    """The cost equals any charge up to 1e-12, after square roots, quotients and the division among the columns."""
+    """The cost of a question equals its charge up to 1e-12, after square roots, quotients and shares of columns."""
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
         costs.clear()
@@ -431,7 +431,7 @@ def test_at_the_least_budget_searches_find_their_way(d):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
-    """A search for gaps between values also finds a point where many values are equal."""
+    """The search finds rows that are all equal, although there is no distance between them."""
     row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
     for seed in range(5):
         _, off = run(np.tile(row, (1000, 1)), 0.25, seed, radius=1e4, sigma_range=(1e-3, 1e4))
@@ -500,7 +500,7 @@ def test_normal_rows_are_believed():
 
 
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
-    """Without the look at the tail and the count of long rows, the squared error is ten times as large, unnoticed."""
+    """Without a look at the tail and counts of long rows, the squared error is ten times as large and not noticed."""
     errors = {}
     for doubt in (True, False):
         if not doubt:
@@ -618,7 +618,7 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
-    """Less noise does not give a smaller clip norm either."""
+    """Neither more rows in a tail nor less noise gives a smaller clip norm."""
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
     norms = [tail.clip_norm(noise) for noise in np.geomspace(1e6, 1e-3, 12)]

@@ -21,7 +21,7 @@ def answers(p, m, rng):
 
 
 def test_bound_is_too_large_as_seldom_as_stated():
-    """Randomized response has exactly the epsilon 1, so the share of bounds above 1 is known to be too large or not."""
+    """The epsilon of this randomized response is 1; bounds above 1 are no more frequent than stated."""
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
         audit.lower_bound(answers(p, 500, rng), answers(1 - p, 500, rng), 0.0, confidence=0.8) > 1 for _ in range(1000)
@@ -64,7 +64,7 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """Only the number of releases limits the bound: it is that of 800 successes of 800 against 0 of 800."""
+    """Without noise only the number of releases limits the bound: here 800 of 800 against 0 of 800."""
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
     assert most > 4

@@ -227,7 +227,7 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """Such parameters give positive finite noise or a ValueError, and neither a warning nor another exception."""
+    """Parameters at the ends of their range give positive finite noise or a ValueError, and no warning."""
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:
             noise = GaussianDataMechanism([sigma, 1.0], 5, 1.0, 1e-6, scaling=[b, 1.0], **options).noise_std

@@ -154,7 +154,7 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
 @pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
-    """The Kullback-Leibler divergence, summed with 50 digits, is within the bound; the reserve follows by Pinsker."""
+    """The Kullback-Leibler divergence, summed with 50 digits, is below 1 / (15 s^4); the reserve follows by Pinsker."""
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
         whole = mp.nsum(lambda k: mp.exp(-(k**2) / mp.mpf(2 * s**2)), [-mp.inf, mp.inf])
@@ -266,7 +266,7 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 
 
 def test_the_least_of_the_rules_would_be_no_filter():
-    """If the rule could be chosen after the first release, delta would be exceeded by 1.7; so the rule is fixed first.
+    """If the rule could be chosen after the first release, delta would be 1.7 times too large; so it is fixed first.
 
     The first release is Gaussian with (0.1, delta). The rest is either another Gaussian release by the rule "gaussian",
     or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for the loss so far.

@@ -1,4 +1,4 @@
-"""Calibration of Gaussian noise against 30-digit values and the laws of the privacy curve."""
+"""Calibration of Gaussian noise agrees with 30-digit values and with the laws of the privacy curve."""
 
 import json
 from pathlib import Path

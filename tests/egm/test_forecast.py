@@ -95,8 +95,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 
 @pytest.mark.parametrize("setting", range(200))
 def test_forecast_agrees_with_simulation(setting):
-    """They agree within 4.5 standard errors, in 200 random settings: with any offset, with few or nearly all rows
-    clipped."""
+    """Forecast and simulation agree within 4.5 standard errors, for few and for nearly all rows clipped."""
     d, alpha, n, p, shift, target = SETTINGS[setting]
     rng = np.random.default_rng([setting, 7])
     sigma = zipf_sigma(d, alpha)
@@ -108,7 +107,7 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """At the center there is no such error, because the clipped parts are symmetric about it."""
+    """At the true center the clipped parts are symmetric, so the forecast has no center error."""
     sigma = zipf_sigma(6, 1.0)
     variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
     assert variance > 0
@@ -175,8 +174,7 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """The forecast is the mean of four equally likely cases: mu off by center_std, sigma times or divided by the
-    factor."""
+    """The forecast is the mean of two cases: mu off by center_std, and sigma times or divided by the factor."""
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
         doubtful = {"center_std": off, "sigma_factor": 1.5, "clip_probability": p}
@@ -213,10 +211,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 @pytest.mark.parametrize("setting", [(1, 1.0, 4000), (3, 1.0, 100_000), (30, 1.0, 4000), (30, 2.0, 100_000)], ids=str)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
-    """Off by up to one sigma, the error is at most 1.25 times the default's; without any doubt, over 100 times.
+    """A center off by up to one sigma costs at most 1.25 times the default's error, and 100 times without doubts.
 
-    It is also at most 3.5 times that of the best of three simple choices, each of which is the best at some offset.
-    """
+    The error is also at most 3.5 times that of the best of three simple choices, which depends on the offset."""
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
     best, sure, *simple = (

@@ -1,4 +1,4 @@
-"""The generalized chi-square distribution against 30-digit values, scipy's special cases, and laws."""
+"""The generalized chi-square distribution agrees with 30-digit values, scipy's special cases, and laws."""
 
 import json
 from pathlib import Path

@@ -217,7 +217,7 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 
 
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
-    """A reader of the journal can block it for ever, so a charge fails after a while, and is not made later."""
+    """A reader of the journal can block it forever, so a charge fails after a while, and is not made later."""
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
     budget = Budget(path, epsilon=1)

@@ -302,7 +302,7 @@ def test_a_simulation_takes_the_nearest_double():
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
-    """The distance in total variation, summed with 30 digits, is a sixth of the charge."""
+    """The distance in total variation, summed with 30 digits, is at most a sixth of the charge."""
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
         weights = [mp.e ** (-(mp.mpf(j) ** 2) / (2 * s**2)) for j in k]
@@ -382,7 +382,7 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """This holds in exact arithmetic, also where the last digits of the calibration are not monotone."""
+    """In exact arithmetic the noise is at least the declared one, and its zCDP cost is at most the charge."""
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
     assert Fraction(std) >= Fraction(sensitivity) * Fraction(multiplier)
@@ -402,6 +402,6 @@ def test_the_charge_is_not_lost_in_rounding():
 )
 @pytest.mark.parametrize("d", [1, 40])
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
-    """Near delta = 1 the last digits of the multiplier are not monotone in delta."""
+    """Near delta = 1 the multiplier's last digits are not monotone in delta, and the noise is still large enough."""
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

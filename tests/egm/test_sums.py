@@ -161,7 +161,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """For 80 MB of rows it is below 8 MB, for every type and order in memory."""
+    """For 80 MB of rows the sum takes less than 8 MB besides, for every type and order in memory."""
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
     clipped_sum(X[:8], grid, ones, ones)  # compiles
