@@ -661,7 +661,7 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """The rounding of 2 / epsilon and the sum of seven noises never make a quantile cost more than its epsilon."""
+    """In exact arithmetic a draw costs 2**-31 less than its epsilon, which pays for rounding when costs are added."""
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
     rng = np.random.default_rng(5)

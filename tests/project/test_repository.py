@@ -195,7 +195,7 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """A workflow may only read; a job that writes says so, and runs no code of the project."""
+    """By default a workflow may only read; a job that writes says so, and runs no code of the project."""
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
     for name, job in jobs.items():

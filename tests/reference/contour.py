@@ -22,8 +22,7 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 
 
 class Form(NamedTuple):
-    """A quadratic form divided by its largest weight `scale`, with equal weights merged; `double` has arrays (w, k,
-    nc)."""
+    """A quadratic form over its largest weight `scale`, with equal weights merged; `double` has arrays (w, k, nc)."""
 
     scale: mpf
     by_dof: tuple

@@ -257,7 +257,7 @@ def normal_rows(n, sigma, seed, mean=0.0):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
 def test_plan_has_its_published_error(rho, published, error):
-    """Mean squared distance to mu = 0 and its standard error, of 50 published runs on N(0, I), n = 4000, d = 128:
+    """The published mean and standard error of ||estimate||^2 are those of 50 runs on N(0, I), n = 4000, d = 128:
     github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++"."""
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
@@ -282,8 +282,8 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("n", "published"), [(1000, 0.28059), (10_000, 0.07324)])
 def test_coinpress_has_its_published_error(n, published):
-    """10 % trimmed mean of ||estimate|| in 100 published runs on N(0, I), d = 50, radius 10 sqrt(50), rho = 0.5, 2
-    steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
+    """The published number is the 10 % trimmed mean of ||estimate|| in 100 runs on N(0, I), d = 50, radius 10 sqrt(50),
+    rho = 0.5, 2 steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
     options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
     runs = [
         coinpress(normal_rows(n, np.ones(50), seed), 0.5, rng=rng, **options)
@@ -295,7 +295,7 @@ def test_coinpress_has_its_published_error(n, published):
 
 
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
-    """All balls together hold mu with probability at least 1 - beta, and each ball is smaller than the one before."""
+    """All balls at once hold mu with probability at least 1 - beta, and each ball is smaller than the one before."""
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
         X = normal_rows(n, np.ones(d), seed, mean=30.0)
