@@ -1,1 +1,1 @@
-"""What `make bench` prints: accuracy and time of egm.gx2 beside other programs, on this machine, in one run."""
+"""Measure accuracy and time of egm.gx2 and of other programs on this machine, in one run: `make bench`."""

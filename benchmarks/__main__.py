@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick]`: print the table. A goal that is not met is said, never raised."""
+"""Print the table of `make bench`, with each goal and whether it is met; a missed goal is no error."""
 
 import argparse
 import sys
@@ -23,18 +23,18 @@ call at the quantile."""
 
 
 def installed():
-    """The versions that were run."""
+    """Return the versions of Python, of egm and of the other packages."""
     names = ["numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
     found = {"Python": sys.version.split()[0], "egm": egm.__version__} | {name: version(name) for name in names}
     return ", ".join(f"{name} {number}" for name, number in found.items())
 
 
 def main():
-    """Print every part as soon as it is measured."""
+    """Print every part as soon as it has been measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and cases, in less than a minute")
     quick = parser.parse_args().quick
-    warnings.simplefilter("ignore")  # those of the other programs
+    warnings.simplefilter("ignore")  # the other programs warn
     print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
     print(NOTES.strip())
     for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release, release.adaptive):

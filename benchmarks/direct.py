@@ -1,20 +1,19 @@
-"""The tail by the direct sum over every weight in extended precision, without clusters and without egm.gx2."""
+"""Compute the tail by summing over every weight in extended precision, without clusters and without egm.gx2."""
 
 import numpy as np
 from scipy.optimize import brentq
 
-CHUNK = 50_000  # weights at a time, so that a million of them fit in memory
-STEP = 0.1  # of t, in u = sinh(t): the integrand may fall off slower than exp(-u^2/2)
-BEND = 0.25  # of what steepest descent asks for, which is too much where many weights are near the largest
+CHUNK = 50_000  # weights at a time, so that memory suffices for a million of them
+STEP = 0.1  # step of t with u = sinh(t), because the integrand may fall more slowly than exp(-u^2/2)
+BEND = 0.25  # share of the bend of steepest descent, which is too large where many weights are near the largest
 NEGLIGIBLE = 1e-19
 
 
 def direct_tail(x, weights):
-    """P[sum_j weights_j Z_j**2 > x] for x above the mean: the trapezoid rule on a parabola through the saddle point.
+    """Return P[sum_j weights_j Z_j**2 > x] for x above the mean, by the trapezoid rule on a parabola.
 
-    In long double where the machine has it, so that the rounding of a million terms does not count.
-    """
-    unit = 2 * np.max(weights)  # the cut starts at s = 1
+    The parabola runs through the saddle point. Long doubles, where they exist, make rounding errors negligible."""
+    unit = 2 * np.max(weights)  # the branch cut begins at s = 1
     r, x = (np.asarray(weights) / (unit / 2)).astype(np.longdouble), np.longdouble(x) / np.longdouble(unit)
     c = _saddle(r.astype(float), float(x))
     v = r / (1 - r * c)
@@ -33,7 +32,7 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """The c in (0, 1) with K'(c) = x + 1/c, sought in log(c / (1 - c))."""
+    """Return the c in (0, 1) with K'(c) = x + 1/c, by a search in log(c / (1 - c))."""
 
     def excess(theta):
         c, rest = 1 / (1 + np.exp(-theta)), 1 / (1 + np.exp(theta))
@@ -43,7 +42,7 @@ def _saddle(r, x):
 
 
 def _growth(v, a, b):
-    """K(c + a + ib) - K(c) = -1/2 sum log(1 - v (a + ib)), by real arithmetic."""
+    """Return K(c + a + ib) - K(c) = -1/2 sum log(1 - v (a + ib)), by real arithmetic."""
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):
         p, q = a * v[start : start + CHUNK], b * v[start : start + CHUNK]

@@ -1,16 +1,15 @@
-"""`python -m benchmarks.grid`: every method on every cell of the grids of PLAN's experiments, at the same budget.
+"""`python -m benchmarks.grid`: run every method on every cell of the grids of PLAN's experiments, at equal budgets.
 
     A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of a coordinate +-25 sqrt(d)
     B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
-    C   the same with alpha = 2,                n = 10_000,  d = 16 ... 2048,   the same
+    C   as in B with alpha = 2,                 n = 10_000,  d = 16 ... 2048,   as in B
 
-each with rho = 1/16 ... 1 in zCDP, where a neighbor replaces one row. One cell is one (grid, d, alpha, rho). What a
-method did in a cell, for all seeds, is one row of a table in the SQLite file `_build/grid.db`. A run that is killed
-loses the cells that it was at work on and no others, and a second run waits for the first. A row has the version of its
-method: whoever changes what a method estimates raises its version in METHODS, and its rows are computed again. Every
-random number is derived from grid, d, alpha, rho, seed and the method's name alone. So the result is the same, byte for
-byte, in whatever order and in however many runs it came about. It goes to `egm/study/data/rivals.csv` when nothing is
-missing.
+Each grid has rho = 1/16 ... 1 in zCDP, where a neighbor replaces one row. A cell is one (grid, d, alpha, rho). The
+results of a method in a cell, for all seeds, are one row of a table in the SQLite file `_build/grid.db`. A run that is
+killed loses only its unfinished cells, and a second run waits for the first. A row has the version of its method:
+whoever changes the estimates of a method raises its version in METHODS, and its rows are computed again. Every random
+number depends on grid, d, alpha, rho, seed and the method's name alone, so the result is the same, byte for byte, for
+any order and any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
 
 The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
 """
@@ -51,7 +50,7 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 class Cell(NamedTuple):
-    """One setting: rows N(mu, diag(sigma**2)) and a budget."""
+    """One setting: the law of the rows, N(mu, diag(sigma**2)), and a budget rho."""
 
     grid: str
     d: int
@@ -60,27 +59,27 @@ class Cell(NamedTuple):
 
     @property
     def n(self):
-        """The number of rows."""
-        return {"A": 4000, "B": 10_000, "C": 10_000}.get(self.grid, 300)  # any other is a test
+        """Return the number of rows."""
+        return {"A": 4000, "B": 10_000, "C": 10_000}.get(self.grid, 300)  # every other grid is for tests
 
     @property
     def mu(self):
-        """The population mean."""
+        """Return the population mean."""
         return np.full(self.d, 0.0 if self.grid == "A" else 10.0)
 
     @property
     def sigma(self):
-        """The standard deviations."""
+        """Return the standard deviations."""
         return (self.d / np.arange(1, self.d + 1)) ** (self.alpha / 2)
 
     @property
     def radius(self):
-        """The range of every coordinate, which all methods are given."""
+        """Return the range of every coordinate, which every method knows."""
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
     def name(self):
-        """Its name in the store."""
+        """Return the cell's name in the store."""
         return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
 
 
@@ -94,7 +93,7 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Centre and spread unknown: only their ranges, the spread's eight decades wide."""
+    """Run our mechanism for unknown center and spread, with a range of eight decades for the spread."""
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)
@@ -102,41 +101,41 @@ def ours(X, cell, rng):
 
 @lru_cache(maxsize=1)
 def _known(cell):
-    """Algorithm 3 with the scaling and the clip norm of least forecast error, for the noise multiplier of rho."""
-    delta = 1e-9  # any: only the noise multiplier counts
+    """Return Algorithm 3 with the scaling and the clip norm of least forecast error, for the budget rho."""
+    delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
-    options = {"center": cell.mu, "center_std": 0.0, "sigma_factor": 1.0}  # nothing is doubtful
+    options = {"center": cell.mu, "center_std": 0.0, "sigma_factor": 1.0}  # no doubt about center and sigma
     options |= {"clip_probability": "optimal", "scaling": "optimal"}
     return mechanisms.GaussianDataMechanism(cell.sigma, cell.n, epsilon, delta, **options)
 
 
 def ours_oracle(X, cell, rng):
-    """Algorithm 3 with known centre and spread."""
+    """Run Algorithm 3 with known center and spread."""
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """PLAN, at its own shares of the budget."""
+    """Run PLAN with its own shares of the budget."""
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """PLAN with what its public code spends: 3.75 rho, not rho."""
+    """Run PLAN with the budget that its public code spends: 3.75 rho instead of rho."""
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """PLAN with known spread."""
+    """Run PLAN with known spread."""
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
-    """The shifted clipped mean, with the constants of its own code and the norm of the box for its range."""
+    """Run the shifted clipped mean, with the constants of its authors and the norm of the box as its range."""
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
-    """With the constants and the range radius / sqrt(d) after the rotation of its copy in PLAN's experiments."""
+    """Run the shifted clipped mean with the constants and the rotated range radius / sqrt(d) of PLAN's experiments."""
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
     options = {"norm_bound": bound, "clip_share": 0.01, "slack": 2.0, "beta": beta}
@@ -144,68 +143,68 @@ def huang_liang_yi_narrow(X, cell, rng):
 
 
 def coordinate_median(X, cell, rng):
-    """A private median in each coordinate."""
+    """Run a private median in each coordinate."""
     return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def coinpress(X, cell, rng):
-    """CoinPress, told the largest standard deviation."""
+    """Run CoinPress with the largest standard deviation known."""
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
-    """The same with the clip probability 0.01 of its public code."""
+    """Run CoinPress with the clip probability 0.01 of its public code."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """The same, with half of rho for the covariance."""
+    """Run CoinPress with the clip probability 0.01, and spend half of rho on the covariance."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
-    """CoinPress with known spread."""
+    """Run CoinPress with known spread."""
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """The mean of the rows that a private filter keeps, with known spread."""
+    """Average the rows that a private filter keeps, with known spread."""
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """The same with known centre, which needs no filter."""
+    """Run the anisotropic mean with known center and spread, which needs no filter."""
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
 
 def gaussian(X, cell, rng):
-    """The mean of rows clipped to the ball around the box."""
+    """Average the rows, clipped to the ball around the box."""
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
 def _ball(cell):
-    """The radius of the ball of least forecast error around mu, for rows that are not scaled."""
+    """Return the radius of the ball around mu of least forecast error, for rows without scaling."""
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):
-    """The mean of rows clipped to the best ball around mu."""
+    """Average the rows, clipped to the best ball around mu."""
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
 class Method(NamedTuple):
-    """A function (X, cell, rng) -> (d,), and what it knows of the data besides the range."""
+    """A function (X, cell, rng) -> (d,), and what it knows about the data besides the range."""
 
     estimate: object
     knows: str = ""
-    slow: bool = False  # run when everything else is there
+    slow: bool = False  # runs after all others
     largest_d: float = math.inf
-    version: int = 1  # raised by whoever changes what it estimates: its results are then computed again
+    version: int = 1  # raise it when the estimates change: the results are then computed again
 
 
 METHODS = {
@@ -231,12 +230,12 @@ METHODS = {
 
 
 def generator(*key):
-    """The random numbers that belong to a key of names and numbers, and to no other."""
+    """Return a generator that depends on a key of names and numbers alone."""
     return np.random.default_rng(np.random.SeedSequence(int(hashlib.sha256(repr(key).encode()).hexdigest(), 16)))
 
 
 def draw(cell, seed):
-    """The rows of one seed."""
+    """Draw the rows of one seed."""
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
     X += cell.mu
@@ -244,7 +243,7 @@ def draw(cell, seed):
 
 
 def run_cell(cell, names, seeds):
-    """Run these methods on one cell, all on the same rows: ({name: what came out for each seed}, seconds it took)."""
+    """Run methods on the same rows of one cell; return {name: results for each seed} and the seconds."""
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
         X = draw(cell, seed)
@@ -256,7 +255,7 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """[distance to the sample mean, to the population mean], both squared, or the message of what went wrong."""
+    """Return the squared distances to the sample mean and to the population mean, or the message of an error."""
     try:
         estimate = method.estimate(X, cell, rng)
         errors = [float(np.sum((estimate - truth) ** 2)) for truth in (mean, cell.mu)]
@@ -269,10 +268,10 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the store, which belongs to one process at a time: another one waits here until the first has ended."""
+    """Open the store for this process alone; if another process has it open, wait until that one ends."""
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
-    db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the lock is kept when a transaction ends
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the process keeps the lock after a transaction
     with db:
         db.execute("BEGIN EXCLUSIVE")
         db.execute("CREATE TABLE IF NOT EXISTS results (cell, method, version, runs, PRIMARY KEY (cell, method))")
@@ -280,14 +279,14 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store what methods did in a cell, all of it or nothing."""
+    """Store the results of methods in a cell, all of them or none."""
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
 
 
 def load(db, cell, name, seeds):
-    """The runs of a method in a cell for these seeds, or None if there are fewer, or of another version only."""
+    """Return the results of a method in a cell for these seeds; None if some are missing or of another version."""
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
     runs = json.loads(row[0])[:seeds] if row else []
@@ -298,7 +297,7 @@ def load(db, cell, name, seeds):
 
 
 def missing(cells, seeds, db, methods=None):
-    """[(cell, names of the methods to run)], the slow ones apart and last; the first budgets of every grid first."""
+    """Return [(cell, names of the methods to run)]: slow methods apart and last, the first three budgets first."""
     tasks = []
     for cell in cells:
         names = [name for name in methods or METHODS if cell.d <= METHODS[name].largest_d]
@@ -315,16 +314,16 @@ def _turn(task):
 
 
 def effort(task):
-    """About how long a task takes, in some unit: what grows with the rows, and the forecasts of ours, which do not."""
+    """Estimate how long a task takes, in any unit: rows take time, and so do the forecasts of our mechanism."""
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
 
 
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
-    """Run what is missing of these cells."""
+    """Compute and store all results that these cells lack."""
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
-    os.environ.update(THREADS)  # for the processes, which load NumPy after this: sums keep their order
+    os.environ.update(THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
         running = {pool.submit(run_cell, *task, seeds): task for task in tasks}
@@ -341,7 +340,7 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
 
 
 def _start():
-    """Leave Ctrl-C to the parent, and end when it does, however that happens."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent ends for any reason."""
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -349,7 +348,7 @@ def _start():
 
 
 class Progress:
-    """A line for each task: which, how long it took, and how long the others may take."""
+    """Prints a line for each task: its cell, the time that it took, and the time that the others may take."""
 
     def __init__(self, tasks, say):
         self.say, self.total, self.count = say, len(tasks), 0
@@ -357,7 +356,7 @@ class Progress:
         say(f"{len(tasks)} tasks to do")
 
     def done(self, task, seconds):
-        """Say so."""
+        """Print the line of a finished task."""
         cell, names = task
         self.count, self.spent, self.left = self.count + 1, self.spent + effort(task), self.left - effort(task)
         minutes = (time.perf_counter() - self.start) * self.left / self.spent / 60
@@ -366,7 +365,7 @@ class Progress:
 
 
 def table(cells, seeds, db):
-    """(text, missing): the table of these cells as far as they are in the store, and (cell, method) that are not."""
+    """Return the table of these cells as text, as far as it is stored, and [(cell, method)] that are missing."""
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
         for name, method in METHODS.items():
@@ -390,7 +389,7 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Lines that say which method failed where, how often, and why at first."""
+    """Yield lines that say which method failed in which cell, how often, and the first reason."""
     for cell in sorted(cells):
         for name in METHODS:
             told = [run for run in load(db, cell, name, seeds) or [] if isinstance(run, str)]
@@ -399,7 +398,7 @@ def failures(cells, seeds, db):
 
 
 def main(arguments=None):
-    """Run what is missing, and write the table."""
+    """Compute the missing results, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")
     parser.add_argument("--seeds", type=int, default=20)

@@ -1,6 +1,6 @@
-"""What is measured: upper tails, quantiles, the report's grid, and a million weights. Each returns lines to print.
+"""Measure upper tails, quantiles, the report's grid and a million weights; each function yields lines to print.
 
-Times are ratios within a run: all functions of a comparison take turns, and the median of each is used.
+All functions of a comparison take turns in one run. The median time of each is divided by that of the first.
 """
 
 import json
@@ -23,41 +23,41 @@ from egm.study.timing import race
 REFERENCE = Path(__file__).parent.parent / "tests" / "reference"
 P = (1e-2, 1e-6, 1e-12, 1e-30)
 OWN = "egm.gx2"
-# (x, log sf) for weights 1/j, d = 1000, that gx2.json does not have; made by log_values of tests/reference/contour.py.
+# (x, log sf) for weights 1/j, d = 1000, which gx2.json lacks; computed by log_values of tests/reference/contour.py.
 MORE_TAILS = {
     (1000, 1e-2): (13.7349, "-4.6473985307054856664695333342"),
     (1000, 1e-12): (58.0598, "-27.781951869264767396329551672"),
 }
 ABSOLUTE = 1e-9  # accuracy in p at which quantiles are compared with Davies' algorithm
-AFFORDABLE = 0.5  # seconds; a longer search is not run but taken as its number of calls times one call
+AFFORDABLE = 0.5  # seconds; for a longer search, the number of its calls times the time of one call is taken
 
 
 def row(label, *cells, goal=""):
-    """One line of the table."""
+    """Return one line of the table."""
     return (f"{label:34}" + "".join(f"{cell:>14}" for cell in cells) + f"  {goal}").rstrip()
 
 
 def verdict(label, figures, form, least=None, most=None):
-    """A line with figures, the goal, and whether every one of them meets it."""
+    """Return a line with the figures, the goal, and whether every figure meets it."""
     met = all(figure >= least if most is None else figure <= most for figure in figures)
     goal = f">= {least:g}" if most is None else f"<= {most:g}"
     return row(label, *(format(figure, form) for figure in figures), goal=f"{goal} {'met' if met else 'NOT met'}")
 
 
 def heading(text, *columns):
-    """A title over columns."""
+    """Return a title over the names of columns."""
     return ["", text, row("", *columns)]
 
 
 def pairs(comparisons):
-    """Rows of every method: error and time over that of the first, in each of [(race table, exact value)]."""
+    """Yield a line for each method: error, and time over the first method's, in each (race table, exact value)."""
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
         yield row(name, *(pair(mine, mine["median"] / first["median"], exact) for mine, first, exact in rows))
 
 
 def pair(mine, ratio, exact):
-    """Error and time in one cell."""
+    """Return the text of one cell: error and time."""
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
     time = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
@@ -65,17 +65,17 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """A race of up to 25 rounds; a slow function runs once or a few times."""
+    """Run a race of up to 25 rounds; a slow function runs once or a few times."""
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
 
 def error(value, exact):
-    """Relative, and never 0: a double can be right by luck only to its last bit."""
+    """Return the relative error, and at least 1e-16: a double is right beyond its last bit only by luck."""
     return max(abs(float(value / exact - 1)), 1e-16)
 
 
 def power(p):
-    """The number p as in 1e-6."""
+    """Return p as text, such as 1e-6."""
     return f"{p:.0e}".replace("e-0", "e-")
 
 
@@ -85,7 +85,7 @@ def power(p):
 
 
 def references():
-    """{(d, p): (x, sf(x))} for weights 1/j: stored values of 30 digits, where p is a round number near the tail."""
+    """Return {(d, p): (x, sf(x))} for weights 1/j: stored values of 30 digits, where sf(x) is near p."""
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
     found = dict(MORE_TAILS)
@@ -93,12 +93,12 @@ def references():
         d, name = case["form"].get("power", {}).get("d"), case["name"].split(", ")[-1]
         if name in names and case["form"] == {"power": {"d": d, "alpha": "1"}}:
             found[d, names[name]] = case["x"], case["log_sf"]
-    # exp in 30 digits: the exponent's rounding alone would be 1e-14 at p = 1e-30.
+    # exp with 30 digits: the rounding of the exponent alone would be 1e-14 at p = 1e-30
     return {key: (x, float(import_module("mpmath").exp(log_sf))) for key, (x, log_sf) in found.items()}
 
 
 def tails(quick):
-    """Relative error and time of every method for weights 1/j."""
+    """Yield relative error and time of every method for weights 1/j."""
     methods, exact = rivals.available(), references()
     if quick:
         methods.pop(rivals.SLOW, None)
@@ -123,7 +123,7 @@ def tails(quick):
 
 
 def bisect(excess, low, high, width):
-    """The root of a decreasing function by bisection, until the bracket is no wider than `width`."""
+    """Return the root of a decreasing function by bisection, until the bracket is no wider than `width`."""
     while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
@@ -134,26 +134,26 @@ SEARCHES = {"bisection": bisect, "brentq": lambda excess, low, high, width: bren
 
 
 def search(method, tail, p, weights, width):
-    """The x with tail(x, weights) = p between the mean and the bound of Laurent and Massart."""
+    """Return the x with tail(x, weights) = p, between the mean and the bound of Laurent and Massart."""
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
 
 
 def calls_of(method, p, weights, width):
-    """How many tails a search asks for."""
+    """Return the number of tails that a search computes."""
     asked = []
     search(method, lambda x, weights: asked.append(x) or gx2.sf(x, weights), p, weights, width)
     return len(asked)
 
 
 def equal_accuracy(p, weights):
-    """(quantile, width): a bracket of this width moves p by no more than ABSOLUTE."""
+    """Return the quantile, and the width of a bracket that moves p by ABSOLUTE."""
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
 
 
 def quantiles(quick):
-    """One quantile of 100 weights by every method that has one."""
+    """Yield error and time of one quantile of 100 weights by every method that has quantiles."""
     weights = 1 / np.arange(1, 101)
     stored = json.loads((REFERENCE / "gx2.json").read_text())["quantiles"]
     exact = {c["p"]: float(c["isf"]) for c in stored if c["form"] == {"power": {"d": 100, "alpha": "1"}}}
@@ -172,7 +172,7 @@ def quantiles(quick):
 
 
 def inverses(p, weights):
-    """{name: function of no arguments} that find the upper p-quantile, nan where a method cannot."""
+    """Return {name: function without arguments} that find the upper p-quantile, or nan where a method cannot."""
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)
     if "fastlmmclib" not in rivals.missing():
@@ -188,7 +188,7 @@ def inverses(p, weights):
 
 
 def grid(quick):
-    """Speed over the report's Figure 2 at d = 1000, at equal accuracy."""
+    """Yield the speed over the report's Figure 2 at d = 1000, at equal accuracy."""
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
         yield "fastlmmclib is missing."
@@ -206,9 +206,9 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Speed of egm.gx2 over each search, at one point of the grid."""
+    """Return the speed of egm.gx2 over each search, at one point of the grid."""
     weights = zipf_sigma(1000, alpha) ** exponent
-    weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100; nobody takes a weight of zero
+    weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
     tail = rivals.davies(import_module("fastlmmclib.quadform").qf, ABSOLUTE)
     x, width = equal_accuracy(p, weights)
     own, call = {OWN: partial(gx2.isf, p, weights)}, {"call": partial(tail, x, weights)}
@@ -232,7 +232,7 @@ def measure(alpha, n, exponent, quick):
 
 
 def million(quick):
-    """Time, memory and error of one quantile of a million weights, in random order."""
+    """Yield time, memory and error of one quantile of a million weights in random order."""
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
     sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d), "lognormal": np.exp(rng.normal(size=d))}
@@ -248,7 +248,7 @@ def million(quick):
 
 
 def one_of_a_million(weights):
-    """(milliseconds in all, of each further quantile, time over np.sort, memory over weights, relative error)."""
+    """Return (milliseconds, milliseconds of each further quantile, time over np.sort, memory over weights, error)."""
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),
         "five": lambda: float(gx2.isf(np.geomspace(1e-5, 1e-7, 5), weights)[2]),

@@ -1,8 +1,8 @@
-"""Rows that a search is tried on: fifty laws, and a hundred tables that were made so that it should fail.
+"""Rows to test a search with: fifty laws, and a hundred tables that were made to let it fail.
 
-A law is a function (rng, n, d) of independent rows in units of their columns, none of them far from 1; `draw` gives the
-columns scales and a centre. A table is what somebody may really hold: constants, flags, amounts of money, times, sums
-of several units, accidents.
+A law is a function (rng, n, d) of independent rows, each column with its own unit and values not far from 1; `draw`
+gives the columns scales and a center. A table is like real data: constants, flags, amounts of money, times, sums of
+several units, accidents.
 """
 
 from typing import NamedTuple
@@ -11,38 +11,38 @@ import numpy as np
 
 from egm.study.tables import zipf_sigma
 
-ALPHAS = 0.0, 0.5, 1.0, 2.0  # of the Zipf law of the columns' scales, in turn
-FAR = 30.0  # a column's centre is as many times its scale from 0, at most
+ALPHAS = 0.0, 0.5, 1.0, 2.0  # of the Zipf law of the columns' scales, one for each run in turn
+FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Normal rows, a share of which lies elsewhere."""
+    """Draw normal rows, and move a share of them by `apart`."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Normal rows, a share of which is so many times as long."""
+    """Draw normal rows, and multiply a share of them by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
 def _factor(rng, n, d, r):
-    """Normal columns with correlation r."""
+    """Draw normal columns with correlation r."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
 def one_hot(rng, n, d, alpha):
-    """One of d + 1 categories, which are frequent by Zipf's law, as d columns of flags."""
+    """Draw one of d + 1 categories, with frequencies by Zipf's law, as d columns of flags."""
     return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
 
 
 def _sphere(rng, n, d):
-    """Rows of one length."""
+    """Draw rows of one length."""
     Z = rng.normal(size=(n, d))
     return Z / np.linalg.norm(Z, axis=1, keepdims=True) * np.sqrt(d)
 
 
 def _trend(rng, n, d):
-    """Rows that grow from the first to the last."""
+    """Draw rows that grow from the first to the last."""
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
@@ -99,17 +99,17 @@ LAWS = {
     "trend": _trend,
 }
 TEN = tuple(LAWS)[:10]
-INFINITE = "Pareto 1.5", "t, 2"  # variance
+INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
 def draw(law, n, d, alpha, rng):
-    """n rows of a law in d columns, whose scales are Zipf's and whose centres are far from 0 next to them."""
+    """Draw n rows of a law in d columns with Zipf's scales and centers many scales away from 0."""
     scale = zipf_sigma(d, alpha, total=d)
     return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
 
 
 class Table(NamedTuple):
-    """A table: make(rng, n, d), its shape, n sqrt(rho), and what is declared."""
+    """A table: make(rng, n, d), its shape, reach = n sqrt(rho), and the declared ranges."""
 
     make: object
     n: int
@@ -117,23 +117,23 @@ class Table(NamedTuple):
     reach: float
     radius: float = 1e4
     sigma_range: tuple = (1e-3, 1e4)
-    hidden: bool = False  # it is not as declared, or what is far away is in fewer rows than the budget shows
+    hidden: bool = False  # not as declared, or rows far away are fewer than the budget can show
 
 
 def _units(rng, n, d):
-    """Columns in units from 2e-4 to 1e5."""
+    """Draw columns in units from 2e-4 to 1e5."""
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
 def _with(X, rows, values):
-    """The rows, of which the first ones are replaced."""
+    """Return X with its first rows replaced."""
     X = np.array(X, dtype=float)
     X[:rows] = values
     return X
 
 
 def _column(X, j, values):
-    """The rows, of which a column is replaced."""
+    """Return X with one column replaced."""
     X = np.array(X, dtype=float)
     X[:, j] = values
     return X
@@ -144,15 +144,15 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """The value `low` but for a share of rows, which have `high`."""
+    """Draw rows that have the value `high` with probability `share`, and else `low`."""
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _tables():
-    """{name: Table}."""
+    """Return {name: Table}."""
     T = Table
     found = {
-        # one value, or nearly
+        # one value, or hardly more
         "zeros": T(lambda rng, n, d: np.zeros((n, d)), 1000, 3, 200),
         "constant": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 3, 200),
         "constant, one column": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 1, 150),
@@ -202,7 +202,7 @@ def _tables():
         "one-hot times money": T(
             lambda rng, n, d: one_hot(rng, n, d, 1.0) * rng.lognormal(4, 1, (n, 1)), 4000, 10, 1000
         ),
-        # times, and whatever is far away next to its spread
+        # times, and values that are far from 0 compared with their spread
         "times": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 2, 500, 2e9, (1.0, 2e9)),
         "times, barely": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 1, 150, 2e9, (1.0, 2e9)),
         "times, within a second": T(lambda rng, n, d: 1.6e9 + rng.random((n, d)), 4000, 3, 500, 2e9, (1e-3, 2e9)),
@@ -327,7 +327,7 @@ def _tables():
         "nested spreads": T(
             lambda rng, n, d: rng.normal(size=(n, d)) * 10.0 ** rng.integers(-2, 4, (n, 1)), 4000, 5, 500
         ),
-        # columns that hang together
+        # dependent columns
         "equal columns": T(lambda rng, n, d: rng.normal(5, 2, (n, 1)) * np.ones(d), 4000, 30, 300),
         "equal columns, skewed": T(lambda rng, n, d: rng.exponential(3, (n, 1)) * np.ones(d), 4000, 100, 300),
         "sums of others": T(lambda rng, n, d: np.cumsum(rng.exponential(size=(n, d)), axis=1), 4000, 30, 500),
@@ -350,7 +350,7 @@ def _tables():
         ),
         "sorted": T(lambda rng, n, d: np.sort(rng.lognormal(size=(n, d)), axis=0), 4000, 5, 300),
         "twenty rows, many times": T(lambda rng, n, d: _normal(rng, 20, d)[rng.integers(0, 20, n)], 4000, 5, 200),
-        # what people hold
+        # real life
         "ages": T(lambda rng, n, d: rng.integers(0, 100, (n, d)).astype(float), 1000, 1, 150, 120.0, (0.1, 120.0)),
         "money, rounded to 100": T(
             lambda rng, n, d: np.rint(np.minimum(rng.lognormal(7, 0.8, (n, d)), 1e5) / 100) * 100, 4000, 2, 300, 1e5

@@ -1,6 +1,6 @@
-"""Time and memory of a release against those of `X.sum(axis=0)`, which anybody would take for the least possible.
+"""Compare time and memory of a release with those of `X.sum(axis=0)`, which seems the least possible.
 
-And the time of a release whose centre and spread are searched for.
+A release that searches for center and spread is timed as well.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 
 
 def release(quick):
-    """The release of the sum of a million rows of a hundred numbers, on the simulated and on the secure path."""
+    """Yield time and memory of the release of the sum of a million rows of a hundred numbers, simulated and secure."""
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
     X = np.random.default_rng(1).normal(0, sigma, (n, d))
@@ -30,7 +30,7 @@ def release(quick):
             ratios = []
             for kind in KINDS:
                 hold = holder(kind, X, Path(folder))
-                mechanism.release(hold(), rng=rng)  # compiles
+                mechanism.release(hold(), rng=rng)  # compile first
                 calls = {
                     "sum": lambda: X.sum(axis=0)[0],
                     "release": lambda h=hold, r=rng: mechanism.release(h(), rng=r).count,
@@ -45,21 +45,21 @@ def release(quick):
 
 
 def adaptive(quick):
-    """The release of a sum whose centre and spread are searched for, on the simulated and on the secure path."""
+    """Yield the time of a release that searches for center and spread, simulated and secure."""
     (n, d), (epsilon, delta) = (100_000, 10), (1.0, 1e-6)
     X = np.random.default_rng(1).normal(3.0, np.arange(1.0, d + 1) ** -0.5, (n, d))
     rho = float(calibration.zcdp_rho(epsilon, delta))
     mechanism = AdaptiveDataMechanism(n, rho, radius=1e4, sigma_range=(1e-3, 1e4))
     yield from heading(f"release with unknown centre and spread, ({n:.0e}, {d}) at ({epsilon:g}, {delta:g})", "seconds")
     for path, rng in {"simulated": np.random.default_rng(2), "secure": None}.items():
-        mechanism.release(X, rng=rng)  # compiles
+        mechanism.release(X, rng=rng)  # compile first
         calls = {path: lambda r=rng: mechanism.release(X, rng=r).estimate[0]}
         seconds = race(calls, repetitions=1 if quick else 9, patience=60.0)["median"][0]
         yield row(path, f"{seconds:.2f}")
 
 
 def holder(kind, X, folder):
-    """A function that gives the rows in this form, without a copy."""
+    """Return a function that gives the rows in one form, without a copy."""
     if kind == "blocks":
         return lambda: iter(np.array_split(X, 100))
     if kind == "memory map":
@@ -71,7 +71,7 @@ def holder(kind, X, folder):
 
 
 def peak(function):
-    """The most bytes of Python and NumPy that a call holds at once."""
+    """Return the most bytes of Python and NumPy that a call holds at one time."""
     tracemalloc.start()
     function()
     most = tracemalloc.get_traced_memory()[1]
@@ -80,7 +80,7 @@ def peak(function):
 
 
 def noise_alone():
-    """Seconds for a secure release of a row of 10_000 numbers, which is nearly all noise."""
+    """Return the seconds for a secure release of one row of 10_000 numbers; nearly all of them are for the noise."""
     mechanism = GaussianDataMechanism(np.ones(10_000), 1, 1.0, 1e-6, clip_probability=0.1, scaling="none")
     X = np.ones((1, 10_000))
     return race({"release": lambda: mechanism.release(X).count}, repetitions=5)["median"][0]

@@ -1,7 +1,7 @@
-"""The other programs, each as a function (x, weights) that returns P[sum_j weights_j Z_j**2 > x], or nan for no answer.
+"""Other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan for no answer.
 
-gx2 from PyPI offers eight methods. Its default, two that do better near and far in the tail, and Ruben's series with
-more terms are compared; on smaller cases its `ray`, `ifft` and `precision="vpa"` were worse than one of those.
+gx2 from PyPI offers eight methods. The default is compared, two that are better near the mean and far in the tail, and
+Ruben's series with more terms. On smaller cases `ray`, `ifft` and `precision="vpa"` were worse than one of these.
 """
 
 import math
@@ -18,13 +18,13 @@ GX2 = {
     "default": {},
     "Imhof, RelTol=1e-12": {"method": "imhof", "AbsTol": 0, "RelTol": 1e-12},  # best for many weights, p >= 1e-2
     "Ruben, 20000 terms": {"method": "ruben", "n_ruben": 20_000},  # best for few weights, p >= 1e-6
-    "tail": {"method": "tail"},  # best below
+    "tail": {"method": "tail"},  # best for smaller p
 }
-SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # seconds a call
+SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 
 
 def davies(qf, acc, lim=10**8):
-    """Davies' algorithm with the absolute accuracy `acc`; nan where it reports a fault."""
+    """Return Davies' algorithm with the absolute accuracy `acc`, and nan where it reports a fault."""
 
     def tail(x, weights):
         value, fault, _ = qf(x, weights, acc=acc, lim=lim)
@@ -34,13 +34,13 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Davies' algorithm in C."""
+    """Return Davies' algorithm in C, with two accuracies."""
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Davies' algorithm in C, by another hand."""
+    """Return Davies' algorithm in C, by other authors."""
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -52,7 +52,7 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """A function of the package from PyPI, cdf or inv, with each of the options: {name: (value, weights) -> number}."""
+    """Return {name: (value, weights) -> number} of gx2's function cdf or inv, for each of the options."""
 
     def call(options, value, weights):
         ones, zeros = np.ones_like(weights), np.zeros_like(weights)
@@ -62,21 +62,21 @@ def gx2_calls(function):
 
 
 def gx2():
-    """The package of the same name: Imhof's integral, Ruben's series, and an asymptote of the tail."""
+    """Return methods of the package gx2: Imhof's integral, Ruben's series, and an asymptote of the tail."""
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
-    """Distributions with the same moments."""
+    """Return approximations by distributions with equal moments."""
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
-    # lpb4 calls np.math, which NumPy 2 no longer has; it is given back to that one module.
+    # lpb4 calls np.math, which NumPy 2 removed: that module alone gets it back
     import_module("momentchi2.utilities").np = SimpleNamespace(**vars(np), math=math)
     return {f"momentchi2, {name}": partial(complement, getattr(module, name)) for name in names}
 
 
 def complement(cdf, x, weights):
-    """The tail from a function that only has the cdf."""
+    """Return the tail from a function that computes only the cdf."""
     return float(1 - cdf(weights, x))
 
 
@@ -84,12 +84,12 @@ PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, 
 
 
 def missing():
-    """Names of the packages that cannot be imported."""
+    """Return the names of the packages that cannot be imported."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def available():
-    """{name: function} of every method whose package is there."""
+    """Return {name: function} of every method whose package is installed."""
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):
         methods |= PACKAGES[name]()

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.searches`: does `AdaptiveDataMechanism` find its way, and does it know how far it got?
+"""`python -m benchmarks.searches`: measure the errors of `AdaptiveDataMechanism` beside its forecasts and intervals.
 
-    ten laws        ten places that it runs at and four that it refuses, a hundred runs each; error and forecast
-    fifty laws      four places, thirty runs each; how often its interval for 95 % contains an entry of the sum
-    strange tables  a hundred tables that were made so that it should fail, twenty runs each
+    ten laws        ten places where it runs and four where it refuses, a hundred runs each: errors over forecasts
+    fifty laws      four places, thirty runs each: how often a 95 % interval contains an entry of the sum
+    strange tables  a hundred tables that were made to let it fail, twenty runs each
 
-A place is a number of rows n, of columns d, and n sqrt(rho). Rows and noise of a run are derived from part, law, place
-and run alone, so the table is the same in whatever order it came about. It goes to `egm/study/data/searches.csv`, one
-line for each law and place. A warning or an exception of a release is a failure and is counted, except where the
-mechanism says beforehand that the budget is too small: that run is refused.
+A place is a number of rows n, a number of columns d, and n sqrt(rho). Rows and noise of a run depend on part, law,
+place and run alone, so the table is the same in any order. It is written to `egm/study/data/searches.csv`, one line
+for each law and place. A warning or an exception of a release counts as a failure. Where the mechanism says beforehand
+that the budget is too small, the run counts as refused.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from egm import AdaptiveDataMechanism
 from egm.samplers import SimulationWarning
 
 TABLE = grid.ROOT / "egm" / "study" / "data" / "searches.csv"
-RADIUS, SIGMA_RANGE = 1e4, (1e-3, 1e4)  # declared of the laws
+RADIUS, SIGMA_RANGE = 1e4, (1e-3, 1e4)  # declared for the laws
 CONFIDENCE = 0.95
-FAR = 5.0  # forecasts: an error beyond them is a search that lost its way, or a forecast that is wrong
+FAR = 5.0  # an error of more forecasts means that the search failed or that the forecast is wrong
 ROUNDING = 1 + 1e-9
 TEN_PLACES = (
     *((1000, 1, 150), (500, 3, 150), (4000, 10, 150), (1000, 30, 200), (4000, 3, 300)),
@@ -42,7 +42,7 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "strange tables": 20}
 
 
 class Setting(NamedTuple):
-    """One line: a law or a table, at a place."""
+    """One line of the table: a law or a table, with the numbers of rows and columns and n sqrt(rho)."""
 
     part: str
     law: str
@@ -52,13 +52,13 @@ class Setting(NamedTuple):
 
     @property
     def mechanism(self):
-        """The mechanism that is tried."""
+        """Return the mechanism to test."""
         table = laws.TABLES[self.law] if self.part == "strange tables" else None
         radius, sigma_range = (table.radius, table.sigma_range) if table else (RADIUS, SIGMA_RANGE)
         return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
 
     def rows(self, run):
-        """The rows of a run."""
+        """Return the rows of a run."""
         rng = grid.generator("rows", *self, run)
         if self.part == "strange tables":
             return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)
@@ -66,7 +66,7 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """All lines of the table."""
+    """Return all lines of the table."""
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
@@ -74,17 +74,17 @@ def settings():
 
 
 class Run(NamedTuple):
-    """What came out of one release."""
+    """The figures of one release."""
 
     ratio: float  # error over forecast
-    sampling: float  # error over that of the sum of a random sample
-    inside: bool  # estimate and sigma are within what was declared
-    covered: float  # share of the entries that are in their interval
-    believed: bool  # that the rows are normal
+    sampling: float  # error over the error of a random sample's sum
+    inside: bool  # estimate and sigma are within the declared ranges
+    covered: float  # share of the entries inside their interval
+    believed: bool  # whether the mechanism takes the rows as normal
 
 
 def release(setting, run):
-    """A Run. Raises what a release raises."""
+    """Make one release, and return its figures. An error of the release is raised."""
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
     (low, high), (least, greatest) = found.interval(CONFIDENCE), mechanism.sigma_range
@@ -104,13 +104,13 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Standard deviations of the columns, also of numbers whose squares are no doubles."""
+    """Return the standard deviations of the columns, also of numbers whose squares overflow or underflow."""
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
 
 class Line(NamedTuple):
-    """A line of the table; median, most, sampling in the units of Run."""
+    """A line of the table: median, most and sampling are the ratios in Run."""
 
     part: str
     law: str
@@ -131,7 +131,7 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """The Line of this many runs, and the messages of those that failed."""
+    """Return the Line of so many runs, and the messages of the runs that failed."""
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
         return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
@@ -150,7 +150,7 @@ def line(setting, runs):
 
 
 def text(lines):
-    """The table as CSV."""
+    """Return the table as CSV."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(Line._fields)
@@ -160,8 +160,8 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """The lines of these settings, in their order; runs: {part: number}."""
-    os.environ.update(grid.THREADS)  # for the processes, which load NumPy after this: sums keep their order
+    """Return the lines of these settings, in their order; `runs` is {part: number of runs}."""
+    os.environ.update(grid.THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
     with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
         for found, told in pool.map(line, todo, [runs[setting.part] for setting in todo]):
@@ -178,13 +178,13 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """A warning is a failure."""
+    """Turn every warning into an error."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
 
 def summary(lines):
-    """What all parts come to."""
+    """Yield the totals of each part."""
     for part in RUNS:
         own = [found for found in lines if found.part == part]
         runs = sum(found.runs - found.refused for found in own)
@@ -195,7 +195,7 @@ def summary(lines):
 
 
 def main():
-    """Measure, and write the table if it is whole."""
+    """Run all settings, and write the table unless the run is a quick one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
     parser.add_argument("--processes", type=int, default=2)

@@ -1,4 +1,4 @@
-"""What the tests of several folders share."""
+"""Fixtures for the tests of several folders."""
 
 import importlib
 import os
@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from tools import chi2comb as wheel
 
-# On a developer's machine the search for counterexamples goes on with every run; a verdict must not depend on luck.
+# A developer's machine searches for new counterexamples in every run; the result on CI must not depend on luck.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "search")
@@ -17,13 +17,13 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Called with what this machine lacks: a person may do without it, the continuous integration may not."""
+    """Return a function that takes what this machine lacks: it skips the test, but fails on continuous integration."""
     return pytest.fail if os.environ.get("CI") else pytest.skip
 
 
 @pytest.fixture(scope="session")
 def chi2comb(do_without):
-    """The module of that name. Skips where there is no wheel of it, with the reason."""
+    """Return the module chi2comb, or skip the test with a reason where it has no wheel."""
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():
             pytest.skip(reason)

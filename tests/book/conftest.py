@@ -1,4 +1,4 @@
-"""The book as a reader gets it: built once for all tests, in HTML and as PDF, and a browser to look at it."""
+"""Fixtures: the book, built once for all tests in HTML and as PDF, and a browser to look at it."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Called with what makes a file, makes it unless another worker of this session has; one that needs it waits."""
+    """Return a function that calls `make`, unless another worker has already, and returns the path of the result."""
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
 
@@ -38,18 +38,18 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def book(once):
-    """The folder of the finished book, built as `make book` builds it, so that only changed chapters are executed."""
+    """Build the book as `make book` does, with only changed chapters executed; return its folder."""
     return once(build).parent
 
 
 @pytest.fixture(scope="session")
 def executed(book):
-    """The executed chapters of that book, by name."""
+    """Return the executed chapters of the book by name."""
     return execute_all()
 
 
 def contents():
-    """Every source that the table of contents names, as a path without suffix."""
+    """Return every source in the table of contents as a path without suffix."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -57,25 +57,25 @@ def contents():
 
 @pytest.fixture(scope="session")
 def toc():
-    """The pages that are written by hand, in the order of the table of contents."""
+    """Return the pages that are written by hand, in the order of the table of contents."""
     return contents()
 
 
 @pytest.fixture(scope="session")
 def made_by_sphinx():
-    """The pages that Sphinx makes by itself."""
+    """Return the pages that Sphinx makes by itself."""
     return MADE_BY_SPHINX
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """One page of the book after the other, as a path without suffix."""
+    """Return each page of the book in turn, as a path without suffix."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def browser(do_without):
-    """A browser without a network."""
+    """Return a browser without a network."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
         do_without(f"no browser found, looked for {', '.join(BROWSERS)}")
@@ -87,7 +87,7 @@ def browser(do_without):
 
 @pytest.fixture(scope="session")
 def xelatex(do_without):
-    """XeLaTeX and poppler are there."""
+    """Require XeLaTeX and poppler."""
     try:
         pdf.require_tex("pdftotext")
     except BookError as error:
@@ -96,17 +96,17 @@ def xelatex(do_without):
 
 @pytest.fixture(scope="session")
 def typeset(book, once, xelatex):
-    """The finished PDF, built as `make pdf` builds it, after the book so that no chapter is executed twice."""
+    """Build the PDF as `make pdf` does, after the book, so that no chapter is executed twice."""
     return once(pdf.build)
 
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """The finished article, built as `make paper` builds it."""
+    """Build the article as `make paper` does."""
     return once(pdf.paper)
 
 
-# What the small book has of each kind that an extension makes something of.
+# The small book has one of each kind of element that an extension changes.
 PAGE = """# Title
 
 ```{prf:lemma}
@@ -132,7 +132,7 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
 @pytest.fixture(scope="session")
 def small(once, tmp_path_factory):
-    """The folder of a book of a page and a chapter, with the project's settings, built as in a workflow on GitHub."""
+    """Build a book of one page and one chapter, with the project's settings and as on GitHub; return its folder."""
 
     def small_book():
         root = tmp_path_factory.mktemp("small")

@@ -1,13 +1,13 @@
-// What the browser tests ask of a page. Each function lists what is wrong, so that an empty list is a good page.
+// Checks that the browser tests run on a page. Each function lists faults, so a good page gives empty lists.
 window.looking = (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const styles = new WeakMap(); // computed styles are live, so that one is enough for ever
+  const styles = new WeakMap(); // a computed style stays up to date, so one for each element is enough
   const style = (element) => {
     if (!styles.has(element)) styles.set(element, getComputedStyle(element));
     return styles.get(element);
   };
   const shown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true });
-  // "active" marks the section on the screen: it comes and goes as the page scrolls, and is nobody's name.
+  // The class "active" marks the section on the screen. It changes as the page scrolls, so it is no part of a name.
   const named = (element) => {
     const classes = [...element.classList].filter((one) => one !== "active").join(" ");
     return `${element.localName}${element.id ? `#${element.id}` : `.${classes}`}: ${element.textContent.trim().slice(0, 60)}`;
@@ -16,22 +16,22 @@ window.looking = (() => {
     for (; element && element !== document.documentElement; element = element.parentElement) yield element;
   };
   const hasText = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-  // Formulas are looked at as wholes; text for screen readers only has a box of one pixel.
+  // Formulas are checked as a whole. Text that is only for screen readers has a box of one pixel.
   const elements = () => all("body *:not(mjx-container *)");
   const texts = () => elements().filter((one) => hasText(one) || one.matches("mjx-container, img"));
   const seen = () => texts().filter((one) => shown(one) && one.getBoundingClientRect().width > 1);
 
   const scrolls = (element) => /auto|scroll/.test(style(element).overflowX);
-  // The width of an inline box is said to be 0, and it hides nothing.
+  // The width of an inline box is reported as 0, and such a box hides nothing.
   const holdsMore = (element) => element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1;
 
-  // By how many pixels the page is wider than the window.
+  // Says by how many pixels the page is wider than the window.
   const tooWide = () => {
     const excess = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     return excess > 0 ? [`${excess} pixels`] : [];
   };
 
-  // Text that no scrolling brings into view: its box hides what does not fit, or it leaves the window sideways.
+  // Lists text that no scrolling brings into view: its box hides overflow, or the text leaves the window sideways.
   const cutOff = () => {
     const width = document.documentElement.clientWidth;
     const found = [];
@@ -44,7 +44,7 @@ window.looking = (() => {
     return found;
   };
 
-  // Paragraphs, code, tables' cells and formulas that lie upon one another.
+  // Lists paragraphs, code, cells of tables and formulas that overlap.
   const overlapping = () => {
     const blocks = "p, pre, li, td, th, dt, dd, h1, h2, h3, h4, img, summary, div.math";
     const leaves = all(blocks, document.querySelector("article") ?? document).filter(
@@ -65,20 +65,20 @@ window.looking = (() => {
   const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
   const tabbable = (element) => element.matches(FOCUSABLE) && element.tabIndex >= 0 && !element.disabled;
 
-  // Boxes that scroll sideways, and that the keyboard cannot enter.
+  // Lists boxes that scroll sideways and that the keyboard cannot reach.
   const stuck = () =>
     elements()
       .filter((one) => scrolls(one) && holdsMore(one) && shown(one))
       .filter((one) => !(one.hasAttribute("tabindex") && tabbable(one)) && !all(FOCUSABLE, one).some(tabbable))
       .map(named);
 
-  // TeX that nothing has turned into a formula.
+  // Lists elements with TeX that is not shown as a formula.
   const rawTex = () =>
     all("article *:not(mjx-container *, pre *, code, code *, script)")
       .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && /\$.+\$|\\[a-zA-Z([]/.test(node.data)))
       .map(named);
 
-  // What shows the mouse a pointing hand, and cannot be reached by Tab.
+  // Lists elements that the mouse can click and that Tab does not reach.
   const mouseOnly = () =>
     elements()
       .filter((one) => style(one).cursor === "pointer" || one.matches(FOCUSABLE.replace(", [tabindex]", "")))
@@ -86,19 +86,19 @@ window.looking = (() => {
       .filter((one) => ![...ancestors(one)].some((parent) => tabbable(parent) || parent.control))
       .map(named);
 
-  // Formulas with a colour of their own, whose contrast nobody has looked at.
+  // Lists formulas with a color of their own, because no check looks at the contrast inside a formula.
   const colouredFormulas = () =>
     all("mjx-container").filter((formula) => {
       const colour = style(formula.parentElement).color;
       return all("mjx-math *", formula).some((part) => style(part).color !== colour);
     }).map(named);
 
-  // A page has ten thousand elements that look like another one. Tokens of code have the colour of their class: one of
-  // each stays, the rest become plain text. A formula, whose parts have one colour, becomes a letter of that colour.
+  // Reduces a page with thousands of similar elements. One token of code stays for each class, because a class has one
+  // color, and the others become plain text. A formula, whose parts have one color, becomes a letter of that color.
   const thin = () => {
     for (const formula of all("mjx-container")) {
       formula.replaceChildren("x");
-      formula.style.lineHeight = "normal"; // a formula has none, and the letter would hang out of its box
+      formula.style.lineHeight = "normal"; // without a line height the letter would leave its box
     }
     const known = new Set();
     for (const token of all("div.highlight pre span")) {
@@ -109,8 +109,8 @@ window.looking = (() => {
     all("pre").forEach((code) => code.normalize());
   };
 
-  // For contrast one of those is enough that are in the same boxes, by name, class and style; and of the rows of a
-  // table two, which may be striped.
+  // Keeps one of all elements that agree with their parents in name, class and style, which is enough for contrast; of
+  // the rows of a table two are kept, because rows may be striped.
   const sample = () => {
     const kind = (one) => [one.localName, one.className, one.getAttribute("style"), one.matches("tr") && one.rowIndex % 2];
     const known = new Set();
@@ -118,10 +118,10 @@ window.looking = (() => {
     for (const one of again.reverse()) if (!one.childElementCount) one.remove();
   };
 
-  // Everything that Tab should reach on this page at this width.
+  // Lists all that Tab should reach on this page at this width.
   const stops = () => all(FOCUSABLE).filter((one) => tabbable(one) && one.checkVisibility({ visibilityProperty: true }));
 
-  // Whether the focused element differs from one that is not: a ring or a shadow, on itself or on a part.
+  // Says whether one can see the focus: the focused element or a part of it has a ring or a shadow.
   const ringed = () => {
     const parts = [document.activeElement, ...all("*", document.activeElement)];
     return parts.some((one) => {

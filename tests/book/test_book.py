@@ -1,4 +1,4 @@
-"""The built book: what Sphinx does not warn of, seen in the HTML."""
+"""The HTML of the built book is right where Sphinx gives no warning."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -13,19 +13,19 @@ from tools.sphinx.numbering import reported
 
 @pytest.fixture(scope="module")
 def pages(book, toc):
-    """{path: parsed page} of every page that is written by hand."""
+    """Return {path: parsed page} of every page that is written by hand."""
     paths = [book / f"{name}.html" for name in toc]
     return {path: BeautifulSoup(path.read_text(), "html.parser") for path in paths}
 
 
 def test_toc_names_every_source(toc):
-    """A page or a chapter outside the toc would silently not be in the book."""
+    """A page or a chapter outside the table of contents would be missing in the book without a warning."""
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
 
 
 def test_every_chapter_was_executed(book):
-    """The notebooks that the book was made from hold a result for every cell, and no error."""
+    """The notebooks of the book have a result for every cell, and no error."""
     for chapter in chapters():
         executed = nbformat.read(book.parent / "stage" / "notebooks" / chapter.name, as_version=4)
         code = [cell for cell in executed.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -34,7 +34,7 @@ def test_every_chapter_was_executed(book):
 
 
 def test_chapters_have_the_number_of_their_file(pages):
-    """A reader who sees chapter 7 finds 07-*.ipynb."""
+    """Chapter 7 is in the file 07-*.ipynb."""
     for path, page in pages.items():
         if path.parent.name == "notebooks":
             number = page.select_one("article h1").get_text().split(".")[0]
@@ -42,7 +42,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """Lemma 4.1 of the report is Lemma 4.1 here."""
+    """Lemma 4.1 of the report is Lemma 4.1 in the book."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -51,20 +51,20 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """A statement of ours could be counted to a number that one of the report has already."""
+    """No statement of the book has the number of another one, in the report or in the book."""
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 
 
 def test_figures_are_shown_and_described(pages):
-    """No figure is only a line of text, and each says what it shows to those who do not see it."""
+    """No figure is shown as a line of text only, and each image has an alternative text."""
     for path, page in pages.items():
         assert "<Figure size" not in page.get_text(), path.name
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name
 
 
 def test_links_lead_somewhere(book, pages):
-    """Every relative link finds its file, and every fragment its anchor."""
+    """For every relative link its file exists, and so does its anchor."""
     anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
     for path, page in pages.items():
         for link in (tag["href"] for tag in page.find_all("a", href=True)):
@@ -77,14 +77,14 @@ def test_links_lead_somewhere(book, pages):
 
 
 def test_anchors_are_unique(pages):
-    """An anchor that is there twice leads to the first place only."""
+    """A link to an anchor that exists twice leads to the first place only."""
     for path, page in pages.items():
         anchors = [tag["id"] for tag in page.find_all(id=True)]
         assert len(anchors) == len(set(anchors)), path.name
 
 
 def test_nothing_is_loaded_from_the_network(book):
-    """Scripts, styles, fonts and images all come with the book."""
+    """Scripts, styles, fonts and images are all files of the book."""
     sources = [("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")]
     for path in book.rglob("*.html"):
         page = BeautifulSoup(path.read_text(), "html.parser")
@@ -95,7 +95,7 @@ def test_nothing_is_loaded_from_the_network(book):
 
 
 def test_every_entry_of_the_bibliography_is_cited():
-    """And every citation has its entry: of that Sphinx warns itself."""
+    """Only this direction is tested, because Sphinx itself warns of a citation without an entry."""
     entries = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "book" / "references.bib").read_text(), re.MULTILINE))
     text = "".join(path.read_text() for path in [*(ROOT / "book").glob("*.md"), *chapters()])
     cited = re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text)

@@ -1,5 +1,5 @@
-"""The built book in a browser without a network: on a phone, a laptop and a wide screen, light and dark, by mouse and
-by keyboard, and with the rules of WCAG 2.1 AA as axe-core checks them."""
+"""The built book in a browser without a network: at three widths, light and dark, by mouse and by keyboard, and by the
+rules of WCAG 2.1 AA, which axe-core checks."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,24 +12,24 @@ LOOKING = (Path(__file__).parent / "looking.js").read_text()
 LOCAL = ("file:", "data:", "blob:")
 WIDTHS = {"phone": 390, "laptop": 1280, "wide": 1920}
 THEMES = ("light", "dark")
-# MathJax shows a command that it does not know in red, and any other error in a box of its own.
+# MathJax shows an unknown command in red, and any other error in a box of its own.
 TEX_ERRORS = 'mjx-merror, [data-mjx-error], mjx-mtext[style*="red"], mjx-mstyle[style*="red"]'
-# Preloading would read the style sheets once more, which a browser refuses a page from file://.
+# Preloading would read the style sheets again, which a browser forbids for pages from file://.
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"], "preload": False}
-# Scripts have ended and sizes are known. A window that the system thinks hidden draws no frames: a second is enough.
+# Waits for scripts and sizes. A window that the system thinks hidden draws no frames: a second is enough there.
 SETTLED = """async () => {
   await window.MathJax?.startup.promise;
   const frame = () => Promise.race([new Promise(requestAnimationFrame), new Promise((done) => setTimeout(done, 1000))]);
   await frame();
   await frame();
 }"""
-# Colours and places are those at the end of a transition.
+# Colors and places are those at the end of a transition.
 AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !important; }"
 
 
 @contextmanager
 def opened(browser, path, width="laptop", anchor=""):
-    """A page of the book in a browser that has not seen it before, when its scripts have ended."""
+    """Open a page of the book with nothing stored in the browser, and wait for the end of its scripts."""
     context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
     page = context.new_page()
     page.complaints = complaints_of(page)
@@ -47,7 +47,7 @@ def go(page, path, anchor=""):
 
 
 def complaints_of(page):
-    """A list that fills with what the page complains of or asks the network for."""
+    """Return a list that collects the page's errors and its requests to the network."""
     found = []
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("request", lambda request: request.url.startswith(LOCAL) or found.append(request.url))
@@ -56,13 +56,13 @@ def complaints_of(page):
 
 
 def resize(page, width):
-    """Give the window another width, and the page time to follow."""
+    """Change the width of the window, and wait until the page has followed."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
 
 def switch_theme(page, theme):
-    """Click the theme's own switch until it says so; it goes round through light, dark and automatic."""
+    """Click the theme's switch until it shows this theme; the switch cycles through light, dark and automatic."""
     for _ in range(3):
         if page.evaluate("document.documentElement.dataset.mode") != theme:
             page.locator(".theme-switch-button").first.dispatch_event("click")
@@ -71,13 +71,13 @@ def switch_theme(page, theme):
 
 
 def violations(page, **options):
-    """What axe-core finds with these options besides the usual, a line for each element."""
+    """Return what axe-core finds with these options and the usual ones, a line for each element."""
     found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG | options)
     return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 
 
 def look_at(page, path):
-    """{fact: what is wrong} of a page, at every width and in both themes."""
+    """Return {fact: list of faults} of a page, at every width and in both themes."""
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
         "raw": page.locator(".math:not(:has(mjx-container))").all_inner_texts() + page.evaluate("looking.rawTex()"),
@@ -88,11 +88,11 @@ def look_at(page, path):
     for width in WIDTHS:
         resize(page, width)
         facts["light", width] = page.evaluate("looking.wrong()")
-    switch_theme(page, "dark")  # at the last width: a theme has colours and images of its own, and no widths
+    switch_theme(page, "dark")  # at one width only: a theme changes colors and images, and no widths
     facts["dark", width] = page.evaluate("looking.wrong()")
     page.evaluate(AXE_SCRIPT)
     page.evaluate("looking.thin()")
-    for width in ("phone", "laptop"):  # on a phone there are boxes that scroll
+    for width in ("phone", "laptop"):  # on a phone some boxes scroll
         resize(page, width)
         facts["axe", width] = violations(page, rules={"color-contrast": {"enabled": False}})
     page.evaluate("looking.sample()")
@@ -103,21 +103,21 @@ def look_at(page, path):
 
 
 def anchors(path):
-    """The anchors that a page has before its scripts run."""
+    """Return the anchors that a page has before its scripts run."""
     return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").select("[id]")}
 
 
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
-    """Every page of the book is among those that the tests below open."""
+    """The tests below open every page of the book."""
     made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
     assert {name for name in found if not name.startswith("_static/")} == made | set(toc)
 
 
 def test_page(book, browser, page_name):
-    """Nothing is asked of the network, no error, every formula rendered in the colour of its text, no anchor lost; at
-    no width is anything wider than the window, cut off, upon something else, or out of the keyboard's reach; and there
-    is no violation of WCAG 2.1, levels A and AA."""
+    """A page needs no network, has no error, and shows every formula in the color of its text. At no width is anything
+    too wide, cut off, on top of something else, or out of the keyboard's reach. No rule of WCAG 2.1, A and AA, is
+    violated."""
     path = book / f"{page_name}.html"
     with opened(browser, path) as page:
         wrong = {fact: found for fact, found in look_at(page, path).items() if found}
@@ -136,7 +136,7 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The checks find what they look for, and nothing in a sound page."""
+    """The checks find each planted fault, and no fault in a sound page."""
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
     page.evaluate(LOOKING)
@@ -155,7 +155,7 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """Though of elements that look alike only one is looked at."""
+    """Low contrast is found although only one of several similar elements is checked."""
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
     page.evaluate(LOOKING + AXE_SCRIPT)
@@ -166,14 +166,14 @@ def test_low_contrast_is_seen(browser, fault):
 
 
 def focused(page):
-    """What the keyboard is at: its name, and whether one can see that it is there."""
+    """Return the name of the focused element, and whether one can see the focus."""
     return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
 
 
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/03-gaussian-mechanism", "search"])
 def test_tab_reaches_everything(book, browser, name, width):
-    """Pressing Tab visits every link, button, fold and scrolling box, in turn and visibly, and then leaves the page."""
+    """Tab visits every link, button, fold and scrolling box in order and visibly, and then leaves the page."""
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
         page.evaluate("document.activeElement.blur()")
@@ -187,7 +187,7 @@ def test_tab_reaches_everything(book, browser, name, width):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
-    """A fold opens and closes with either key, and says what it holds."""
+    """A fold opens and closes with Enter and with Space, and its title says what it holds."""
     with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
@@ -199,7 +199,7 @@ def test_folds_open_by_keyboard(book, browser, key):
 
 
 def test_theme_changes_by_keyboard(book, browser):
-    """And the next page has the theme that was chosen."""
+    """The next page has the theme that was chosen on the page before."""
     with opened(browser, book / "book" / "notation.html") as page:
         before = page.evaluate("document.documentElement.dataset.mode")
         page.locator(".bd-header-article .theme-switch-button").focus()
@@ -210,7 +210,7 @@ def test_theme_changes_by_keyboard(book, browser):
 
 
 def test_buttons_work_by_keyboard(book, browser):
-    """The search opens and closes, code is copied, the menu of downloads opens."""
+    """By keyboard the search opens and closes, code is copied, and the menu of downloads opens."""
     with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
         page.locator(".search-button__button:visible").first.focus()
         page.keyboard.press("Enter")
@@ -231,7 +231,7 @@ def test_buttons_work_by_keyboard(book, browser):
 
 @pytest.mark.parametrize("side", ["primary", "secondary"])
 def test_drawers_work_by_keyboard(book, browser, side):
-    """On a phone a table of contents opens with Enter, has the focus then, closes with Escape and gives it back."""
+    """On a phone a table of contents opens with Enter and takes the focus; Escape closes it and returns the focus."""
     with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html", "phone") as page:
         drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
         assert not drawer.is_visible()
@@ -246,7 +246,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 def test_search_finds_the_chapter(book, browser, width):
-    """Who looks for Bernstein is led to the chapter on tail bounds, offline."""
+    """Without a network, a search for Bernstein leads to the chapter on tail bounds."""
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
         page.keyboard.type("Bernstein")
@@ -260,7 +260,7 @@ def test_search_finds_the_chapter(book, browser, width):
         assert not page.complaints
 
 
-# From a page with many formulas above the place, a place of each kind: a cell, an equation, a statement, a section.
+# A place of each kind below many formulas: a cell, an equation, a statement, a section.
 PLACES = [
     ("notebooks/07-tail-bounds", "[id^=cell-07-]"),
     ("notebooks/07-tail-bounds", "div.math[id]"),
@@ -272,7 +272,7 @@ PLACES = [
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize(("name", "kind"), PLACES)
 def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
-    """A link to a place ends there: on the screen, not behind the header, not in a closed fold."""
+    """A link to a place shows the place on the screen, not behind the header and not in a closed fold."""
     path = book / f"{name}.html"
     place = BeautifulSoup(path.read_text(), "html.parser").select(kind)[-1]["id"]
     with opened(browser, path, width, f"#{place}") as page:
@@ -294,11 +294,11 @@ def test_landing_page_is_found(book, browser, toc):
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_prints_the_text_alone(book, browser, theme):
-    """On paper: dark text whatever the theme, the width of the sheet, and nothing to click."""
+    """A printed page has black text in any theme, fits the width of the sheet, and has no buttons."""
     with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
         switch_theme(page, theme)
         page.emulate_media(media="print")
-        page.set_viewport_size({"width": 718, "height": 1000})  # A4 less margins of 1 cm
+        page.set_viewport_size({"width": 718, "height": 1000})  # A4 without margins of 1 cm
         page.evaluate(SETTLED)
         assert page.evaluate("looking.wrong().tooWide ?? []") == []
         for hidden in (".bd-sidebar-primary", ".bd-sidebar-secondary", ".bd-header-article", "button.copybtn"):

@@ -1,4 +1,4 @@
-"""Chapters as committed, chapters under plain papermill, and what the build does with one that fails."""
+"""Chapters as committed, chapters under papermill alone, and the build of changed or failing chapters."""
 
 import ast
 import re
@@ -18,23 +18,23 @@ CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.
 
 
 def code_cells(chapter):
-    """The chapter's code cells."""
+    """Return the code cells of a chapter."""
     return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
 def tree(cell):
-    """Syntax tree of a cell without its magics."""
+    """Return the syntax tree of a cell without its magics."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))
 
 
 def parameters(chapter):
-    """The chapter's one cell of parameters."""
+    """Return the chapter's only cell of parameters."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     return cell
 
 
 def papermill(chapter, folder, *arguments):
-    """Run papermill as a reader would, from another folder: (exit code, all that it printed)."""
+    """Run papermill from another folder, as a reader would; return the exit code and all that it printed."""
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -42,13 +42,13 @@ def papermill(chapter, folder, *arguments):
 
 @CHAPTERS
 def test_committed_without_outputs(chapter):
-    """What a chapter shows was computed when the book was built, never before."""
+    """All results in a chapter are computed when the book is built."""
     assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
 
 
 @CHAPTERS
 def test_runs_on_any_machine(chapter):
-    """The kernel is the one that every machine has, and the title comes first."""
+    """The kernel is the one that every machine has, and the first cell is the title."""
     notebook = nbformat.read(chapter, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith("# ")
@@ -56,7 +56,7 @@ def test_runs_on_any_machine(chapter):
 
 @CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
-    """A reader sees a cell at a glance; what deserves a name deserves a test, and lives in egm."""
+    """A reader sees a cell at a glance. A function belongs to egm, where tests check it."""
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         hidden = {"parameters", "record", "remove-cell"} & set(cell.metadata.get("tags", []))
@@ -70,7 +70,7 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 @CHAPTERS
 def test_one_statement_a_line(chapter):
-    """Calls are not joined by commas or brackets to look like one statement; only the last may be a value to show."""
+    """Calls are not joined by commas or brackets into one statement; only the last one of a cell may show values."""
     for cell in code_cells(chapter):
         body = tree(cell).body
         blocks = [node.body for node in ast.walk(tree(cell)) if isinstance(node, (ast.For, ast.If, ast.With))]
@@ -84,7 +84,7 @@ def test_one_statement_a_line(chapter):
 
 @CHAPTERS
 def test_findings_are_recorded_out_of_sight(chapter):
-    """A call that records a finding stands in a hidden cell below the check, and a page shows no other bookkeeping."""
+    """The call that records a finding is in a hidden cell below the check, and no other bookkeeping is visible."""
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])
         assert ("claims.record(" in cell.source) == ("record" in tags), cell.id
@@ -94,7 +94,7 @@ def test_findings_are_recorded_out_of_sight(chapter):
 
 @CHAPTERS
 def test_parameters_are_plain_and_checked(chapter, monkeypatch):
-    """The parameters cell only assigns, and the chapter checks each of the names that it assigns."""
+    """The parameters cell only assigns names, and the chapter checks each of these names."""
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
     (check,) = [cell for cell in code_cells(chapter) if "check_parameters(" in cell.source]
@@ -105,14 +105,14 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 
 @CHAPTERS
 def test_unknown_parameter_is_refused(chapter, tmp_path):
-    """Papermill would only warn, and run the chapter with its defaults."""
+    """An unknown parameter is an error, where papermill alone would warn and use the defaults."""
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
     assert "unknown parameter d_mx = 50" in printed
 
 
 def test_parameter_from_elsewhere(tmp_path):
-    """The promise of the README, in a folder that is not the repository."""
+    """A chapter runs with a parameter from any folder, as the README promises."""
     failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
     assert not failed, printed
 
@@ -128,12 +128,12 @@ def test_bad_parameter_is_refused(value, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with one chapter that works."""
+    """Return a project with one chapter that works."""
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write it into a folder."""
+    """Write a project with one chapter that works into a folder."""
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -150,13 +150,13 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Add a chapter of a few code cells."""
+    """Write a chapter with these code cells."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
 
 def test_failing_chapter_stops_the_build(project):
-    """Chapter, cell and error are named, the others are stopped, and no book is left, not even the last one."""
+    """The error names chapter, cell and reason; other chapters are stopped, and no book remains, even an old one."""
     write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
     write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
     start = time.perf_counter()
@@ -169,7 +169,7 @@ def test_failing_chapter_stops_the_build(project):
 
 @pytest.fixture(scope="module")
 def executed_project(tmp_path_factory):
-    """The project with a package in place of egm, of which a second chapter loads a part late."""
+    """Return a project with a small package in place of egm; a second chapter loads one of its modules late."""
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
     (folder / "part").mkdir(parents=True)
@@ -186,13 +186,13 @@ def executed_project(tmp_path_factory):
 
 @pytest.fixture
 def uses(executed_project, tmp_path, monkeypatch):
-    """A copy of it to change."""
+    """Return a copy of the executed project, which a test may change."""
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")
 
 
 def executed_again(project):
-    """The numbers of the chapters that would be executed now."""
+    """Return the numbers of the chapters that would be executed now."""
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -215,12 +215,12 @@ def executed_again(project):
         ("package/egm/part/late.py", "2"),
         ("package/egm/part/table.csv", "12"),
         ("package/egm/new.py", "12"),
-        ("package/egm/first/__init__.py", "12"),  # takes the place of first.py
+        ("package/egm/first/__init__.py", "12"),  # replaces first.py as the module
         ("constraints.txt", "12"),
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """That is the lock, the package's modules that it has loaded and its data, and which files the package has."""
+    """A chapter depends on constraints.txt, the modules that it loads, and the package's data and list of files."""
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
     with (uses / file).open("a") as handle:
@@ -229,7 +229,7 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 
 
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
-    """What is stored counts as a result of the files of before."""
+    """If a module changes during a run, the stored result belongs to the old file, so the chapter is executed again."""
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
     write_chapter(uses, "02-uses", change, "print(first.late())")
@@ -238,7 +238,7 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 
 
 def test_what_is_gone_is_noticed(uses):
-    """The record of a chapter, and a module that none has loaded, but that may have been looked for."""
+    """A lost record of a chapter or a deleted module, even one that was not loaded, causes a new execution."""
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
     assert executed_again(uses) == "2"
@@ -247,7 +247,7 @@ def test_what_is_gone_is_noticed(uses):
 
 
 def test_change_of_the_text_executes_no_chapter_again(uses):
-    """The text and the captions are today's, the outputs the stored ones, as if everything had been executed now."""
+    """After a change of text or captions, the stored outputs appear in the new text, as after a full execution."""
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
     notebook.cells.insert(1, nbformat.v4.new_markdown_cell("A new text.", id="text"))
@@ -264,7 +264,7 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 
 @pytest.mark.parametrize("change", ["source", "id", "tags"])
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
-    """So do the ids, to which findings and links refer."""
+    """A change of source, tags or ids executes the chapter again; findings and links refer to ids."""
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
     (notebook.cells[-1].metadata if change == "tags" else notebook.cells[-1])[change] = "new"
@@ -273,7 +273,7 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
 
 
 def test_chapters_start_no_process():
-    """Of which the record would not know what it loads."""
+    """The record of a chapter would not list the modules that another process loads."""
     trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
     nodes = [node for each in trees for node in ast.walk(each)]
@@ -284,14 +284,14 @@ def test_chapters_start_no_process():
 
 
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
-    """No path and no time, so that the same sources give the same file."""
+    """The result has no path and no time, so that equal sources give equal files."""
     text = execute.execute_all(project)["01-works.ipynb"].read_text()
     assert str(project) not in text
     assert "papermill" not in text
 
 
 def test_what_a_cell_prints_stays_in_one_piece(project):
-    """However slowly it is printed: the kernel sends what it has at times of its own."""
+    """Slow output of a cell stays in one piece, although the kernel sends it in several."""
     slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
     write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
     (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells
@@ -300,7 +300,7 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 @pytest.fixture
 def small_book(project):
-    """The project with two pages and the least that Jupyter Book needs, built."""
+    """Build a project with two pages and the least that Jupyter Book needs."""
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")
@@ -312,13 +312,13 @@ def small_book(project):
 
 
 def read_again(project):
-    """The number of pages that Sphinx has read for the last build."""
+    """Return the number of pages that Sphinx read for the last build."""
     log = (project / "_build" / "sphinx-html.log").read_text()
     return sum(map(int, re.search(r"(\d+) added, (\d+) changed", log).groups()))
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """A title stands on other pages, too; what a page includes belongs to it; settings concern all."""
+    """After a change Sphinx reads only the pages that depend on it, and the book equals that of a full build."""
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
         ("part.md", "New part.\n", 1),
@@ -335,12 +335,12 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
 
 
 def contents(folder):
-    """{path: content} of the files in a folder."""
+    """Return {path: content} of the files in a folder."""
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_warning_stops_every_build_until_it_is_mended(small_book):
-    """Also if the page that has it did not change; and no book is left, not even the last."""
+    """The warning stops also a build in which its page did not change, and no book remains, not even an old one."""
     page = small_book / "book" / "index.md"
     text = page.read_text()
     for wrong, why in [("{ref}`nowhere`", "nowhere"), ("```{nothing}\n```", "Unknown directive"), ("", None)]:
@@ -350,6 +350,6 @@ def test_warning_stops_every_build_until_it_is_mended(small_book):
                 build.build(small_book)
             assert not (small_book / "_build" / "html").exists()
     build.build(small_book)
-    (small_book / "book" / "other.md").write_text("# Other\n")  # without the label that the first page refers to
+    (small_book / "book" / "other.md").write_text("# Other\n")  # the first page refers to the label that is missing now
     with pytest.raises(build.BookError, match="there"):
         build.build(small_book)

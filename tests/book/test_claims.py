@@ -1,4 +1,4 @@
-"""The ledger of claims: every entry against what the chapters found, and the comparison against planted faults."""
+"""The ledger of claims agrees with the findings of the chapters, and planted faults are noticed."""
 
 import ast
 import builtins
@@ -19,7 +19,7 @@ from egm.study import claims
 from tools import dataflow, ledger, pages
 from tools.execute import ROOT, chapters, execute_all
 
-NUMBERED = {  # what the report of 20 January numbers
+NUMBERED = {  # numbers in the report of 20 January
     "definition": ["2-1", "2-2", "2-3"],
     "lemma": ["2-1", "2-2", "2-3", "2-4", "4-1", "4-2", "7-1"],
     "corollary": ["2-1", "7-1"],
@@ -44,32 +44,32 @@ EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 @pytest.fixture(scope="session")
 def book_ledger(executed):
-    """The ledger beside what the chapters found in their last execution."""
+    """Return the ledger with the findings of the last execution."""
     return ledger.read(executed)
 
 
 def entry(found, key):
-    """The entry of that key."""
+    """Return the entry with this key."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """The cell exists, ran, and found what the entry says."""
+    """The cell of the entry exists, ran, and found what the entry says."""
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
 @EACH
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
-    """Read the statement and its check against the entry, then `python -m tools.ledger lock`."""
+    """If this fails, read the statement and its check against the entry, then run `python -m tools.ledger lock`."""
     it = entry(book_ledger, key)
     if it.cell:
         assert ledger.read_lock().get(key) == ledger.seal(book_ledger, it)
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """No finding and no labelled statement without an entry."""
+    """Every finding and every labeled statement has exactly one entry."""
     assert ledger.strangers(book_ledger) == []
 
 
@@ -77,12 +77,12 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Whatever the sources number is in the ledger."""
+    """Every statement that the sources number is in the ledger."""
     assert key in {entry["id"] for entry in ENTRIES}
 
 
 def test_lock_has_no_leftovers(book_ledger):
-    """A seal for each entry that has a check, and no other."""
+    """The lock has a seal for each entry with a check, and no other seal."""
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
@@ -99,7 +99,7 @@ def test_findings_are_computed():
 
 @pytest.fixture(scope="module")
 def sound_project(tmp_path_factory):
-    """A project of one chapter that checks one claim and shows one slip."""
+    """Return an executed project with one chapter that checks one claim and shows one slip."""
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
         (tmp_path / folder).mkdir()
@@ -134,19 +134,19 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """A copy to plant a fault in, executed already."""
+    """Return a copy of the sound project, in which a test may plant a fault."""
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
 def edit(file, old, new):
-    """Replace a text that is there in a file."""
+    """Replace a text in a file, which must be there."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 def complaints(project):
-    """All that is wrong with a project's ledger, executed anew where it has to be."""
+    """Execute a project where necessary, and return all faults of its ledger."""
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
     lock = ledger.read_lock(project)
@@ -155,7 +155,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """And what is checked below is due to the planted fault."""
+    """Without a planted fault there is no complaint, so the complaints in other tests come from their faults."""
     assert complaints(project) == []
 
 
@@ -179,7 +179,7 @@ def test_sound_ledger_has_no_complaint(project):
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """A changed number, a deleted check, a renamed cell, a new statement."""
+    """A changed number, a deleted check, a renamed cell and a new statement each cause a complaint."""
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
 
@@ -198,7 +198,7 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """What they find is the same, and still somebody has to read the entries again; another cell concerns nobody."""
+    """A change in such a cell makes entries stale, even with equal results; other cells do not matter."""
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
 
@@ -230,13 +230,13 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
     ],
 )
 def test_dependencies_follow_the_names(cells, needed):
-    """Assigned, changed in part, drawn from; through other cells; and not what only has the same name."""
+    """A cell is needed if it assigns, changes or draws from a name that is used, also through other cells."""
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
 
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
-    """Another mechanism in chapter 4 asks for reading what is checked with it, and not what is checked by algebra."""
+    """A change of the mechanism concerns the entries that are checked with it, and not those checked by algebra."""
     before, after, chapter = ledger.read({}), ledger.read({}), "04-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
     after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
@@ -246,14 +246,14 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 
 def test_dependencies_have_only_the_imports_in_use():
-    """A new import elsewhere asks nobody to read the entries again."""
+    """A new import that a check does not use makes no entry stale."""
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
-    """With the cells and the imports alone a check could be run."""
+    """A check can run with the needed cells and imports alone."""
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
         needed, imports = dataflow.dependencies(code, cell)
@@ -265,7 +265,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """Both entries lose their check."""
+    """Both entries that the cell checked cause a complaint."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -292,33 +292,33 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """An entry cannot say what is not so."""
+    """An entry with an unknown value, a missing reference or a contradiction causes a complaint."""
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """It would be no slip; and a correction that fails is a mistake of the chapter."""
+    """A slip whose printed form holds is no slip."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """The page of errata promises both: the printed form fails there, and the corrected one holds."""
+    """The page of errata promises that the printed form fails and that the corrected form holds."""
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """It would have no place among the others."""
+    """Without a weight a slip has no place in the order of slips."""
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
         ledger.read(execute_all(project), project)
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """Within a version; the others follow in the order of the file. Each says what the final report did."""
+    """Within a version, other slips follow in the order of the file. Each slip says what the final report did."""
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
     given = {"first": "wording", "second": "proof", "third": "result", "fourth": "proof"}
@@ -332,14 +332,14 @@ def test_slips_that_change_a_result_are_listed_first(project):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """Which of the two would count?"""
+    """A second record of a claim is an error, because only one of the two could count."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """As JSON, with the cell that recorded it."""
+    """The finding is in a JSON file beside the chapter, with the cell that recorded it."""
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -359,13 +359,13 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """No more and no fewer."""
+    """A figure is compared in all digits that are written, and in no more."""
     assert ledger.agrees(computed, written) == same
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What `record` displays."""
+    """Return the list of findings that `record` displays."""
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -381,7 +381,7 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """The table in the module's docstring."""
+    """The result follows the table in the module's docstring."""
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
     assert shown[0]._repr_mimebundle_()["text/plain"] == f"lemma-9-9: {result}, worst = 0.5"
@@ -389,7 +389,7 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 
 @pytest.mark.parametrize("truth", [{"printed": True, "corrected": True}, {"printed": False, "corrected": False}])
 def test_correction_must_be_needed_and_hold(shown, truth):
-    """Otherwise the chapter is wrong, not its source."""
+    """A correction that is not needed or fails is an error of the chapter and not of its source."""
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", **truth)
     assert not shown
@@ -397,14 +397,14 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 
 @pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
 def test_truth_value_is_required(shown, value):
-    """A number or an array is often true by accident."""
+    """A number or an array is refused, because it is often true by accident."""
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
     assert not shown
 
 
 def run(chapter, cell, *changes):
-    """Execute a cell after the cells that it depends on, with texts in them replaced."""
+    """Execute a cell after the cells that it needs, with some texts replaced."""
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))
     needed, imports = dataflow.dependencies(code, cell)
@@ -416,7 +416,7 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Noise that depends on the coordinate: the first has half of it, the last one and a half times as much."""
+    """Change the noise: half of it in the first coordinate, one and a half times as much in the last."""
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -424,7 +424,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Noise that is larger where the answer is."""
+    """Make the noise larger where the answer is large."""
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -435,7 +435,7 @@ def noise_of_the_data(patch):
 
 
 def rarer(factor):
-    """Quantiles of another probability, and tails that agree with them."""
+    """Return a change that makes quantiles those of another probability, and tails that agree with them."""
     isf, sf = gx2.isf, gx2.sf
 
     def mutate(patch):
@@ -446,7 +446,7 @@ def rarer(factor):
 
 
 def too_little_noise(patch):
-    """One per cent less, and a privacy curve that agrees with it."""
+    """Make the noise one percent smaller, with a privacy curve that agrees with it."""
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
         patch.setattr(room, "calibrate", lambda mechanism: 0.99 * least(mechanism))
@@ -454,11 +454,11 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """A scaling that is a power of sigma."""
+    """Return a change that replaces a scaling by a power of sigma."""
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
 
-MUTATIONS = [  # chapter, cell, claim, and what has to change its finding: texts of cells, or functions of the package
+MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions that must change the finding
     ("02", "chord", "notes-section-1-2-2-chord", ("weight * sp.exp(t * R)", "weight**2 * sp.exp(t * R)")),
     ("02", "theorem-1-1", "notes-theorem-1-1", ("for c in (2, 0.5)", "for c in (20, 0.5)")),
     ("02", "theorem-1-1", "notes-section-1-2-weaker", ("for c in (2, 0.5)", "for c in (2, 20)")),
@@ -515,7 +515,7 @@ MUTATIONS = [  # chapter, cell, claim, and what has to change its finding: texts
 @pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
 @pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
-    """As the chapter stands it finds what the entry says; with a fault in the chapter or the package, it does not."""
+    """The unchanged chapter finds what the entry says, and does not after a fault in the chapter or the package."""
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
     assert {finding.claim: finding.result for finding in shown}[claim] == result
@@ -528,6 +528,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A misspelt field is refused when the file is read."""
+    """A misspelled field is refused when the file is read."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

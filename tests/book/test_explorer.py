@@ -1,4 +1,4 @@
-"""The explorer's page, in a browser without a network, beside the package."""
+"""The explorer's page, in a browser without a network, shows the numbers of the package."""
 
 import re
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  
 START = {"alpha": 1, "d": 100, "n": 10**6, "epsilon": 1, "delta": 1e-6}
 SCALINGS = ("none", "expected_norm", "optimal")
 NAMES = ("improvement", "total", "noise", "clipping", "clipNorm", "noiseMultiplier")
-# Both find the least noise to its last digits, and the scaling where it is least to about half of them.
+# Both find the least noise to its last digits, and the scaling of least noise to about half of them.
 EXACT, AT_MINIMUM = 1e-12, 1e-7
 
 
 def expected(alpha, d, n, epsilon, delta, scaling):
-    """What the package says of a setting, by the names of the page."""
+    """Return the package's results for a setting, under the names of the page."""
     mechanism = GaussianDataMechanism(zipf_sigma(d, alpha), n, epsilon, delta, scaling=scaling)
     error = mechanism.error(mean=0.0)
     return {
@@ -37,7 +37,7 @@ def expected(alpha, d, n, epsilon, delta, scaling):
 
 
 def settings():
-    """The corners of the page's ranges, and twenty settings drawn from between them."""
+    """Return the corners of the page's ranges, and twenty random settings between them."""
     rng = np.random.default_rng(20)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.0, 1000, 10), (0.3, 1000, 10**9), (10.0, 2, 37)]
     corners = [(*corner, *budget) for corner, budget in zip(corners, BUDGETS, strict=True)]
@@ -52,7 +52,7 @@ BUDGETS = [(0.01, 1e-12), (50.0, 0.1), (0.01, 0.1), (50.0, 1e-12), (1.0, 1e-6)]
 
 @pytest.fixture(scope="module")
 def page(book, browser):
-    """The page, open; every error of its scripts fails the test that comes next."""
+    """Open the page for all tests; an error in its scripts is a failure at the end."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -63,19 +63,19 @@ def page(book, browser):
 
 
 def type_in(page, **values):
-    """Write numbers into the page's fields, as a reader would."""
+    """Write numbers into the fields of the page, as a reader would."""
     for name, value in values.items():
         page.fill(f"#explorer-{name}", str(value))
     settle(page)
 
 
 def settle(page):
-    """Wait until the page has computed what was asked for."""
+    """Wait until the page has finished its computation."""
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def number(text):
-    """The value of a number as the page writes it: "1.5 × 10⁻³"."""
+    """Return the value of a number in the form of the page, "1.5 × 10⁻³"."""
     plain = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")).replace(" × 10", "e")
     return float(plain)
 
@@ -83,7 +83,7 @@ def number(text):
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("setting", settings(), ids=lambda s: "-".join(f"{value:.3g}" for value in s.values()))
 def test_same_as_the_package(page, setting, scaling):
-    """Every number of a forecast; what depends on where the minimum lies, to the digits in which that is known."""
+    """The page and the package agree in every number of a forecast, as far as the minimum determines its digits."""
     found = page.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
         soft = scaling == "optimal" and name in ("scaling", "clipNorm", "noiseStd", "clipping", "total")
@@ -93,14 +93,14 @@ def test_same_as_the_package(page, setting, scaling):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [3.0, 2.0, 0.5], list(1 / np.arange(1.0, 101))])
 @pytest.mark.parametrize("p", [0.1, 1e-3, 1e-9])
 def test_quantiles(page, weights, p):
-    """The distribution alone."""
+    """The quantiles of the page are those of the package."""
     found = page.evaluate("([p, weights]) => egm.isf(p, weights)", [p, weights])
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_shows_what_the_package_computes(page, scaling):
-    """Numbers are typed, a scaling is chosen; the six digits on the cards and in the table are the package's."""
+    """For a typed setting and a chosen scaling, the cards and the table show six digits of the package's numbers."""
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
     type_in(page, **setting)
     page.check(f"#explorer-scaling-{scaling}")
@@ -117,7 +117,7 @@ def test_shows_what_the_package_computes(page, scaling):
 
 
 def test_sliders_move_the_numbers(page):
-    """With the keys, from the least to the greatest value; the field beside a slider follows."""
+    """A slider moves by keys from its least to its greatest value, and the field beside it follows."""
     type_in(page, **START)
     for name, low, high in (
         ("alpha", 0, 10),
@@ -137,7 +137,7 @@ def test_sliders_move_the_numbers(page):
 
 
 def test_figures_have_a_point_for_each_coordinate(page):
-    """Lines of sigma, of the noise and of b run through as many points as there are coordinates, in order."""
+    """The lines of sigma, of the noise and of b have one point for each coordinate, in order."""
     type_in(page, **START | {"d": 37})
     lines = (
         page.locator("#egm-explorer figure").nth(0).locator("polyline"),
@@ -148,12 +148,12 @@ def test_figures_have_a_point_for_each_coordinate(page):
         assert points.shape == (37, 2)
         assert np.all(np.diff(points[:, 0]) > 0)
     heights = [np.array(re.findall(r",([\d.]+)", line.nth(0).get_attribute("points")), dtype=float) for line in lines]
-    assert np.all(np.diff(heights[0]) > 0)  # the spread falls: downwards on the screen
+    assert np.all(np.diff(heights[0]) > 0)  # a smaller spread is lower on the screen
     assert np.all(np.diff(heights[1]) < 0)
 
 
 def test_gain_is_drawn(page):
-    """The curve of the gain has a point for each of 25 skewnesses, and the ring of a setting on it lies on it."""
+    """The curve of the gain has 25 points, and a setting's ring lies on the curve."""
     type_in(page, **START | {"d": 5})
     page.check("#explorer-scaling-expected_norm")
     chart = page.locator("#egm-explorer figure").nth(2)
@@ -162,12 +162,12 @@ def test_gain_is_drawn(page):
     x, y = np.array(points, dtype=float).T
     ring = chart.locator("circle.mark")
     assert x.shape == (25,)
-    assert x[12] == pytest.approx(float(ring.get_attribute("cx")), abs=0.01)  # 10**0, half way on the axis
+    assert x[12] == pytest.approx(float(ring.get_attribute("cx")), abs=0.01)  # 10**0 is the middle of the axis
     assert y[12] == pytest.approx(float(ring.get_attribute("cy")), abs=0.01)
 
 
 def test_python_on_the_page_does_the_same(page):
-    """The lines run, and lead to the clip norm that is shown."""
+    """The Python lines run, and compute the clip norm that the page shows."""
     type_in(page, **START | {"alpha": 0.25, "n": 12345})
     namespace = {}
     exec(page.inner_text("#egm-explorer pre"), namespace)
@@ -197,7 +197,7 @@ def test_bad_values_are_refused(page, name, value, words):
 
 
 def test_address_keeps_the_setting(book, browser, page):
-    """Who opens the address sees the same; an address with nonsense in it opens the usual setting."""
+    """A copied address opens the same setting, and bad values in an address give the usual setting."""
     type_in(page, **START | {"d": 7, "delta": 1e-8})
     page.wait_for_url(re.compile("&d=7&.*&delta=1e-8&"))
     other = browser.new_page()
@@ -211,7 +211,7 @@ def test_address_keeps_the_setting(book, browser, page):
 
 
 def test_says_so_without_scripts(book, browser):
-    """Then the page names the chapter that needs none."""
+    """Without scripts the page names the chapter that needs none."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())

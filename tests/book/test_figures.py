@@ -1,4 +1,4 @@
-"""The figures of the built book, as a referee would look at them: in the HTML, in the SVG files, and in both themes."""
+"""The figures of the built book in the HTML and in the SVG files, in both themes, as a referee would check them."""
 
 import re
 from urllib.parse import unquote
@@ -13,17 +13,17 @@ from egm.study import plots
 from tools.execute import ROOT, chapters
 
 CSS = ROOT / "book" / "_static" / "book.css"
-# What a caption must say about its values: computed, simulated, or counted in data that are at hand.
+# A caption must say whether its values are computed, simulated, or counted in existing data.
 PRECISION = r"exact|simulat|counted"
-FONTS = {"DejaVuSans", "DejaVuSans-Oblique", "STIXNonUnicode-Italic"}  # the last has the script letters of formulas
-POINTS = {10.0, 11.0}  # sizes of text; the book's body text has 12
-WIDEST = 6.5 * 72  # points that the text column of a laptop has room for
+FONTS = {"DejaVuSans", "DejaVuSans-Oblique", "STIXNonUnicode-Italic"}  # the last one is for script letters in formulas
+POINTS = {10.0, 11.0}  # sizes of text in points; the book's body text has 12
+WIDEST = 6.5 * 72  # points in the width of the text column on a laptop
 LARGEST = 300_000  # bytes
 
 
 @pytest.fixture(scope="module")
 def images(book, toc):
-    """(page, image) for every image in the text of every page of the table of contents."""
+    """Return (page, image) for every image in the text of every page of the table of contents."""
     paths = [book / f"{name}.html" for name in toc]
     found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
     assert len([image for _, images in found for image in images]) > 50
@@ -32,23 +32,23 @@ def images(book, toc):
 
 @pytest.fixture(scope="module")
 def files(images):
-    """{file: its source} of every image."""
+    """Return {file: its source} of every image."""
     paths = {(path.parent / unquote(image["src"])).resolve() for path, image in images}
     return {path: path.read_text() for path in paths}
 
 
 def plain(tag):
-    """The words of a tag, one space between them."""
+    """Return the words of a tag, with one space between them."""
     return " ".join(tag.get_text().split())
 
 
 def after(source, patch):
-    """What stands in a group of an SVG file."""
+    """Return the content of a group in an SVG file."""
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 
 def test_every_image_is_a_figure_with_a_message(images):
-    """Its caption is numbered, begins with a bold sentence that says what to see, and tells how exact values are."""
+    """A caption has a number, begins with a bold sentence about what to see, and says how its values were obtained."""
     for path, image in images:
         figure = image.find_parent("figure")
         assert figure, f"{path.name}: {image}"
@@ -65,7 +65,7 @@ def test_every_image_is_a_figure_with_a_message(images):
 
 
 def test_every_image_has_a_text_that_replaces_it(images):
-    """It tells what is drawn in words, without formulas, and is not the caption once more."""
+    """The alternative text tells in words, without formulas, what is drawn, and is not a copy of the caption."""
     texts = [image.get("alt", "") for _, image in images]
     assert len(set(texts)) == len(texts)
     for (path, image), text in zip(images, texts, strict=True):
@@ -75,7 +75,7 @@ def test_every_image_has_a_text_that_replaces_it(images):
 
 
 def test_every_figure_is_referred_to(images):
-    """A figure that the text does not mention is read by nobody."""
+    """The text of a chapter or of the landing page refers to every figure."""
     sources = [(ROOT / "book" / "index.md").read_text()]
     sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
     referred = set(re.findall(r"\{numref\}`([\w-]+)`", "\n".join(sources)))
@@ -83,14 +83,14 @@ def test_every_figure_is_referred_to(images):
 
 
 def test_landing_page_shows_the_figure_of_its_chapter(images):
-    """The same drawing, not one of an earlier run."""
+    """The landing page and the chapter show the same drawing, not one of an earlier run."""
     files = {image.find_parent("figure")["id"]: path.parent / image["src"] for path, image in images}
     drawn = {name: file.read_text().strip() for name, file in files.items()}
     assert drawn["fig-headline"] == drawn["fig-improvement"]
 
 
 def test_images_are_drawings_of_one_size(files):
-    """Vector files, small, as wide as the page shows them, all text in one family and in two sizes."""
+    """Figures are small vector files that fit the page, with text in one family and two sizes."""
     for path, source in files.items():
         assert path.suffix == ".svg", path
         assert len(source.encode()) < LARGEST, path
@@ -99,41 +99,41 @@ def test_images_are_drawings_of_one_size(files):
         assert float(svg.get("width").removesuffix("pt")) < WIDEST, path
         glyphs = {tag.get("id", "").rpartition("-")[0] for tag in svg.iter("{http://www.w3.org/2000/svg}path")}
         assert "DejaVuSans" in glyphs, path
-        assert glyphs - {""} <= FONTS, path  # the others are markers, without a font
+        assert glyphs - {""} <= FONTS, path  # markers have no font
         sizes = {round(100 * float(size), 1) for size in re.findall(r"scale\(([\d.]+) -", source)}
         assert sizes <= POINTS, path
 
 
 def test_images_have_the_colours_of_the_style(files):
-    """The palette and greys, and nothing painted behind the figure or its axes."""
+    """Figures have only grays and colors of the palette, and no background."""
     own = {colour.lower() for colour in plots.COLORS}
     for path, source in files.items():
         colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
         assert not {c for c in colours - own if len({c[1:3], c[3:5], c[5:]}) > 1}, path
-        assert "fill: none" in after(source, "patch_1"), path  # what matplotlib calls the background of the figure
-        assert "fill: none" in after(source, "patch_2") or "patch_2" not in source, path  # and that of the first axes
+        assert "fill: none" in after(source, "patch_1"), path  # matplotlib's name for the background of the figure
+        assert "fill: none" in after(source, "patch_2") or "patch_2" not in source, path  # of the first axes
 
 
 def rgb(colour):
-    """Red, green and blue between 0 and 1."""
+    """Return red, green and blue between 0 and 1."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
 
 
 def contrast(first, second):
-    """The contrast ratio of two colours as WCAG 2 defines it."""
+    """Return the contrast ratio of two colors as WCAG 2 defines it."""
     parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (first, second)]
     low, high = sorted(part @ [0.2126, 0.7152, 0.0722] for part in parts)
     return (high + 0.05) / (low + 0.05)
 
 
 def half_turn(colour):
-    """The filter hue-rotate(180deg), by the matrix of the Filter Effects specification."""
+    """Return a color after the filter hue-rotate(180deg), by the matrix of the Filter Effects specification."""
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 
 
 def backgrounds(book):
-    """The background of a page in each theme, as the last of the theme's styles that the page loads says."""
+    """Return the page's background in each theme, from the last style of the theme that the page loads."""
     styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
     return {theme: "#ffffff" if colour == "#fff" else colour for theme, colour in rules}
@@ -144,7 +144,7 @@ STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_can_be_read(book, theme):
-    """Every colour of the palette is used for text as well: a contrast of 4.5, in both themes; rules need 3."""
+    """Each color of the palette and the gray of texts has a contrast of at least 4.5 in both themes."""
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
     behind = rgb(backgrounds(book)[theme])
     for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:

@@ -1,6 +1,6 @@
-"""Buttons that open a chapter elsewhere: where they lead, and that there are none without an address.
+"""Buttons that open a chapter on another site lead to the right place, and are missing without an address.
 
-The address here is invented, and only the tests know it.
+The address in these tests is invented.
 """
 
 import ast
@@ -28,7 +28,7 @@ MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False
 
 
 def write_project(root, urls=""):
-    """A project whose pyproject.toml has the given lines and nothing else."""
+    """Write a project whose pyproject.toml has only a name, a version and the given lines."""
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
     return root
@@ -57,24 +57,24 @@ def commit_all(root):
     ],
 )
 def test_address(tmp_path, urls, environ, address):
-    """That of pyproject.toml, then that of the workflow, else none; what is not on GitHub has no buttons."""
+    """The address is that of pyproject.toml, else that of the workflow, and none if it is not on GitHub."""
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
 @pytest.fixture(scope="module")
 def commit(small):
-    """The hash of the commit that the small book is of."""
+    """Return the hash of the commit from which the small book was built."""
     return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 
 def buttons(book, page):
-    """{words on the button: link} of the buttons in the header of a page."""
+    """Return {words on the button: link} of the buttons in the header of a page."""
     header = BeautifulSoup((book / f"{page}.html").read_text(), "html.parser").select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
 def test_links_of_a_chapter(small, commit):
-    """Binder and Colab open this chapter at the commit of the page; the form for errata knows both."""
+    """Binder and Colab open this chapter at the commit of the page; the form for errata has chapter and commit."""
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     assert found["Repository"] == ADDRESS
     assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{commit}?urlpath=lab/tree/{place}"
@@ -87,7 +87,7 @@ def test_links_of_a_chapter(small, commit):
 
 
 def test_form_for_errata_has_the_fields_of_the_link():
-    """GitHub fills a field in by its id, and drops what it does not know."""
+    """GitHub fills in a field by its id, and ignores unknown ids."""
     form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     fields = {field.get("id"): field["attributes"] for field in form["body"]}
     filled = parse_qs(urlsplit(launch.report(ADDRESS, MADE.hash, "book/index")).query)
@@ -97,12 +97,12 @@ def test_form_for_errata_has_the_fields_of_the_link():
 
 
 def test_pages_that_are_no_chapter(small):
-    """They have nothing to launch, but an error on them can be reported."""
+    """Such a page has nothing to launch, but a reader can report an error on it."""
     assert {"Repository", "Report an error", ".md"} == buttons(small, "book/index").keys()
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """Where the project has no address only the download is there, and no page mentions any of the places."""
+    """Without an address a page has only the download button, and mentions no other site."""
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:
         chapter = page.startswith("notebooks/")
@@ -116,7 +116,7 @@ def test_every_page_has_links_or_none(book, toc):
 
 
 def test_no_address_is_committed():
-    """The settings of the book have none: they get it when the book is laid out."""
+    """The committed settings have no address; a build writes it into its copy."""
     settings = yaml.safe_load((ROOT / "_config.yml").read_text())
     assert not settings["repository"]["url"]
     assert not {"binderhub_url", "colab_url", "jupyterhub_url"} & settings["launch_buttons"].keys()
@@ -131,7 +131,7 @@ def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, ma
 
 
 def test_download(small):
-    """The link leads to a file beside the page: a valid notebook, the one that the page was made of."""
+    """The link leads to a valid notebook beside the page, from which the page was made."""
     file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
     assert file.is_relative_to(small)
     assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
@@ -140,7 +140,7 @@ def test_download(small):
 
 @CHAPTERS
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
-    """Its code is that of the chapter, cell by cell, and its stamp goes with it."""
+    """The download has the chapter's code, cell by cell, and the stamp."""
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
     code = [
@@ -153,7 +153,7 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
 
 
 def test_icons_come_with_the_book(small):
-    """The signs of Binder and Colab are files beside the pages."""
+    """The icons of Binder and Colab are files of the book."""
     page = BeautifulSoup((small / "notebooks" / "01-chapter.html").read_text(), "html.parser")
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
@@ -162,7 +162,7 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """Before all others stands one cell that installs the package at the commit, and every package imported later."""
+    """A first cell installs the package at the commit, and every package that the chapter imports."""
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
     assert notebook.cells[1:] == original.cells
@@ -177,7 +177,7 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 
 
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
-    """The links lead to them by the name of the commit, and what they install has its content."""
+    """Links name the commit, and the notebook installs it, so the files must be those of the commit."""
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]
     (tmp_path / "notebooks").mkdir()
@@ -193,7 +193,7 @@ def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
 
 
 def test_binder_finds_what_it_needs():
-    """`postBuild` is executable and beside `environment.yml`; a folder for Binder would hide the two."""
+    """`postBuild` is executable and beside `environment.yml`; a folder for Binder would hide both."""
     assert (ROOT / "environment.yml").is_file()
     assert os.access(ROOT / "postBuild", os.X_OK)
     assert not any((ROOT / name).exists() for name in ("binder", ".binder", "Dockerfile"))

@@ -1,7 +1,7 @@
-"""Numbers on the pages of the book are the numbers: read in their sentence, and computed here once more.
+"""Numbers in sentences of the book are right: they are read from the page and computed here again.
 
-Where it is possible the computation owes nothing to the package: closed forms, SciPy's distributions and root finder,
-and Imhof's integral for quantiles of sums of weighted squares. The formulas are the chapters'; the code is not.
+The computation avoids the package where possible: it uses closed forms, SciPy's distributions and root finder, and
+Imhof's integral for quantiles of sums of weighted squares. The formulas are the chapters', and the code is independent.
 """
 
 import csv
@@ -25,30 +25,30 @@ NUMBER = r"([\d.]+(?:e-?\d+)?)"
 
 
 def delta_of(epsilon, z):
-    """The privacy curve of Balle and Wang at noise multiplier z."""
+    """Return delta on the privacy curve of Balle and Wang, at noise multiplier z."""
     return ndtr(0.5 / z - epsilon * z) - np.exp(epsilon + log_ndtr(-0.5 / z - epsilon * z))
 
 
 @cache
 def sigma_opt(epsilon=1.0, delta=1e-6):
-    """The smallest multiplier that the curve allows."""
+    """Return the smallest noise multiplier that satisfies (epsilon, delta)."""
     return brentq(lambda z: delta_of(epsilon, z) - delta, 0.1, 100, xtol=1e-14)
 
 
 def upper_tail(x, weights):
-    """P[sum_j weights_j Z_j**2 > x] by Imhof's integral."""
+    """Return P[sum_j weights_j Z_j**2 > x] by Imhof's integral."""
 
     def integrand(u):
         angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * x * u
         return np.sin(angle) / u * np.exp(-0.25 * np.sum(np.log1p((weights * u) ** 2)))
 
-    end = 8 / np.sort(weights)[-20]  # where twenty factors alone leave less than 1e-15
+    end = 8 / np.sort(weights)[-20]  # beyond it twenty factors alone leave less than 1e-15
     return 0.5 + quad(integrand, 0, end, limit=2000, epsabs=1e-13, epsrel=1e-10)[0] / np.pi
 
 
 @cache
 def gain(n, d=100):
-    """E_n / E_t at skewness 1: d times the squared radius without the scaling over (sum sigma)^2 times the other."""
+    """Return E_n / E_t at skewness 1: d times a squared radius over (sum sigma)^2 times the radius with scaling."""
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
     radii = [brentq(lambda x, w=w: upper_tail(x, w) - 1 / n, w.sum(), 60 * w.max()) for w in (spread**2, share)]
@@ -56,28 +56,28 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """The delta that two releases of the count with six coins need, and what halving epsilon asks for."""
+    """Return the delta of two releases of the count with six coins, and twice the delta at half of epsilon."""
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
     return both, 2 * np.maximum(p - np.exp(epsilon / 2) * q, 0).sum()
 
 
 def draws_enough(error, beta):
-    """The number of draws from which on an estimate of a half errs by more with probability beta at most."""
+    """Return the number of draws from which on an error above `error` has probability at most beta."""
     draws = np.arange(1, 2000)
-    off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: the ends are no failures
+    off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
     return draws[2 * off > beta].max() + 1
 
 
 def local_accuracy(users, beta, epsilon):
-    """The error of a count to which each user adds noise: gamma variables, mixed by a negative binomial."""
+    """Return the error of a count to which each user adds noise: gamma variables, mixed by a negative binomial."""
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
     return brentq(lambda x: weights @ gammaincc(users - kept, x) - beta, 0, 50 * users) / epsilon
 
 
 def chebyshev_ends():
-    """Where Chebyshev's bound crosses the lemma's: the roots of 4 p ln(1/p) = 1."""
+    """Return where Chebyshev's bound equals the lemma's: the roots of 4 p ln(1/p) = 1."""
 
     def crossing(p):
         return 4 * p * np.log(1 / p) - 1
@@ -86,7 +86,7 @@ def chebyshev_ends():
 
 
 def ratios_to_rivals(error):
-    """Our error over that of the best rival, in every setting."""
+    """Return our error over the best rival's, in every setting."""
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
         if row["method"] == "ours" or (row["knows"] in ("", "largest sigma", "norm of mu") and row["failures"] == "0"):
@@ -95,22 +95,22 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """In how many of how many settings our error is smaller than the best rival's; least, largest, median ratio."""
+    """Return how many ratios are below 1, how many ratios there are, and the least, largest and median ratio."""
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)
 
 
 def rivals_in_short():
-    """The largest and the median ratio, in how many settings; and to the population mean, and where a rival is best."""
+    """Return largest and median ratio and their number; then, for the population mean, median and number above 1."""
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)
 
 
 HARMONIC = np.sum(1 / np.arange(1, 101))
 SQUARES = np.sum(1 / np.arange(1.0, 101) ** 2)
-C_PRINTED = np.sqrt(2 * np.log(1.25 / 1e-6))  # the numerator of Theorem 1 at delta = 1e-6
+C_PRINTED = np.sqrt(2 * np.log(1.25 / 1e-6))  # the numerator in Theorem 1 at delta = 1e-6
 
-# Page, sentence with a group for each number, and the numbers. Spaces in a sentence stand for any white space.
+# Page, sentence with a group for each number, and the numbers. A space in a sentence matches any white space.
 SENTENCES = {
     "gain": ("book/index", rf"scaling divides the error by {NUMBER} ", lambda: [gain(10**6)]),
     "rows matter": (
@@ -236,12 +236,12 @@ SENTENCES = {
 
 @cache
 def text(path):
-    """What a page says, with single spaces."""
+    """Return the text of a page with single spaces."""
     return " ".join(BeautifulSoup(path.read_text(), "html.parser").select_one("article").get_text().split())
 
 
 def tolerance(shown):
-    """Half a unit of the last digit that is shown; of numbers shown in full, what rounding in another order changes."""
+    """Return half a unit of the last digit, and a little more for the rounding of numbers shown in full."""
     mantissa, _, exponent = shown.partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
     return half + 1e-12 * float(shown)
@@ -249,7 +249,7 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """To the digits that are shown."""
+    """A number on the page equals the computed one in all digits that the page shows."""
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")
     found = re.search(pattern, text(path))

@@ -1,4 +1,4 @@
-"""The pages about the package: what they show is what it does, and the reference has every public name."""
+"""The pages about the package show what the package does, and the reference has every public name."""
 
 import argparse
 import contextlib
@@ -36,14 +36,14 @@ BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.D
 
 
 def run_python(code, names):
-    """What a block prints."""
+    """Run a block of Python, and return its output."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(code, "book/tutorial.md", "exec"), names)
     return printed.getvalue()
 
 
 def run_console(session):
-    """What the commands of a block print, one after another; installing is for the tests of the wheel."""
+    """Run the commands of a block, and return their output; installing belongs to the tests of the wheel."""
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
     done = [subprocess.run(["sh", "-c", each], env={**os.environ, "PATH": path}, **PIPES) for each in commands]
@@ -55,7 +55,7 @@ PIPES = {"capture_output": True, "text": True, "check": True}
 
 
 def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
-    """In a folder that is empty, block by block: each prints what is shown after it, and nothing else."""
+    """In an empty folder, each block of the tutorial prints exactly what the page shows after it."""
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
     for language, block in BLOCK.findall(TUTORIAL):
@@ -73,7 +73,7 @@ def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
 
 
 def test_tutorial_releases_securely():
-    """Each release that is not called a trial is made without rng."""
+    """Every release is made without rng, unless its name says that it is a trial."""
     calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
     assert {name for name, _ in calls} == {"release", "trial"}
     assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
@@ -85,7 +85,7 @@ SENSITIVITIES, SIGMA, EPSILON, DELTA = np.array([0.5, 1.0, 4.0]), np.array([1.0,
 SIGMA_OPT = analytic_noise_multiplier(EPSILON, DELTA)
 DATA = GaussianDataMechanism(SIGMA, 1000, EPSILON, DELTA)
 WEIGHTS = (DATA.b * SIGMA) ** 2
-ERRORS = [  # formula of the page, its value, the variance that the mechanism says it adds
+ERRORS = [  # formula of the page, its value, the variance of the mechanism's noise
     (r"$2 d\, \Delta_1^2 / \varepsilon^2$", 6 * 4 / EPSILON**2, 3 * 2 * LaplaceMechanism(2, EPSILON).noise_scale ** 2),
     (
         r"$d\, \sopt^2 \Delta^2$",
@@ -112,7 +112,7 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 
 
 def test_decisions_rest_on_what_the_package_does():
-    """Each number of the page that no chapter computes."""
+    """The package confirms each number on the page of decisions that no chapter computes."""
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
@@ -140,14 +140,14 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):
-    """A simulated release within the ranges of the tutorial; its interval is of 95 %."""
+    """Make a simulated release within the ranges of the tutorial; return it with its 95 % interval."""
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
     return release, *release.interval(0.95)
 
 
 def test_interval_is_as_wide_as_the_page_says():
-    """In the median of some releases: what few rows are worth."""
+    """The median width of the interval, for several numbers of rows, is as the page says."""
     assert (
         "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
         "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
@@ -163,7 +163,7 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """reach: n sqrt(rho). Rows far away are noticed if they are so many, and not always if they are a third of it."""
+    """Rows far away are always noticed if their share is as the page says, and not always at a third of it."""
     text = " ".join(PRACTICE.split())
     assert (
         r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 1200, "
@@ -186,7 +186,7 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 
 
 def test_guesses_are_better_than_a_search_where_rows_are_few():
-    """By the forecasts of both, as the tutorial says, and by releases where there are many rows."""
+    """For few rows the tutorial's forecast with guesses is far smaller; for many rows both are about equal."""
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
     sigma, center = [18, 1200, 3], [45, 2500, 5]
@@ -201,7 +201,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 
 
 def test_sum_stops_at_the_declared_radius():
-    """Without a word, as the page says."""
+    """Beyond the declared radius the sum is cut off without a warning, as the page says."""
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
     release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
@@ -210,7 +210,7 @@ def test_sum_stops_at_the_declared_radius():
 
 
 def test_sums_by_group_are_as_the_page_says():
-    """A vector with one entry that is not zero, the income in the column of the region."""
+    """Rows have one nonzero entry, the income in the column of the region; the errors are as the page says."""
     n, rng = 100_000, np.random.default_rng(1)
     share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
     region, income = rng.choice(20, n, p=share), np.exp(rng.normal(7.5, 0.6, n))
@@ -221,7 +221,7 @@ def test_sums_by_group_are_as_the_page_says():
     for times in (1, 2):
         it = GaussianDataMechanism(times * sigma, n, 1, 1e-6, **options)
         release = it.release(X, rng=rng)
-        lost = X - it.center  # without noise: what clipping takes
+        lost = X - it.center  # what clipping takes, without noise
         lost -= it.clip(lost * it.b) / it.b
         error[times] = np.sqrt(np.sum(lost.sum(axis=0) ** 2) + it.error().noise), np.sqrt(it.error().total)
         if times == 1:
@@ -258,7 +258,7 @@ MODULES = {
 
 
 def offered():
-    """{full name: object} of the public names of every module, but for those that it borrows from another."""
+    """Return {full name: object} of the public names of every module, without names from other modules."""
     names = {f"{module}.{name}": getattr(found, name) for module, found in MODULES.items() for name in found.__all__}
     homes = {full: getattr(thing, "__module__", None) for full, thing in names.items()}
     borrowed = {full for full, home in homes.items() if home in MODULES and not full.startswith(f"{home}.")}
@@ -266,7 +266,7 @@ def offered():
 
 
 def members(cls):
-    """The public methods and properties of a class, and, as None, the fields that its constructor computes."""
+    """Return the public methods and properties of a class; for a field that the constructor computes, None."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     own = {name: thing for name, thing in vars(cls).items() if inspect.isfunction(thing) or isinstance(thing, property)}
     found = {**{field.name: None for field in fields if not field.init}, **own}
@@ -274,7 +274,7 @@ def members(cls):
 
 
 def parameters(thing):
-    """The names of what it is called with, if it says so: an exception may not."""
+    """Return the names of the parameters; an exception may have no signature."""
     try:
         return [name for name in inspect.signature(thing).parameters if name != "self"]
     except (TypeError, ValueError):
@@ -298,13 +298,13 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def reference(book):
-    """{page: parsed} of the reference."""
+    """Return {page: parsed page} of the reference."""
     pages = (book / "book" / "api").glob("*.html")
     return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
 
 
 def test_every_public_name_stands_there_once(reference):
-    """With its signature: the same parameters, in the same order. What is there besides are attributes of a class."""
+    """Every name has one entry, with its parameters in order; all other entries are attributes of a class."""
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dt[id^='egm.']")}
     found = Counter(entry["id"] for page in reference.values() for entry in page.select("[id^='egm.']"))
     assert set(found.values()) == {1}
@@ -316,7 +316,7 @@ def test_every_public_name_stands_there_once(reference):
 
 
 def test_exception_says_by_what_it_is_caught(reference):
-    """Its entry names its bases."""
+    """The entry of an exception names its bases."""
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
     exceptions = {
         name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)
@@ -328,7 +328,7 @@ def test_exception_says_by_what_it_is_caught(reference):
 
 
 def test_overview_has_every_public_name(book):
-    """Each once, with what it is for, and as a link to its entry."""
+    """The overview has every name once, with a description and a link to its entry."""
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
     assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
@@ -336,7 +336,7 @@ def test_overview_has_every_public_name(book):
 
 
 def test_every_module_and_command_has_a_place():
-    """On one page and no more."""
+    """Every module and every command is on exactly one page."""
     text = "".join(path.read_text() for path in (ROOT / "book" / "api").glob("*.rst"))
     assert Counter(re.findall(r"^\.\. automodule:: (.*)$", text, re.MULTILINE)) == Counter(MODULES.keys())
     assert Counter(re.findall(r"^   :path: (.*)$", text, re.MULTILINE)) == Counter(COMMANDS.keys())
@@ -344,7 +344,7 @@ def test_every_module_and_command_has_a_place():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_listed(reference, name):
-    """With its explanation, on whose hyphens nothing typographic is done."""
+    """Every option is listed with its explanation, and hyphens are not turned into dashes."""
     items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
     actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
@@ -368,20 +368,20 @@ DOCUMENTED = [name for name, thing in PUBLIC.items() if callable(thing) or isins
 
 
 def complaints(name, also=()):
-    """What numpydoc finds in a docstring, by the checks of pyproject.toml and others."""
+    """Return what numpydoc finds in a docstring by the checks of pyproject.toml and by others."""
     return [error for error in validate(name)["errors"] if error[0] in CHECKS.union(also)]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *DOCUMENTED])
 def test_docstring_is_in_the_format(name):
-    """By numpydoc; names that are imported from a module, unless they are exceptions, have an example."""
+    """numpydoc accepts each docstring, and functions and classes other than exceptions have an example."""
     thing = PUBLIC.get(name)
     shows = inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
     assert not complaints(name, {"EX01"} if shows and name in OFFERED else ())
 
 
 def test_docstring_that_is_missing_is_seen(monkeypatch):
-    """A dataclass writes one of its own if there is none, and a subclass would inherit one."""
+    """A missing docstring is noticed although a dataclass makes one and a subclass inherits one."""
 
     @dataclasses.dataclass
     class Silent:
@@ -399,7 +399,7 @@ def test_docstring_that_is_missing_is_seen(monkeypatch):
 
 
 def test_names_in_the_table_of_notation_exist():
-    """Each is a name of the reference, an argument, or a field."""
+    """Each name in the table is a name of the reference, an argument or a field."""
     things = MODULES | PUBLIC
     arguments = {name for thing in PUBLIC.values() for name in parameters(thing)}
     cells = [line.split(" | ")[2] for line in NOTATION.splitlines() if line.startswith("| $")]
@@ -415,13 +415,13 @@ def test_names_in_the_table_of_notation_exist():
 
 
 def field(name, text):
-    """The value of a field in a BibTeX entry, without its braces."""
+    """Return the value of a field in a BibTeX entry, without its braces."""
     (value,) = re.findall(rf"^  {name} = (.*?),?$", text, re.MULTILINE)
     return value.strip("{}")
 
 
 def test_citations_agree():
-    """BibTeX, text, CITATION.cff, pyproject.toml and the book's own bibliography."""
+    """BibTeX, text, CITATION.cff, pyproject.toml and the book's own bibliography agree."""
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     report, work = re.findall(r"^```bibtex\n(.*?)^```$", CITE, re.MULTILINE | re.DOTALL)

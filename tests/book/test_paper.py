@@ -1,4 +1,4 @@
-"""The paper: a page without code whose numbers the chapters have computed, and an article of the same text."""
+"""The paper is a page without code, all of whose results come from chapters, and an article with the same text."""
 
 import re
 
@@ -15,17 +15,17 @@ GIVEN = {"0", "1", "2", "3", "4", "5", "6", "8", "9", "10", "11", "18", "20", "2
 
 @pytest.fixture(scope="module")
 def page(book):
-    """The text of the page in HTML."""
+    """Return the text of the page in HTML."""
     return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
 
 
 def test_it_has_no_code(page):
-    """Whoever wants to see the code follows a link."""
+    """A reader of the paper finds the code by links."""
     assert not page.select("div.cell, div.highlight")
 
 
 def test_numbers_come_from_chapters():
-    """Every other number in the text is put there by a chapter."""
+    """The text itself has no numbers but those in GIVEN; chapters insert all others."""
     text = re.sub(
         r"\{glue:text\}`[^`]*`|\{[a-z:]+\}`[^`]*`|^:[a-z]+:.*$|\]\([^)]*\)|^#.*$", "", SOURCE, flags=re.MULTILINE
     )
@@ -33,7 +33,7 @@ def test_numbers_come_from_chapters():
 
 
 def test_article_is_short_and_whole(article):
-    """Eight to twelve pages, with the abstract first, and no reference that leads nowhere."""
+    """The article has eight to twelve pages, its abstract first, and no unresolved reference."""
     pages = [page.extract_text() for page in PdfReader(article).pages]
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]

@@ -1,4 +1,4 @@
-"""The book as PDF: the numbers of the HTML, nothing over the margins, vectors, fonts; and what stops its build."""
+"""The PDF of the book has the numbers of the HTML, margins, vectors and fonts; a defect stops its build."""
 
 import posixpath
 import re
@@ -18,48 +18,48 @@ from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT
 
 LEVELS = ("chapter", "section", "subsection", "subsubsection", "paragraph")
-NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # what a reference shows
+NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # the text of a reference
 TITLES = ["caption", "h1", "h2", "h3", "h4"]
 MARGINS = (26, 26)  # mm, left and right, as in tools/sphinx/book.sty
 MM = 72 / 25.4  # points of PDF
 
 
 def names_in(entries, depth=0):
-    """(docname, how deep it lies below the chapters) of entries of the table of contents and of those below them."""
+    """Yield (docname, depth below the chapters) of entries in the table of contents, and of the entries below them."""
     for entry in entries:
         yield entry["file"], depth
         yield from names_in(entry.get("sections", []), depth + 1)
 
 
 def names_in_toc():
-    """The same of the whole book, in its order."""
+    """Return (docname, depth below the chapters) for the whole book, in order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
 
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """{docname: the article of its page}, in the order of the book."""
+    """Return {docname: the article of its page}, in the order of the book."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
 
 
 @pytest.fixture(scope="module")
 def latex(typeset):
-    """The folder in which XeLaTeX ran."""
+    """Return the folder in which XeLaTeX ran."""
     return typeset.parent / "stage-pdf" / "_build" / "latex"
 
 
 @pytest.fixture(scope="module")
 def printed(latex):
-    """{label: (number, page)} of everything that can be referred to, as LaTeX wrote it down."""
+    """Return {label: (number, page)} of all that can be referred to, as LaTeX wrote it down."""
     lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
     return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
 
 
 @pytest.fixture(scope="module")
 def words(typeset):
-    """For each page its label, its width and its words as (left, right, text), from poppler."""
+    """Return for each page its label, its width and its words as (left, right, text), from poppler."""
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     labels = PdfReader(typeset).page_labels
@@ -72,19 +72,19 @@ def words(typeset):
 
 
 def shown_numbers(name, article):
-    """{label in LaTeX: (number, its place)} of every equation, statement, figure, table and listing of a page."""
+    """Return {label in LaTeX: number} of every equation, statement, figure, table and listing of a page."""
     found = {}
     for place in article.select(".eqno, .caption-number"):
         holder = place.find_parent(id=True)
         label = f"equation:{name}:{holder['id'].removeprefix('equation-')}" if place["class"] == ["eqno"] else ""
         numbers = re.findall(r"[A-Z]?[\d.]*\d", place.get_text())
-        if numbers:  # a remark that asked for none has none
+        if numbers:  # a remark may have no number
             found[label or f"{name}:{holder['id']}"] = numbers[-1]
     return found
 
 
 def test_every_number_is_that_of_the_html(pages, printed):
-    """Equations, definitions, lemmas, theorems, algorithms, figures, tables: none missing, none different."""
+    """Equations, definitions, lemmas, theorems, algorithms, figures and tables have the numbers of the HTML."""
     expected, places = {}, 0
     for name, article in pages.items():
         expected |= shown_numbers(name, article)
@@ -94,7 +94,7 @@ def test_every_number_is_that_of_the_html(pages, printed):
 
 
 def test_every_heading_has_the_number_of_the_html(pages, latex):
-    """Chapters, appendices and sections, in their order; pages without numbers are without in both."""
+    """Chapters, appendices and sections have the numbers and the order of the HTML; pages without numbers have none."""
     expected = []
     for name, depth in names_in_toc():
         for heading in pages[name].select("section > h1, section > h2, section > h3, section > h4"):
@@ -106,9 +106,9 @@ def test_every_heading_has_the_number_of_the_html(pages, latex):
 
 
 def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
-    """Wherever a page refers to something with a number, the PDF leads to the same thing and says the same.
+    """Every reference to a number leads to the same place in the PDF as in the HTML, and has the same text.
 
-    In headings and titles of tables LaTeX has no links; there, too, the words are those of the HTML.
+    Links in headings and in titles of tables are not compared, because LaTeX has none there.
     """
     expected = Counter()
     for name, article in pages.items():
@@ -134,7 +134,7 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
 
 
 def test_numbers_stand_on_their_pages(pages, printed, words):
-    """What LaTeX wrote down about a number is what a reader sees on the page that it names."""
+    """A number is visible on the page that LaTeX wrote down for it."""
     text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
     for name, article in pages.items():
         for label, number in shown_numbers(name, article).items():
@@ -143,7 +143,7 @@ def test_numbers_stand_on_their_pages(pages, printed, words):
 
 
 def test_nothing_stands_in_the_margins(words):
-    """No word of any page begins or ends outside of the text block, by more than a millimetre."""
+    """No word begins or ends more than a millimeter outside of the text block."""
     left, right = MARGINS
     outside = [
         (label, word)
@@ -155,18 +155,18 @@ def test_nothing_stands_in_the_margins(words):
 
 
 def hanging(word):
-    """How far, in points, microtype lets the last character of a line hang out, to make the margin look straighter."""
+    """Return by how many points microtype lets the last character of a word stand in the margin."""
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
 
 def test_every_page_has_text(words):
-    """Text can be searched and copied: there are words on each page, in the order in which they are read."""
+    """Each page has text that can be searched and copied, in the order of reading."""
     assert all(found for _, _, found in words)
     assert "Preliminaries" in " ".join(word for label, _, found in words for *_, word in found if label == "5")
 
 
 def test_figures_are_vectors(typeset, pages):
-    """As many figures as in HTML, and the landing page's, all of them drawn: there is not one raster image."""
+    """The PDF has as many figures as the HTML, all of them drawings: there is no raster image."""
     reader = PdfReader(typeset)
     kinds = Counter()
     for page in reader.pages:
@@ -177,7 +177,7 @@ def test_figures_are_vectors(typeset, pages):
 
 
 def fonts(resources, seen):
-    """The font dictionaries of a page's resources and of the figures in them."""
+    """Yield the font dictionaries of a page's resources and of the figures in them."""
     for font in resources.get("/Font", {}).values():
         font = font.get_object()
         yield from (inner.get_object() for inner in font.get("/DescendantFonts", [font]))
@@ -189,7 +189,7 @@ def fonts(resources, seen):
 
 
 def test_fonts_are_embedded(typeset):
-    """Journals refuse a PDF that relies on a reader's fonts, and one with fonts of type 3."""
+    """Journals refuse a PDF with fonts that are not embedded or of type 3."""
     seen, wrong = set(), set()
     for page in PdfReader(typeset).pages:
         for font in fonts(page["/Resources"], seen):
@@ -200,7 +200,7 @@ def test_fonts_are_embedded(typeset):
 
 
 def test_metadata(typeset):
-    """Title and authors as a library's catalogue takes them, and the date of the commit."""
+    """The PDF has title and authors in the form for a library's catalog, and the date of the commit."""
     reader, config = PdfReader(typeset), yaml.safe_load((ROOT / "_config.yml").read_text())
     assert (reader.metadata.title, reader.metadata.author) == (config["title"], config["author"])
     command = ["git", "log", "-1", "--format=%ct"]
@@ -211,7 +211,7 @@ def test_metadata(typeset):
 
 
 def test_log_is_clean(latex):
-    """No undefined or doubled reference, no missing character, no error, nothing too wide."""
+    """The log has no undefined or doubled reference, no missing character, no error, and nothing too wide."""
     assert not pdf.complaints((latex / "egm.log").read_text(errors="replace"))
 
 
@@ -228,13 +228,13 @@ def test_log_is_clean(latex):
     ],
 )
 def test_log_that_is_not_clean(line):
-    """Each kind of complaint is found, and a box that is too wide by what nobody sees is none."""
+    """Each kind of complaint is found, and a box that is too wide by an invisible amount is none."""
     harmless = "This is XeTeX\nOverfull \\hbox (0.4pt too wide) in paragraph at lines 1--2\n"
     assert pdf.complaints(f"{harmless}{line}\n") == [line]
 
 
 def test_missing_programs_are_named(monkeypatch, tmp_path):
-    """Without XeLaTeX the message says what to install, and no outdated PDF stays."""
+    """Without XeLaTeX the message says what to install, and an outdated PDF is removed."""
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build" / "egm.pdf").touch()
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -278,8 +278,8 @@ def small_book(folder, more=""):
 
 @pytest.mark.usefixtures("xelatex")
 def test_page_of_every_kind(tmp_path, monkeypatch):
-    """Raw HTML is left out, code wraps, symbols have glyphs in every font; the folder's name does not matter."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # there is no commit that would date them
+    """Raw HTML is left out, code wraps, every symbol has a glyph, and the name of the folder does not matter."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # no commit gives a date
     (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))
     text = PdfReader(one).pages[-1].extract_text()
     assert "draw()" not in text
@@ -293,6 +293,6 @@ def test_page_of_every_kind(tmp_path, monkeypatch):
     [("\N{EGYPTIAN HIEROGLYPH A001}", "Missing character"), ("$\\undefined$", "Undefined control sequence")],
 )
 def test_defect_stops_the_build(tmp_path, more, complaint):
-    """A character without a glyph would be a gap in the text; an unknown command in a formula is an error."""
+    """A character without a glyph and an unknown command in a formula stop the build."""
     with pytest.raises(BookError, match=complaint):
         small_book(tmp_path, more)

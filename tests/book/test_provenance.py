@@ -1,4 +1,4 @@
-"""The stamp at the end of each chapter says what is true, however the chapter came into the book."""
+"""The stamp at the end of each chapter is true for every way in which the chapter came into the book."""
 
 import ast
 import json
@@ -24,18 +24,18 @@ FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
 
 
 def git(*arguments):
-    """What git prints about this repository."""
+    """Return what git prints about this repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def code_cells(chapter):
-    """The committed chapter's code cells."""
+    """Return the code cells of the committed chapter."""
     return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
 @pytest.fixture
 def shown(book, chapter):
-    """{fact: text} of the stamp on a chapter's page; the title under None."""
+    """Return {fact: text} of the stamp on a chapter's page, with its title under None."""
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("details.provenance")
     facts = dict(re.sub(r"\s+", " ", item.get_text()).strip().split(": ", 1) for item in box.select("li"))
@@ -44,7 +44,7 @@ def shown(book, chapter):
 
 @CHAPTERS
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
-    """Whoever reads on is not stopped by it; a keyboard opens it, because browsers do that for `details`."""
+    """The stamp does not disturb a reader, and a keyboard can open it, because browsers provide that for `details`."""
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("article details.provenance")
     assert not box.has_attr("open")
@@ -54,7 +54,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 
 @CHAPTERS
 def test_commit_and_time(shown):
-    """Those of the repository, with plain words if the files differ from them."""
+    """The stamp has commit and time of the repository, and says so if the files differ from the commit."""
     assert list(shown) == [None, *FACTS]
     time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
     changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
@@ -65,7 +65,7 @@ def test_commit_and_time(shown):
 
 @CHAPTERS
 def test_parameters(shown, chapter):
-    """All of the cell of parameters, with the values that Python gives them."""
+    """The stamp has all parameters, with the values that Python gives them."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
     exec(cell.source, {}, namespace)
@@ -75,21 +75,21 @@ def test_parameters(shown, chapter):
 
 @CHAPTERS
 def test_versions(shown, book, chapter):
-    """Those of the record, by the names that pip knows, for the package, NumPy, SciPy and what the chapter imports."""
+    """The stamp has the recorded versions of the package, NumPy, SciPy and the chapter's imports, by pip's names."""
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
     listed = dict(item.split(" ") for item in shown["Executed with"].split(", "))
     assert listed.pop("Python") == record["python"]
     assert listed.items() <= dict(record["packages"].values()).items()
     imported = provenance.imported(nbformat.read(chapter, as_version=4))
-    imported -= {"chi2comb"} - record["packages"].keys()  # has no wheel for some machines, and is done without there
+    imported -= {"chi2comb"} - record["packages"].keys()  # some machines have no wheel of it
     names = {"egm", "numpy", "scipy", *imported}
     assert {record["packages"][name][0] for name in names} <= listed.keys()
 
 
 @CHAPTERS
 def test_seeds(shown, chapter):
-    """What the stamp calls seeds are parameters, and all generators of the chapter are made of them."""
+    """The seeds of the stamp are parameters, and all generators of the chapter are made from them."""
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
     ]
@@ -100,7 +100,7 @@ def test_seeds(shown, chapter):
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with one chapter, which draws a number from a seed."""
+    """Write a project with one chapter, which draws a number from a seed."""
     for folder in ("notebooks", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
@@ -124,7 +124,7 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """{chapter: its stamp} in the book of the project."""
+    """Lay out the project's book, and return {chapter: its stamp}."""
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
     files = sorted((project / "_build" / "stage" / "notebooks").iterdir())
@@ -132,7 +132,7 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """What the kernel wrote is what is installed here, and the chapter notices nothing of it."""
+    """The kernel records the installed versions, and the chapter does not notice the recording."""
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text
     assert re.search(rf"Executed with:.* sympy {re.escape(version('sympy'))}\n", text)
@@ -143,7 +143,7 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """Its inputs are those of the present commit, or it would have been executed again; and nothing else changes."""
+    """A stored chapter has unchanged inputs, so its stamp names the present commit; nothing else changes."""
     commit_all(project)
     before = stamps(project)
     (project / "README.md").touch()
@@ -159,7 +159,7 @@ def test_stored_chapter_has_the_present_commit(project, capsys):
 
 
 def test_same_commit_same_bytes(project):
-    """Laid out twice, even after every chapter was executed again: the same files, with the stamp in them."""
+    """Two layouts give the same files with their stamps, even if every chapter is executed again between them."""
     commit_all(project)
     contents = []
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_same_commit_same_bytes(project):
 
 
 def test_commit_of_a_folder(tmp_path, monkeypatch):
-    """There is none without a repository, within that of somebody else, before the first commit, and without git."""
+    """There is no commit without a repository, inside another one, before the first commit, or without git."""
     inner = tmp_path / "inner"
     inner.mkdir()
     assert provenance.commit(inner) is None
@@ -189,14 +189,14 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """The stamp says so plainly, and has no date."""
+    """The stamp says that there is no repository, and has no date."""
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
         assert "- **Commit:** not from a repository\n" in text
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """To the whole of it, at that place."""
+    """With an address the stamp links to the commit."""
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
     record = {"python": "3.11.0", "packages": {}}
     text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")

@@ -1,4 +1,4 @@
-"""The supplement: complete, whole, without a trace of its maker's machine, and the same whenever a commit is packed."""
+"""The supplement is complete, has no trace of its maker's machine, and is the same whenever a commit is packed."""
 
 import hashlib
 import json
@@ -21,13 +21,13 @@ from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT, chapters
 from tools.provenance import Commit
 
-MOST = 40_000_000  # bytes: what journals take
+MOST = 40_000_000  # bytes that journals accept
 WHEN = 1_600_000_000
 
 
 @pytest.fixture(scope="module")
 def files(book, executed, typeset, do_without):
-    """{path: content} of the supplement of the book that the session has built."""
+    """Return {path: content} of the supplement of the book that this session has built."""
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
     return supplement.contents(executed, book, [typeset])
@@ -35,23 +35,23 @@ def files(book, executed, typeset, do_without):
 
 @pytest.fixture(scope="module")
 def archive(files, tmp_path_factory):
-    """The supplement itself."""
+    """Return the packed supplement."""
     return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
 
 
 @pytest.fixture(scope="module")
 def html(files):
-    """{path: parsed page} of the book in it."""
+    """Return {path: parsed page} of the book in the supplement."""
     return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):
-    """Small enough for a journal."""
+    """The supplement is small enough for a journal."""
     assert archive.stat().st_size < MOST
 
 
 def test_check_sums(archive, tmp_path):
-    """Unpacked, every file but the list itself is in the list, with its digest."""
+    """The list of check sums has every unpacked file but itself, with the right digest."""
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)
@@ -63,7 +63,7 @@ def test_check_sums(archive, tmp_path):
 
 
 def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
-    """Entries in order, one date, one set of permissions; packed again from the same files, the same bytes."""
+    """Entries are in order, with one date and one set of permissions; packing the files again gives the same bytes."""
     again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
     assert again.read_bytes() == archive.read_bytes()
     with zipfile.ZipFile(archive) as packed:
@@ -74,7 +74,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """Each entry at the top of the supplement stands in the README, and nothing else does."""
+    """The README lists exactly the entries at the top of the supplement."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
@@ -82,7 +82,7 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """Offline means that whatever a page refers to is in the supplement, down to the anchor."""
+    """All that a page refers to is in the supplement, down to the anchor, so the book can be read offline."""
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
         for link in (tag[kind] for kind in ("href", "src") for tag in page.find_all(attrs={kind: True})):
@@ -91,12 +91,12 @@ def test_links_resolve_within(files, html):
                 continue
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path))) if url.path else name
             assert path in files, f"{name}: {link}"
-            known = path in anchors and "search.html" not in path  # the search page's anchors are made by its script
+            known = path in anchors and "search.html" not in path  # a script makes the anchors of the search page
             assert not (known and url.fragment) or unquote(url.fragment) in anchors[path], f"{name}: {link}"
 
 
 def test_no_trace_of_the_machine(files):
-    """Neither the folder of the project nor that of Python, nor a home: not in any file, not in the book's index."""
+    """Neither the files nor the book's index contain the path of the project, of Python or of a home folder."""
     places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
     plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
     for name, data in plain.items():
@@ -104,7 +104,7 @@ def test_no_trace_of_the_machine(files):
 
 
 def test_chapters_are_executed(files):
-    """Every chapter, with its results, and none with an error."""
+    """Every chapter has its results, and none has an error."""
     for chapter in chapters():
         notebook = nbformat.reads(files[f"notebooks/{chapter.name}"].decode(), as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -113,7 +113,7 @@ def test_chapters_are_executed(files):
 
 
 def test_findings_are_those_of_the_ledger(files):
-    """Every claim and every slip, in order, each that has a check with what the check found."""
+    """Every claim and every slip is there in order, and each one with a check has its finding."""
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
     assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
@@ -124,7 +124,7 @@ def test_findings_are_those_of_the_ledger(files):
 
 
 def test_only_a_commit_is_archived(monkeypatch, tmp_path):
-    """With uncommitted changes, and outside of a repository, there is none, not even the one of before."""
+    """With uncommitted changes or outside of a repository no archive is made, and an old one is removed."""
     (tmp_path / "_build").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     outdated = tmp_path / "_build" / "egm-supplement-0.0.9.zip"
@@ -138,7 +138,7 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
 
 
 def test_book_is_the_same_when_built_again(small, tmp_path):
-    """In another folder, later, by a process that orders its sets differently: the same HTML, byte by byte."""
+    """In another folder, later, with another order of sets, the build gives the same HTML, byte for byte."""
     stage = tmp_path / "another stage"
     shutil.copytree(small.parents[1], stage, ignore=shutil.ignore_patterns("_build"))
     (tmp_path / "_build").mkdir()
@@ -148,5 +148,5 @@ def test_book_is_the_same_when_built_again(small, tmp_path):
 
 
 def different(one, other):
-    """The names under which two collections of files do not hold the same."""
+    """Return the names whose contents differ between two collections of files."""
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

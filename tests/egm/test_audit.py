@@ -1,4 +1,4 @@
-"""The audit itself can be trusted: its bound, and many releases at once."""
+"""The audit can be trusted: its lower bound is right, and replayed releases have the right law."""
 
 import math
 
@@ -16,18 +16,18 @@ PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
 
 
 def answers(p, m, rng):
-    """m answers, 1 with probability p and else 0."""
+    """Return m random answers, each 1 with probability p and otherwise 0."""
     return (rng.random(m) < p).astype(float)
 
 
 def test_bound_is_too_large_as_seldom_as_stated():
-    """Randomised response is epsilon-private and no better, so its epsilon is known."""
+    """The epsilon of this randomized response is 1; bounds above 1 are no more frequent than stated."""
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
         audit.lower_bound(answers(p, 500, rng), answers(1 - p, 500, rng), 0.0, confidence=0.8) > 1 for _ in range(1000)
     ]
     assert np.mean(runs) < 0.2 + 4 * math.sqrt(0.2 * 0.8 / 1000)
-    assert np.mean(runs) > 0.01  # nor hardly ever, which would be a bound for nothing
+    assert np.mean(runs) > 0.01  # a bound that is hardly ever too large would be useless
 
 
 def test_bound_comes_near_to_epsilon():
@@ -46,7 +46,7 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """A release that is public, except that it gives everything away with probability 0.1."""
+    """A mechanism that reveals everything with probability 0.1 satisfies delta = 0.1 and not delta = 0.05."""
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
     assert audit.lower_bound(one, other, 0.1) == 0
@@ -64,7 +64,7 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """Nothing but the number of releases limits the bound: exact limits for 800 of 800 against 0 of 800."""
+    """Without noise only the number of releases limits the bound: here 800 of 800 against 0 of 800."""
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
     assert most > 4
@@ -73,7 +73,7 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """Each number is noisy, and a combination of them is not; or a number that is always the same."""
+    """The audit finds a combination of noisy numbers that has no noise, and ignores a number that is constant."""
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
     one, other = (
@@ -91,7 +91,7 @@ def test_the_same_releases_show_nothing():
 
 
 def test_direction_is_that_of_the_likelihood_ratio():
-    """The inverse covariance times the difference of the means: here (4, 1, 0) - 2 (1, 0, ...) by hand."""
+    """The direction is the inverse covariance times the difference of the means."""
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])
     one, other = (rng.multivariate_normal(mean, covariance, 200_000) for mean in (shift, np.zeros(3)))

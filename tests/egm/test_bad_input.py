@@ -1,4 +1,4 @@
-"""Every parameter of every mechanism, and data, with all that can be wrong: a clear error or a stated meaning."""
+"""Every wrong parameter and every wrong data set gives a clear error, or has a stated meaning."""
 
 import traceback
 from decimal import Decimal
@@ -31,19 +31,19 @@ BAD = {
     **{"bool": True, "complex": 1j, "object": object(), "empty": [], "list of a list": [[1.0]]},
     **{"array": np.ones((2, 2)), "subnormal": 5e-324, "huge": 1e308},
 }
-MEANT = {  # what is documented: a center of any sign, no clip probability for 1/n, a whole number however large, ...
+MEANT = {  # documented meanings: a center of any sign, no clip probability for 1/n, a whole number however large, ...
     *(("center", bad) for bad in ("zero", "minus one", "subnormal")),
     *(("clip_probability", bad) for bad in ("none", "subnormal")),
     ("n", "huge"),
     ("columns", "none"),
     ("count_clipped", "bool"),
-    ("rho", "subnormal"),  # the release says that it is too small
+    ("rho", "subnormal"),  # the release itself says that such a rho is too small
     ("radius", "subnormal"),
 }
 CASES = [(kind, name, bad) for kind, good in GOOD.items() for name in good for bad in BAD]
 
 
-@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # of a huge n
+@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # a huge n makes delta large
 @pytest.mark.parametrize(("kind", "name", "bad"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_bad_parameter_is_named_or_has_a_meaning(kind, name, bad):
     arguments = {**GOOD[kind], name: BAD[bad]}
@@ -54,7 +54,7 @@ def test_bad_parameter_is_named_or_has_a_meaning(kind, name, bad):
     number = isinstance(BAD[bad], float) and name not in ("columns", "count_clipped")
     message = rf"^{name}(\[.*\])? must"
     if bad in ("subnormal", "huge"):
-        message += rf"|^noise must .* {name} ="  # what both parameters together are too small or too large for
+        message += rf"|^noise must .* {name} ="  # names of two parameters
     with pytest.raises(ValueError if number else (ValueError, TypeError), match=message):
         kind(**arguments)
 
@@ -67,7 +67,7 @@ def test_delta_of_one_and_more_is_refused(kind, delta):
 
 
 def data(row):
-    """Five rows of which the third is this."""
+    """Return five rows of which the third is `row`."""
     X = np.ones((5, 2))
     X[2] = row
     return X
@@ -124,7 +124,7 @@ ODD_DATA = {
 @pytest.mark.parametrize("rng", RNG)
 @pytest.mark.parametrize("name", ODD_DATA)
 def test_odd_data_are_data(name, rng):
-    """Whatever is a matrix of finite real numbers gives a finite release."""
+    """Every matrix of finite real numbers gives a finite release."""
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
     assert np.all(np.isfinite(release.estimate))
@@ -137,7 +137,7 @@ SECRETS = ["Smith", "52000.17", "41.5"]
 
 
 class Frame:
-    """Like a data frame with a column of text: it shows its cells."""
+    """Stand-in for a data frame with a column of text, which shows its cells."""
 
     def __repr__(self):
         return "Smith 52000.17 41.5"
@@ -147,7 +147,7 @@ class Frame:
 
 
 class Broken(Frame):
-    """One that fails on the way to an array, with a cell in its text."""
+    """Object whose conversion to an array fails with a cell in the message."""
 
     def __array__(self, dtype=None, copy=None):
         raise KeyError("Smith")
@@ -184,13 +184,13 @@ TAKES_DATA = {
     "quantile": lambda X: quantiles.quantile(X, 0.5, 0.0, 1.0, 1.0, 7),
     "secure_quantile": lambda X: quantiles.secure_quantile(X, 0.5, 2.0, 1.0, 1.0, 0.1),
 }
-VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is right
+VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is allowed
 
 
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """Neither the message, nor what it was raised from, holds a cell."""
+    """Neither the message nor the message of the original error contains a cell."""
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -217,7 +217,7 @@ def test_the_number_of_rows_is_not_shown_where_it_is_private():
 
 
 def test_parameters_are_shown():
-    """They are public, and a wrong one is found faster if it is in the message."""
+    """Parameters are public, so the message shows a wrong one."""
     with pytest.raises(ValueError, match=r"sigma\[1\] must be finite and > 0, got -2\.5"):
         GaussianDataMechanism([1.0, -2.5], 5, 1.0, 1e-6)
     with pytest.raises(TypeError, match=r"epsilon must be a real number .*, got 'much' of type str"):
@@ -227,7 +227,7 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """A ValueError, and neither a warning nor another exception."""
+    """Parameters at the ends of their range give positive finite noise or a ValueError, and no warning."""
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:
             noise = GaussianDataMechanism([sigma, 1.0], 5, 1.0, 1e-6, scaling=[b, 1.0], **options).noise_std

@@ -1,4 +1,4 @@
-"""Closed-form bounds: never below the quantile they bound, and equal to their formulas."""
+"""Closed-form bounds are never below the quantile, and equal their formulas."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_theorem4_is_bernstein_after_lemma_41():
     b = scaling.expected_norm(sigma)
     by_steps = 4 * bounds.bernstein(1 / 50, (b * sigma) ** 2) * np.sum(b**-2.0)
     assert bounds.theorem4(sigma, 50) == pytest.approx(by_steps, rel=1e-13)
-    # With w = sigma / sum sigma, sum w^2 / max w^2 is sum sigma^2 / max sigma^2: both have the same range.
+    # With w = sigma / sum sigma, sum w^2 / max w^2 equals sum sigma^2 / max sigma^2, so both have one range.
     assert bounds.theorem4_limit(sigma) == pytest.approx(1 / bounds.bernstein_limit((b * sigma) ** 2), rel=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""The budget: sums that follow the composition theorems, refusal before data are read, and a journal that survives."""
+"""The budget: its sums follow the composition theorems, it refuses before data are read, and its journal survives."""
 
 import math
 import pickle
@@ -47,7 +47,7 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """How many of them are granted."""
+    """Charge the budget for the mechanism until it refuses, and return the number of charges that it granted."""
     for number in range(most):
         try:
             spent.charge(mechanism)
@@ -57,7 +57,7 @@ def fill(spent, mechanism, most=1000):
 
 
 class Unread:
-    """A matrix that says its shape and its type, and whose values nobody may look at."""
+    """Stand-in for a matrix that tells its shape and type, and raises an error if its values are read."""
 
     def __init__(self, *shape, dtype=float):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -66,7 +66,7 @@ class Unread:
         raise AssertionError("the data were read")
 
 
-SHAPES = {  # data that a mechanism of these tests takes
+SHAPES = {  # data of the shape that each mechanism of these tests takes
     "LaplaceMechanism": (3,),
     "GaussianMechanism": (5,),
     "EllipticalGaussianMechanism": (2,),
@@ -105,7 +105,7 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """The least mu for which the normal trade-off curve is below that of epsilon-privacy, at its kink."""
+    """The cost is the least mu whose normal trade-off curve lies below that of epsilon-privacy, at its kink."""
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
         cost = Budget(epsilon=1e3).charge(laplace(epsilon))
@@ -114,14 +114,14 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """mu with Phi(-mu / 2) = 1 / (1 + e^epsilon), for large epsilon."""
+    """Return the mu with Phi(-mu / 2) = 1 / (1 + e^epsilon), for large epsilon."""
     start = mp.sqrt(2 * epsilon) * 2
     return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
-    """Randomised response is the worst of all epsilon-private mechanisms: compare the whole privacy curves."""
+    """The privacy curve of randomized response, the worst epsilon-private mechanism, is below the Gaussian one."""
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
     response = np.maximum(0.0, (np.exp(epsilon) - np.exp(e)) / (1 + np.exp(epsilon)))
@@ -140,7 +140,7 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
-    """What rounding is charged relies on the lattice of the mechanisms: the noise that they really ask for."""
+    """The charge for rounding assumes a fine lattice and a large noise, and the mechanisms really ask for both."""
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
     mechanism.release(X)
@@ -154,7 +154,7 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
 @pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
-    """The Kullback-Leibler divergence by its sum, at 50 digits, from which Pinsker's inequality makes the reserve."""
+    """The Kullback-Leibler divergence, summed with 50 digits, is below 1 / (15 s^4); the reserve follows by Pinsker."""
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
         whole = mp.nsum(lambda k: mp.exp(-(k**2) / mp.mpf(2 * s**2)), [-mp.inf, mp.inf])
@@ -163,7 +163,7 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
         divergence = sum(r * mp.log(r / p) for r, p in zip(rounded, discrete, strict=True))
         assert 0 < divergence * 15 * s**4 < 1
     for epsilon in (0.01, 1.0, 8.0):
-        total = gaussian(epsilon).noise_multiplier ** -2  # of mu**2, in 2**20 releases of 2**24 coordinates
+        total = gaussian(epsilon).noise_multiplier ** -2  # the total of mu**2, in 2**20 releases of 2**24 coordinates
         divergences = 2.0**24 * (2.0**-160 * total**2 + 2.0**20 * 2.0**-220) / 15
         reserve = Budget(epsilon=epsilon, delta=DELTA)._terms._reserve
         assert 1 <= reserve / ((1 + math.exp(epsilon)) * math.sqrt(divergences / 2)) < 3
@@ -173,7 +173,7 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
 
 
 def composed_delta(epsilon, z1, z2):
-    """P[D] - e^epsilon Q[D] for two Gaussian releases, by integrating over the privacy loss of the first."""
+    """Return P[D] - e^epsilon Q[D] for two Gaussian releases, integrated over the privacy loss of the first one."""
     epsilon, z1, z2 = map(mp.mpf, (epsilon, z1, z2))
 
     def second(e):
@@ -184,7 +184,7 @@ def composed_delta(epsilon, z1, z2):
 
 @pytest.mark.parametrize(("first", "second"), [((0.3, 1e-6), (0.5, 1e-7)), ((2.0, 1e-5), (0.1, 1e-3))])
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
-    """The joint curve by brute force has delta at the epsilon that the budget reports, no more and hardly less."""
+    """At the epsilon that the budget reports, the exact joint curve is at most delta, and hardly less."""
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
         multipliers = [gaussian(*each).noise_multiplier for each in (first, second)]
@@ -208,7 +208,7 @@ def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
 
 
 def best_order(rho, delta):
-    """The conversion of Canonne, Kamath and Steinke (2020), Corollary 13, at the best of all orders."""
+    """Return epsilon by Canonne, Kamath and Steinke (2020), Corollary 13, at the best order."""
     rho, delta = mp.mpf(rho), mp.mpf(delta)
 
     def epsilon(log):
@@ -222,7 +222,7 @@ def best_order(rho, delta):
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, DELTA])
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.004, 0.3, 20.0, 1e6])
 def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, delta):
-    """Against the best of all orders with 40 digits."""
+    """The converted epsilon is at least the exact one, with 40 digits at the best order, and hardly above it."""
     mechanisms = [adaptive(rho / 2), LaplaceMechanism(1.0, math.sqrt(rho))]
     spent = charged(mechanisms, epsilon=1e80, delta=delta, rule="zcdp")
     total = sum(Fraction(charge.rho) for charge in spent.history)
@@ -232,7 +232,7 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """OpenDP's own composition of the same noise."""
+    """The sum of rho equals the result of OpenDP's composition of the same noise."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -266,15 +266,15 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 
 
 def test_the_least_of_the_rules_would_be_no_filter():
-    """Why the rule is fixed first: who may choose by the first release gets 1.7 times delta, and by one rule delta.
+    """If the rule could be chosen after the first release, delta would be 1.7 times too large; so it is fixed first.
 
-    After a Gaussian release of (0.1, delta), the rest as another Gaussian release by the rule "gaussian", or as a pure
-    one of 0.9, randomised response at worst, by the rule "basic": whichever is worse for the privacy loss so far.
+    The first release is Gaussian with (0.1, delta). The rest is either another Gaussian release by the rule "gaussian",
+    or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for the loss so far.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
     t, step = np.linspace(-9, 9, 100_001, retstep=True)
-    left = 1 - mu**2 / 2 - mu * t  # epsilon without the privacy loss of the first release
+    left = 1 - mu**2 / 2 - mu * t  # epsilon less the privacy loss of the first release
     again = ndtr(rest / 2 - left / rest) - np.exp(left) * ndtr(-rest / 2 - left / rest)
     truth = 1 / (1 + math.exp(-0.9))
     pure = truth * np.maximum(0, 1 - np.exp(left - 0.9)) + (1 - truth) * np.maximum(0, 1 - np.exp(left + 0.9))
@@ -307,7 +307,7 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 
 
 def test_pure_releases_may_add_up_by_any_rule():
-    """They have no delta, so this adds nothing to what the rule grants."""
+    """Pure releases have no delta, so adding their epsilons grants nothing beyond the rule."""
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
         spent = charged([laplace(0.5)], epsilon=1, delta=DELTA, rule=rule)
@@ -326,7 +326,7 @@ def test_decimal_shares_fill_the_total(total, share):
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
-    """The k-th part of (epsilon, delta) by the exact curve, k times, and no more: k is granted, k + 1 is not."""
+    """A k-th part of (epsilon, delta), by the exact curve, is granted k times and not k + 1 times."""
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
     assert spent._terms.grants((spent.charge(gaussian(part, delta)),) * (k - 1), spent.history[0])
@@ -341,7 +341,7 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 
 @pytest.mark.parametrize("total", [(1.0, 1e-6), (10.0, 1e-8), (3.0, 1e-3)])
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
-    """Twelve twelfths at 40 digits: the exact curve of what is drawn, and what its being discrete can add."""
+    """With 40 digits, the exact curve of twelve twelfths and the cost of discrete noise are together at most delta."""
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
     drawn = []
@@ -358,7 +358,7 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 @pytest.mark.parametrize("parts", [1, 2, 12, 100])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
-    """And hardly more would be: of epsilon, one part in a million."""
+    """A part that `split` returns is granted as often as asked, and one with 1e-6 more epsilon is not."""
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
         part = spent.split(parts)
@@ -425,7 +425,7 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """exp(epsilon) times what rounding may cost is more than delta: only rules that it does not touch are used."""
+    """Where exp(epsilon) times the cost of rounding exceeds delta, only rules without that cost are used."""
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
     spent = charged([gaussian(1.0, 1e-12)] * 2, epsilon=40, delta=1e-12, rule="zcdp")
@@ -458,7 +458,7 @@ def test_charged_before_data_are_read(mechanism, tmp_path):
     assert [charge.mechanism for charge in Budget(tmp_path / "journal").history] == [type(mechanism).__name__]
 
 
-PUBLIC = {  # mistakes that anybody may see
+PUBLIC = {  # mistakes that show without the values
     "a path": (MECHANISMS[2][0], "people.csv", TypeError),
     "nothing": (MECHANISMS[2][0], None, TypeError),
     "text": (MECHANISMS[2][0], np.full((4, 2), "a"), TypeError),
@@ -485,7 +485,7 @@ def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
 
 
 def test_a_mistake_that_only_the_values_show_is_charged():
-    """That there was one says something about them."""
+    """A mistake in the values is charged, because the error itself says something about the values."""
     spent = Budget(rho=1.0)
     for X in (np.full((4, 2), np.nan), iter([np.zeros((4, 3))])):
         with pytest.raises(ValueError, match="must"):
@@ -518,7 +518,7 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
-    """From which the exact sum could be computed, for nothing."""
+    """A budget refuses to simulate a release, because the exact sum could be computed from it for nothing."""
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(0)
     for spent in (Budget(path, rho=1.0), Budget(path, rho=1.0, simulation=False)):
         with pytest.raises(ValueError, match=r"rng must be left out: .*simulation=True"):
@@ -661,7 +661,7 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """2 / epsilon is rounded, and seven of them are added up."""
+    """In exact arithmetic a draw costs 2**-31 less than its epsilon, which pays for rounding when costs are added."""
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
     rng = np.random.default_rng(5)
@@ -671,7 +671,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """Nothing of its entries is looked at before the charge."""
+    """A list costs the same with any entries, because none of them is looked at before the charge."""
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):
@@ -680,7 +680,7 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_noise_that_rounding_forbids_costs_nothing():
-    """Everybody may know that such a release cannot be."""
+    """A release whose rounding costs too much delta is refused and not charged: the data play no part in that."""
     data = np.zeros((4, 2))
     for mechanism, X in [
         (GaussianMechanism(1.0, 1.0, 1e-300), 0.0),

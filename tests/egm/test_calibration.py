@@ -1,4 +1,4 @@
-"""Calibration of Gaussian noise against 30-digit values and the laws of the privacy curve."""
+"""Calibration of Gaussian noise agrees with 30-digit values and with the laws of the privacy curve."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ deltas = st.floats(1e-300, 0.5)
 
 
 def excess(value, exact):
-    """value / exact - 1, with the digits that a double subtraction would lose."""
+    """Return value / exact - 1 with the digits that a subtraction of doubles would lose."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -62,9 +62,9 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """What the proofs of chapter 12 assume. The curve of Balle and Wang at the double that is returned, not our own."""
+    """The proofs of chapter 12 need this: with 80 digits the curve at the returned multiplier is at most delta."""
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
-    with mp.workdps(80):  # some thirty are lost where the two terms are nearly equal
+    with mp.workdps(80):  # the subtraction of nearly equal terms loses about thirty of them
         above, below = mp.ncdf(1 / (2 * z) - epsilon * z), mp.ncdf(-1 / (2 * z) - epsilon * z)
         assert above - mp.exp(epsilon) * below <= mpf(delta)
 
@@ -134,7 +134,7 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize("z", [5e-324, 1e-150, 1e-18, 1e-10, 1e-5, 0.02])
 def test_hardly_any_noise_is_hardly_private(z):
-    """Where the privacy loss is certain to exceed epsilon."""
+    """With hardly any noise, delta is nearly the probability 1 that the privacy loss exceeds epsilon."""
     with mp.workdps(60):
         exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
     assert gaussian_delta(1.0, z) == pytest.approx(exact, rel=1e-14)
@@ -145,7 +145,7 @@ def test_hardly_any_noise_is_hardly_private(z):
 
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
-    """Above the exact epsilon of a Gaussian mechanism with this rho, and the least over a fine grid of alpha."""
+    """The converted epsilon is at least that of a Gaussian mechanism, and the least over a fine grid of alpha."""
     epsilon = zcdp_epsilon(rho, delta)
     assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
     u = np.linspace(-15, 25, 40_001)
@@ -160,13 +160,13 @@ def test_conversions_are_inverse(epsilon, delta):
 
 
 def parts(u, delta):
-    """What delta adds to rho alpha in the conversion, for alpha = 1 + exp(u), with all digits."""
+    """Return the term in delta of the conversion for alpha = 1 + exp(u), with all digits."""
     alpha = 1 + mp.exp(u)
     return (-mp.log(delta) - u + alpha * mp.log(1 - 1 / alpha)) / (alpha - 1)
 
 
 def least(function, start):
-    """The least value of a function with one minimum, with all digits that matter: a grid, then thirds."""
+    """Return the least value of a function with one minimum, by a grid and a ternary search."""
     best = min((start + mpf(i) / 2 for i in range(-80, 81)), key=function)
     low, high = best - mpf(1) / 2, best + mpf(1) / 2
     for _ in range(80):
@@ -181,7 +181,7 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 @pytest.mark.parametrize("delta", CLOSE)
 @pytest.mark.parametrize("level", [1.5900369033821384e-06, 0.01, 0.7, 20.0])
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
-    """Against the minimum over alpha with 60 digits: rho never above it, epsilon never below, and both close."""
+    """Compared with the minimum over alpha at 60 digits, rho is never larger, epsilon never smaller; both are close."""
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))
         rho = -least(lambda u: (parts(u, t) - mpf(level)) / (1 + mp.exp(u)), start)
@@ -196,7 +196,7 @@ def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
 @given(st.floats(-8, 12), st.floats(-300, -0.001))
 @example(3.0, -6.0)
 def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
-    """Relative error below 1e-13, as promised, also where 1/(2z) and epsilon z nearly cancel."""
+    """The relative error is below 1e-13, as promised, even where 1/(2z) and epsilon z nearly cancel."""
     epsilon = 10.0**log_epsilon
     z = float(analytic_noise_multiplier(epsilon, 10.0**log_delta))
     with mp.workdps(60):
@@ -207,7 +207,7 @@ def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
 
 
 def mills(x):
-    """Phi(-x) exp(x^2 / 2) for large x: its continued fraction, with 60 digits."""
+    """Return Phi(-x) exp(x^2 / 2) for large x by its continued fraction, with 60 digits."""
     tail = mpf(0)
     for k in range(400, 0, -1):
         tail = k / (x + tail)
@@ -227,7 +227,7 @@ def test_noise_for_delta_near_one(epsilon, gap):
 
 
 def test_every_allowed_parameter_has_an_answer():
-    """Whatever the size of the numbers: no NaN, no warning, and noise that suffices."""
+    """For parameters of any size the noise suffices, and there is no NaN and no warning."""
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])
     z = analytic_noise_multiplier(epsilon, delta)

@@ -33,7 +33,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
-MORE = ("--epsilon", "4", "--delta", "1e-6")  # the search needs this much for so few rows
+MORE = ("--epsilon", "4", "--delta", "1e-6")  # for so few rows the search needs this much
 RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
 ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
 PLAN_ADAPTIVE = ("plan", "--adaptive", "--sigma", "sigma.csv", "--rows", "400", *MORE, *RANGES)
@@ -51,7 +51,7 @@ def write_csv(name, X, header=NAMES):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Work in a folder that has the same data in every kind of file."""
+    """Work in a folder that has one table in every kind of file."""
     monkeypatch.chdir(tmp_path)
     X = rows()
     write_csv("data.csv", X)
@@ -185,7 +185,7 @@ def test_options_are_those_of_the_mechanism(released, silent, option, sigma, fol
 def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch):
     first, second = released(*SUM), released(*SUM)
     assert first["estimate"] != second["estimate"]
-    monkeypatch.setattr(samplers, "secure_gaussian", None)  # no simulation calls it
+    monkeypatch.setattr(samplers, "secure_gaussian", None)  # a simulation must not call it
     found, again = released(*SUM, "--simulate", "7"), released(*SUM, "--simulate", "7")
     assert found == again
     assert found["estimate"] == mechanism().release(rows(), rng=np.random.default_rng(7)).estimate.tolist()
@@ -193,7 +193,7 @@ def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch)
     assert "not private" in found["warning"]
 
 
-HEADERS = {  # line 1 and options: what "auto" takes line 1 for, or None if it refuses
+HEADERS = {  # line 1 and options: how "auto" reads line 1, or None if it refuses
     "names that sigma has": ("age,mass,pay", SUM[2:], "yes"),
     "names that are chosen": ("x,age,pay", (*SUM[2:], "--columns", "age,pay"), "yes"),
     "names that sigma has not": ("age,mass,tax", SUM[2:], None),
@@ -216,7 +216,7 @@ HEADERS = {  # line 1 and options: what "auto" takes line 1 for, or None if it r
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
-    """If line 1 can be either, the user must say which it is; and no error shows a cell that may be private."""
+    """If line 1 can be a header or a person, the user must say which one it is, and no error shows a cell."""
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
     if expected:
@@ -240,7 +240,7 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """It has no other file that could have the names."""
+    """The header is required because no other file could have the names of the columns."""
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
     assert few[0] == 2
@@ -249,7 +249,7 @@ def test_adaptive_asks_for_the_header(egm):
 
 @pytest.mark.parametrize("header", [(), NAMES])
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
-    """A file without rows is accepted, and so is an empty file if it is declared to have no header."""
+    """If the number of rows is private, a file without rows is accepted, and so is an empty file without a header."""
     write_csv("none.csv", rows()[:0], header)
     options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
     found = released("sum", "none.csv", *options)
@@ -258,7 +258,7 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """Name that counts how often names are compared."""
+    """Name that counts how often it is compared."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -269,7 +269,7 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """So 100 000 columns take seconds."""
+    """Names are found with few comparisons, so that 100 000 columns take seconds."""
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
     args = argparse.Namespace(sigma="s.csv", vectors={"s.csv": (names, np.arange(d))}, columns=None)
@@ -339,7 +339,7 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """For the same number of other people, every other byte is the same."""
+    """If the data are of other people of the same number, only the estimate changes in the output."""
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -388,7 +388,7 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """A spreadsheet computes a cell that begins like a formula. JSON has the names as they are."""
+    """In CSV no name begins like a formula, because a spreadsheet would compute it. JSON has the names as they are."""
     table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
     pq.write_table(pa.table(table), "f.parquet")
     (folder / "ones.csv").write_text("1\n" * 7)
@@ -405,7 +405,7 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 
 
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
-    """This holds in a plan, in a release, and in errors with names of columns and of files."""
+    """Control characters in names and paths never reach the terminal: not in a plan, a release or an error."""
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
     options = ("--sigma", "s.parquet", *BUDGET)
@@ -482,7 +482,7 @@ def test_long_plan_is_short(egm, folder):
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """The least budget and the least number of rows that it shows are enough, and nothing less is."""
+    """The least budget and the least number of rows in a plan are enough, and smaller ones are not."""
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
     rho = 0.3 if budget[0] == "--rho" else zcdp_rho(4.0, 1e-6)
@@ -535,7 +535,7 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """The message is in the terms in which the budget was stated, and what it says would do is enough."""
+    """The message uses the terms in which the user stated the budget, and the budget that it names is enough."""
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
     code, out, err = egm(*command, *budget, "--rows", "400")
@@ -555,7 +555,7 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """The example is run."""
+    """The example in the help of a command runs without an error."""
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -594,7 +594,7 @@ def with_sigma(text):
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
-BAD = [  # command line, what the message says
+BAD = [  # command line, message
     ((), "required: command"),
     (("add",), "invalid choice: 'add'"),
     ((*SUM, "--sead", "1"), "unrecognized arguments: --sead 1"),
@@ -610,7 +610,7 @@ BAD = [  # command line, what the message says
     ((*SUM, "--clip-probability", "best"), '--clip-probability must be "optimal"'),
     ((*SUM, "--center", "middle"), "middle: No such file"),
     ((*SUM, "--center", "inf"), "--center must lie between"),
-    (("sum", "data.csv", "--sigma", "none", *BUDGET), "none: No such file"),  # a word for --scaling only
+    (("sum", "data.csv", "--sigma", "none", *BUDGET), "none: No such file"),  # "none" is an option of --scaling only
     ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
     ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
     ((*SUM, "--neighbors", "all"), "--neighbors: invalid choice: 'all'"),
@@ -722,7 +722,7 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
     assert (code, out, len(err)) == (1, b"", 1)
     assert "report" in err[0]
     assert not list(folder.glob("*out*"))
-    assert "42" not in err[0]  # it may be private
+    assert "42" not in err[0]  # the text may be private
     code, out, err = egm(*SUM, "--debug")
     assert (code, out) == (1, b"")
     assert "Traceback" in err[0]
@@ -760,7 +760,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """A library may catch every exception and go on, or fail because something is half done."""
+    """The release stops even if a library catches every exception, or fails because of the interruption."""
     made, parse = mechanism().release(rows()), csv_files._parsed
 
     def interrupted(result):
@@ -790,7 +790,7 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """The first signal comes when all is on the disk, the second when the file has its name."""
+    """A signal that comes before the file has its name stops the release, and a later one does not."""
     fsync, place = os.fsync, files._place
 
     def late(call):
@@ -813,7 +813,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """The shell and nohup have signals ignored for what runs without a terminal."""
+    """The shell and nohup let a program without a terminal ignore signals, and then a signal does not stop it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():
@@ -850,7 +850,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Make the clock move on by so many seconds whenever it is read."""
+    """Let the clock advance by so many seconds whenever it is read."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -861,7 +861,7 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """The file has three blocks of 87381 rows, and the first ends within a second."""
+    """The first of the file's three blocks ends within a second, so progress is shown from the second one on."""
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
     clock(tick)
@@ -875,7 +875,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """A CSV file whose number of rows is not declared is read twice, and both times progress is shown."""
+    """A CSV file with an undeclared number of rows is read twice, and progress is shown both times."""
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -891,7 +891,7 @@ def program(*argv, **options):
 
 
 def test_program_releases():
-    """Warnings are shown here as they are to a user."""
+    """As a program, the command makes the package's release and shows no warning."""
     done = program(*SUM, "--simulate", "3")
     assert (done.returncode, done.stderr) == (0, "")
     estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
@@ -908,7 +908,7 @@ def test_full_disk_is_not_a_bug():
 @pytest.mark.slow
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
-    """A file may not grow beyond 2000 bytes here; without a buffer, one call may write only a part."""
+    """If a file may not grow beyond 2000 bytes, the command fails; without a buffer, one call may write only a part."""
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
     (folder / "wide_sigma.csv").write_text("".join(f"{name},1\n" for name in names))
@@ -948,7 +948,7 @@ def started(*argv, modules=""):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
-    """There is the whole file and exit code 0, or no file and the code of the signal."""
+    """After a signal there is either the whole file with exit code 0, or no file with the code of the signal."""
     write_csv("big.csv", rows(60_000))
     codes = []
     for delay in (0.0, 0.1, 0.3, 0.6, 1.0):
@@ -957,7 +957,7 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
         process.send_signal(number)
         _, err = process.communicate()
         codes.append(process.returncode)
-        done = process.returncode in (0, -number)  # the signal came at the end of Python itself
+        done = process.returncode in (0, -number)  # Python itself was ending when the signal came
         said = f"egm: {'interrupted' if number == signal.SIGINT else 'terminated'}\n"
         assert err == "" if done else process.returncode == SIGNALS[number] and err.endswith(said)
         assert (folder / "out.json").exists() == done
@@ -970,7 +970,7 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """pyarrow imports pandas to convert a column, and pandas imports much else, which may catch the exception."""
+    """pandas, which pyarrow imports to convert a column, imports modules that may catch the exception."""
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]
     lines += ["    for _ in range(1000): pass", "except KeyboardInterrupt:", f"    {after}"]

@@ -1,4 +1,4 @@
-"""Names of columns are used or refused, so that each sum belongs to its name, whatever holds the rows."""
+"""Names of columns are either used or refused, so that each sum belongs to its name, for every kind of table."""
 
 import dataclasses
 import pickle
@@ -173,7 +173,7 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """The table has 24 MB, of which a few rows at a time are copied."""
+    """The table has 24 MB, and only a few rows at a time are copied."""
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
     it = dataclasses.replace(mechanism(), n=n, delta=1e-9)
@@ -271,7 +271,7 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """With a search for each of 20 000 names it would take minutes."""
+    """A search through all names for each of 20 000 names would take minutes."""
     d = 20_000
     names = [f"column {j}" for j in range(d)]
     many = GaussianDataMechanism(dict.fromkeys(names, 1.0), 2, 1.0, 1e-6, clip_probability=0.1, scaling="none")
@@ -365,7 +365,7 @@ WAYS_OUT = {
 def test_what_is_no_array_is_told_how_to_become_one(what):
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
-    unread = () if what.startswith("a list") else (mechanism().check, adaptive.check)  # of a list the rows tell
+    unread = () if what.startswith("a list") else (mechanism().check, adaptive.check)  # only rows in a list have names
     for refuse in (mechanism().release, adaptive.release, *unread):
         with pytest.raises(TypeError, match=message):
             refuse(held)
@@ -386,13 +386,13 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 
 
 def test_adaptive_sums_are_in_the_order_of_the_table():
-    """None of its parameters belongs to a column, so that the columns stay in the order of the table."""
+    """No parameter of the adaptive mechanism belongs to a column, so the columns stay in the order of the table."""
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     kinds = [GAPS, GAPS, GAPS]
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
     for held in (frame(OTHER), table(OTHER), frame(OTHER, dtypes=kinds)):
         found = adaptive.release(held, rng=np.random.default_rng(5)).estimate
-        np.testing.assert_allclose(found, expected, rtol=1e-9)  # sums round in the order in memory
+        np.testing.assert_allclose(found, expected, rtol=1e-9)  # the order in memory changes rounding
 
 
 # --- No rows ----------------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ EMPTY = {
 @pytest.mark.parametrize("rng", [None, Silent()], ids=["secure", "simulated"])
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
-    """A person more or less must not decide whether there is an error."""
+    """A person more or less must not decide whether an error is raised."""
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
     if rng is not None:
@@ -428,7 +428,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """Their entries would be added by position."""
+    """Rows with names are refused in a list, because their entries would be added by position."""
     turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
@@ -438,7 +438,7 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """In one array its integers would become doubles, and neighbors would be 1024 apart instead of 1."""
+    """In an array the integers would become doubles, and neighbors would differ by 1024 instead of 1."""
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
         for act in (GaussianMechanism(1.0, 1.0, 1e-6).release, GaussianMechanism(1.0, 1.0, 1e-6).check):
@@ -449,7 +449,7 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """For columns 5, 0 and 1, a table with the columns 0, 1 and 2 is another table."""
+    """For a mechanism with columns 5, 0 and 1, a table with the columns 0, 1 and 2 is refused."""
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
         ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
@@ -457,7 +457,7 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
         counted.check(Frame({i: X[:, i] for i in range(3)}))
     with pytest.raises(ValueError, match=r"center must have the names .* without 5"):
         dataclasses.replace(counted, center=Series(CENTER, range(3)))
-    mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # of "age", "income" and "visits": nobody gave these
+    mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # the mechanism has no such names, so they only count
 
 
 def test_a_column_may_have_the_name_of_an_attribute():

@@ -53,7 +53,7 @@ def estimate(X, n=N, **options):
 
 
 def seen(block):
-    """Return the rows of a block and their number; sums of such lists put one after the other."""
+    """Return the rows of a block and their number in lists, which a sum joins."""
     return block.tolist(), len(block)
 
 
@@ -168,7 +168,7 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write two files."""
+    """Write two files into a folder."""
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path
@@ -231,8 +231,8 @@ print(between - before, peak() - before, whole.nbytes)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
-    """Summing 64 blocks takes no more memory than summing four, but for a quarter of all. The peak is that of the
-    process's own memory: what getrusage says begins with the memory of the process that started it."""
+    """Summing 64 blocks takes no more memory than summing four, up to a quarter of the array. The peak is that of the
+    process alone, because getrusage counts the memory of its parent."""
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
         zarr.create_array(tmp_path / "X", data=X, chunks=(2500, 100), compressors=None)
@@ -244,7 +244,7 @@ def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
     )
     summed, loaded, size = map(int, done.stdout.split())
     assert summed < size / 4
-    assert loaded > size * 0.9  # the peak does see an array that is in memory
+    assert loaded > size * 0.9  # the peak does show an array that is in memory
 
 
 # --- What is not such an array ----------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """The block. Its number and the process are noted, and a process stops in its third block until it may go on."""
+    """Note the block's number and process. A process stops in its third block until the test lets it continue."""
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()
     while before >= 2 and not (folder / "go").exists():
@@ -323,7 +323,7 @@ def gated(block, folder, block_id):
 
 
 def begun(folder):
-    """Which blocks each process has begun: {process: {block, ...}}."""
+    """Return which blocks each process has begun: {process: {block, ...}}."""
     found = {}
     for process, block in (file.name.split() for file in folder.glob("* *")):
         found.setdefault(int(process), set()).add(int(block))
@@ -331,7 +331,7 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when both are in their third block. Returns the blocks that it had begun."""
+    """Kill one of two processes when both are in their third block, and return the blocks that it had begun."""
     try:
         for _ in range(3000):
             blocks = begun(folder)
@@ -346,8 +346,8 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """One of two workers has two sums and is at its third when it is killed: all three are computed again, and each of
-    the 39 blocks counts once."""
+    """A worker with two finished sums is killed in its third block. All three are computed again, and each of the 39
+    blocks counts once."""
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -382,7 +382,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """This holds while the cluster still has what was read before."""
+    """A changed file is read again even while the cluster still has the old content."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

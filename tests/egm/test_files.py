@@ -1,4 +1,4 @@
-"""Every kind of file gives the same numbers, faults are located, memory is bounded, and results are whole or absent."""
+"""Every kind of file gives the same numbers in bounded memory; faults are located; results are whole or absent."""
 
 import contextlib
 import re
@@ -89,7 +89,7 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 
 
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
-    """pyarrow makes the list anew for each question: 20 000 columns took 20 seconds."""
+    """pyarrow makes the list of names anew for each request: one per column took 20 seconds for 20 000 columns."""
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
     with parquet._opened(tmp_path / "t.parquet") as real:
         schema = Mock(wraps=real.schema_arrow)
@@ -147,7 +147,7 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """Quoted cells are read one by one and plain cells all at once, to the same doubles."""
+    """Quoted cells are read one by one and plain cells all at once, and both give the same doubles."""
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")
@@ -162,7 +162,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 @pytest.mark.parametrize("wrong", CELLS)
 @pytest.mark.parametrize("row", [1, 5, 131_000])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
-    """Row 131000 of two columns is in a later block."""
+    """The error names the cell's row and column, also in a later block, and does not show the cell."""
     lines = ["1.5,2"] * 131_100
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *lines]))
@@ -388,7 +388,7 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """This holds on file systems with links, and on those without."""
+    """A file that another program makes meanwhile is kept, on file systems with links and without."""
 
     def link(source, target):
         raise PermissionError(1, "Operation not permitted")
@@ -410,7 +410,7 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 
 
 def test_only_regular_files_are_replaced(tmp_path):
-    """/dev/null must survive."""
+    """A folder or a device such as /dev/null is refused as the output, even if it may be overwritten."""
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):
             pass

@@ -1,4 +1,4 @@
-"""The forecast of the error: against closed forms, and against simulation within its standard error."""
+"""The forecast of the error agrees with closed forms, and with simulation within its standard error."""
 
 import mpmath as mp
 import numpy as np
@@ -11,11 +11,11 @@ from egm._gx2 import clipping, form
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
 
-FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over its mean
+FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the mean of the squared norm
 
 
 def chi_square_losses(d, radius):
-    """E[L Q] and E[L^2 Q] for Q ~ chi2(d), by the incomplete gamma function at 40 digits."""
+    """Return E[L Q] and E[L^2 Q] for Q ~ chi2(d), by the incomplete gamma function with 40 digits."""
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
         half, whole, none = (mp.mpf(2) ** a * mp.gammainc(k + a, q / 2) / mp.gamma(k) for a in (mp.mpf(1) / 2, 1, 0))
@@ -28,7 +28,7 @@ def chi_square_losses(d, radius):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
 def test_moments_of_equal_weights(d, fraction):
-    """The sum over the coordinates is one of incomplete gamma functions."""
+    """For equal weights the sum of the moments over the coordinates is one of incomplete gamma functions."""
     _, lost, lost_square = gx2.clip_moments(d * fraction, np.ones(d))
     expected = chi_square_losses(d, d * fraction)
     assert [lost.sum(), lost_square.sum()] == pytest.approx(expected, rel=2e-12)
@@ -37,7 +37,7 @@ def test_moments_of_equal_weights(d, fraction):
 @pytest.mark.parametrize("fraction", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("nc", [0.0, 2.0])
 def test_moments_agree_with_the_density(fraction, nc):
-    """Each is an integral of conditional means over the density: another route, panel by panel."""
+    """Each moment equals the integral of conditional means over the density, which is another way to compute it."""
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
     whole = form.form_of(*form.parameters(weights, 1, nc))
@@ -48,7 +48,7 @@ def test_moments_agree_with_the_density(fraction, nc):
 
 
 def test_moments_of_clustered_weights():
-    """The weights of a large form are clustered; a few of them are looked at."""
+    """A large form is computed with clustered weights; its moments equal those of the form without clusters."""
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
     crowded = gx2.clip_moments(x, weights)
@@ -60,7 +60,7 @@ def test_moments_of_clustered_weights():
 
 @given(st.floats(1e-3, 1e3), st.permutations(range(5)), st.floats(0.01, 20))
 def test_moments_scale_and_permute(factor, order, x):
-    """Units and the order of the coordinates do not matter."""
+    """A change of unit or of the order of the coordinates changes the moments accordingly."""
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
     again = np.array(gx2.clip_moments(factor * x, factor * weights[order], nc=nc[order]))
@@ -85,7 +85,7 @@ SETTINGS = [
 
 
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
-    """Squared errors of simulated sums of clipped rows, without noise: shape (draws,)."""
+    """Return squared errors of simulated sums of clipped rows, without noise, in shape (draws,)."""
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
     clipped = (x * np.minimum(1, clip_norm / norms)).sum(axis=1)
@@ -95,7 +95,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 
 @pytest.mark.parametrize("setting", range(200))
 def test_forecast_agrees_with_simulation(setting):
-    """Within 4.5 standard errors, in 200 settings drawn once: central and not, few or nearly all rows clipped."""
+    """Forecast and simulation agree within 4.5 standard errors, for few and for nearly all rows clipped."""
     d, alpha, n, p, shift, target = SETTINGS[setting]
     rng = np.random.default_rng([setting, 7])
     sigma = zipf_sigma(d, alpha)
@@ -107,7 +107,7 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """The clipped parts are symmetric about it."""
+    """At the true center the clipped parts are symmetric, so the forecast has no center error."""
     sigma = zipf_sigma(6, 1.0)
     variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
     assert variance > 0
@@ -119,7 +119,7 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
-    """For every offset of the center, so that the forecast has one minimum."""
+    """The clipping error is convex for every offset of the center, so that the forecast has one minimum."""
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
     sigma, b = np.exp(rng.normal(0, 1, (2, d)))
@@ -132,14 +132,14 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_best_clip_norm_is_the_least_of_a_grid(place):
-    """No clip norm between the ends of the search has a smaller forecast, whatever the offset."""
+    """No clip norm between the ends of the search has a smaller forecast, for any offset."""
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
     sigma, b = np.exp(rng.normal(0, 1, (2, d)))
     offset, price = 3 * place[2] ** 2 * sigma * rng.normal(size=d), 10 ** (6 * place[3] - 2)
     clip_norm, least = forecast.best_clip_norm(lambda c: price * c**2, sigma, n, b, offset)
     factors = np.append(np.geomspace(0.05, 20, 25), [0.94, 0.97, 1.03, 1.06])
-    grid = np.maximum(clip_norm * factors, 1e-3 * np.linalg.norm(b * sigma))  # where it may search
+    grid = np.maximum(clip_norm * factors, 1e-3 * np.linalg.norm(b * sigma))  # within the range of the search
     totals = [price * c**2 + sum(forecast.clipping(sigma, n, b, c, offset)) for c in grid]
     assert least <= min(totals) * (1 + 1e-9)
 
@@ -149,7 +149,7 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 @pytest.mark.parametrize("doubts", [{}, SURE, {"center_std": 0.01}, {"sigma_factor": 3.0}], ids=str)
 def test_optimal_clip_norm_is_stationary(doubts):
-    """No clip norm near it does better, and far ones do worse."""
+    """Clip norms near the optimal one and far from it have a larger forecast."""
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
     p, total = best.p, best.error().total
@@ -158,9 +158,9 @@ def test_optimal_clip_norm_is_stationary(doubts):
         assert again.error().total > total
 
 
-@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # the report has n = 10**6, and delta = 1e-6
+@pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """By a factor of more than four where the noise is large, if center and sigma are right."""
+    """If center and sigma are right and the noise is large, the error is less than a quarter of the report's."""
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
         report, best = (
@@ -174,12 +174,12 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """mu is off by center_std, and the standard deviations are sigma times or divided by the factor, equally often."""
+    """The forecast is the mean of two cases: mu off by center_std, and sigma times or divided by the factor."""
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
         doubtful = {"center_std": off, "sigma_factor": 1.5, "clip_probability": p}
         it = GaussianDataMechanism(sigma, 500, 1.0, 1e-6, center=2.0, **doubtful)
-        signs = np.array([1, -1, 1, 1, -1, -1, 1])  # the side does not matter
+        signs = np.array([1, -1, 1, 1, -1, -1, 1])  # the sign of the offset does not matter
         cases = [it.error(mean=2 + signs * off, sigma=factor * sigma) for factor in (1.5, 1 / 1.5)]
         for part in ("noise", "clipping", "center", "total"):
             expected = np.mean([getattr(case, part) for case in cases])
@@ -211,10 +211,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 @pytest.mark.parametrize("setting", [(1, 1.0, 4000), (3, 1.0, 100_000), (30, 1.0, 4000), (30, 2.0, 100_000)], ids=str)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
-    """Off by up to one sigma it has at most 1.25 times the error of the default; if nothing is doubtful, hundreds.
+    """A center off by up to one sigma costs at most 1.25 times the default's error, and 100 times without doubts.
 
-    And at most 3.5 times that of the best of three simple choices, of which another one is the best at each offset.
-    """
+    The error is also at most 3.5 times that of the best of three simple choices, which depends on the offset."""
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
     best, sure, *simple = (
@@ -232,7 +231,7 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """A center that is off by 0.23 sigma in one column: what is forecast is what is to be expected."""
+    """The forecast is right for the tutorial's example, in which the center is off by 0.23 sigma in one column."""
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
     default, best, sure = (
@@ -245,7 +244,7 @@ def test_the_optimal_clip_of_the_tutorial():
 
 
 def test_confidence_radius_covers_a_doubtful_centre():
-    """Where center_std says how far the center is off; with too small a center_std it would not."""
+    """The radius covers the sum if center_std tells the true offset, and does not if center_std is too small."""
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
     for name, options in {"told": {"center_std": true}, "untold": {"center_std": 0.0}}.items():
@@ -277,7 +276,7 @@ def test_a_bad_true_sigma_is_named():
 
 
 def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
-    """Chapter 9's example: scalings that are best for the noise at other clip probabilities, each with its own C."""
+    """In chapter 9's example, scalings for other clip probabilities, each with its best C, have 2 to 5 % less error."""
     sigma, n = zipf_sigma(100, 1.0), 10**5
     options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}
     mechanism, totals = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options), []

@@ -1,4 +1,4 @@
-"""The generalized chi-square distribution against 30-digit values, scipy's special cases, and laws."""
+"""The generalized chi-square distribution agrees with 30-digit values, scipy's special cases, and laws."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """x at a few upper and lower tail probabilities of the form."""
+    """Return points x at several upper and lower tail probabilities of the form."""
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 
@@ -43,19 +43,19 @@ def levels(form, p=TAILS):
 
 
 def name_of(case):
-    """The name of a stored case among the test's parameters."""
+    """Return the name of a stored case among the parameters of a test."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 
 def relative_error(value, exact):
-    """value / exact - 1, with the digits that a double subtraction would lose."""
+    """Return value / exact - 1 with the digits that a subtraction of doubles would lose."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
 
 @pytest.mark.parametrize("case", REFERENCE["values"], ids=name_of)
 def test_stored_tails_and_densities(case):
-    # A relative error of 1e-12 in the tail itself, which beyond doubles is an absolute error of the logarithm.
+    # The bound is a relative error of 1e-12 of the tail; for tails below the least double, of its logarithm.
     weights, dof, nc = terms(case["form"])
     for function in (gx2.logsf, gx2.logcdf, gx2.logpdf):
         exact = case[f"log_{function.__name__[3:]}"]
@@ -104,7 +104,7 @@ def test_published_values(case):
 
 @pytest.mark.parametrize("p", [0.5, 1e-6, 1e-300])
 def test_a_million_weights_are_as_good_as_a_hundred(p):
-    # A million weights in a hundred groups of equals, and the same as a hundred weights with ten thousand degrees each.
+    # A hundred groups of ten thousand equal weights have the law of a hundred weights with ten thousand degrees each.
     merged = {"weights": WEIGHTS, "dof": 10_000.0}
     x, low = gx2.isf(p, **merged), gx2.ppf(p, **merged)
     million = np.repeat(WEIGHTS, 10_000)
@@ -129,7 +129,7 @@ def test_clusters_change_nothing(weights, options, monkeypatch):
 
 
 def test_many_weights_of_any_scale():
-    # The small ones add their mean, 500 * 1e-200, to a chi-square that they are far too small to be seen in.
+    # The small weights add only their mean, 500 * 1e-200, which is invisible beside the large one.
     weights = np.concatenate([[1e150], np.full(500, 1e-200)])
     assert gx2.isf(1e-6, weights) == pytest.approx(1e150 * stats.chi2.isf(1e-6, 1), rel=1e-13)
     with np.errstate(under="ignore"):
@@ -137,7 +137,7 @@ def test_many_weights_of_any_scale():
 
 
 def test_work_grows_slowly_with_the_number_of_weights():
-    # Not a time but a size: what every node of a contour costs is the number of groups.
+    # The number of groups decides how long each node of a contour takes.
     sizes = [
         form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)
     ]
@@ -187,7 +187,7 @@ def test_equal_weights_are_chi2(dof, p):
 
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0), (10, 200.0)])
 def test_one_noncentral_weight_is_ncx2(dof, nc):
-    # scipy's ncx2 has about 1e-12 in the upper tail down to 1e-10.
+    # scipy's ncx2 has a relative error of about 1e-12 in the upper tail down to 1e-10.
     x = stats.ncx2.isf([0.5, 1e-2, 1e-6], dof, nc)
     np.testing.assert_allclose(gx2.sf(3 * x, [3.0], dof, nc), stats.ncx2.sf(x, dof, nc), rtol=1e-10)
     np.testing.assert_allclose(gx2.cdf(3 * x, [3.0], dof, nc), stats.ncx2.cdf(x, dof, nc), rtol=1e-10)
@@ -293,7 +293,7 @@ def test_moments_agree_with_simulation(form):
 
 
 def test_convolution():
-    # P[A + B > x] for independent A and B is E[P[A > x - B]]; the error bar is the sample's own.
+    # P[A + B > x] for independent A and B is E[P[A > x - B]]; the tolerance is the sampling error.
     a, b, x = WEIGHTS[:5], np.array([0.7, 0.1]), 12.0
     tails = gx2.sf(x - gx2.rvs(b, size=4000, rng=np.random.default_rng(9)), a)
     exact = gx2.sf(x, np.concatenate([a, b]))
@@ -362,7 +362,7 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """A few heavy weights shape the saddle point, and a hundred equal ones make the integrand grow again beyond it."""
+    """A few heavy weights set the path of integration, and a hundred equal ones make the integrand grow again."""
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()
     tail = gx2.logsf(x, weights)

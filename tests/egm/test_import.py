@@ -1,4 +1,4 @@
-"""What importing the package loads, and what it needs; which module may import which is for import-linter to say."""
+"""Importing the package loads few modules, and the package needs few others."""
 
 import ast
 import subprocess
@@ -11,23 +11,23 @@ import egm
 
 PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
-LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # by the first call that needs them
+LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # loaded by the first call that needs them
 STRANGE = {"mpmath", "pandas", "sympy"}
 
 
 def packages(names):
-    """The packages of modules."""
+    """Return the names of the packages that modules belong to."""
     return {name.partition(".")[0] for name in names}
 
 
 def loaded_by(code):
-    """The modules that a program loads."""
+    """Return the modules that a program loads."""
     code = f"import sys; before = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - before)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_import_is_light():
-    """`import egm` loads nothing else; its names load NumPy and SciPy alone, no database and nothing of the study."""
+    """`import egm` loads no other package; its names load NumPy and SciPy, no database and nothing of the study."""
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")
     assert packages(loaded) >= LIGHT
@@ -36,7 +36,7 @@ def test_import_is_light():
 
 
 def test_names_are_there_before_they_are_imported():
-    """And no others."""
+    """`dir(egm)` lists all public modules before they are imported, and another name raises an AttributeError."""
     assert set(egm.__all__) <= set(dir(egm))
     assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
     with pytest.raises(AttributeError, match=r"module 'egm' has no attribute 'nothing'"):
@@ -44,7 +44,7 @@ def test_names_are_there_before_they_are_imported():
 
 
 def test_nothing_else_is_imported():
-    """Wherever in the package an import stands."""
+    """Imports anywhere in the package are only of NumPy, SciPy, the packages in LATER and the standard library."""
     imported = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -53,4 +53,4 @@ def test_nothing_else_is_imported():
             elif isinstance(node, ast.ImportFrom):
                 imported.add(node.module)
     assert packages(imported) - sys.stdlib_module_names == LIGHT | LATER
-    assert not packages(imported) & {"fcntl", "grp", "pwd", "resource", "termios"}  # which Windows does not have
+    assert not packages(imported) & {"fcntl", "grp", "pwd", "resource", "termios"}  # Windows does not have them

@@ -1,4 +1,4 @@
-"""Where charges are kept: several at once, restarts, crashes and damage never let a charge be forgotten."""
+"""The journal never forgets a charge: not with several processes, nor after a restart, a crash or damage."""
 
 import os
 import pickle
@@ -35,7 +35,7 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """How many of them are granted."""
+    """Charge the budget for the mechanism until it refuses, and return the number of charges that it granted."""
     for number in range(most):
         try:
             budget.charge(mechanism)
@@ -45,7 +45,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """A budget with some charges of rho = 0.125."""
+    """Return a new budget with some charges of rho = 0.125."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -53,18 +53,18 @@ def made(path, charges=2):
 
 
 def change(path, *statements):
-    """Work on the journal as any other program may."""
+    """Execute SQL statements on the journal, as another program could."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 class ReadError(BaseException):
-    """Nothing catches it."""
+    """This error says that values were read. It is no Exception, so the package does not catch it."""
 
 
 class Unread:
-    """Data that say their shape and type, and whose values nobody may look at."""
+    """Stand-in for data that tells its shape and type, and raises an error if its values are read."""
 
     dtype = np.dtype(float)
 
@@ -88,7 +88,7 @@ TOTALS = [
 
 @pytest.mark.parametrize("total", TOTALS, ids=str)
 def test_a_restart_changes_nothing(total, tmp_path):
-    """A charge after each restart gives what they give in memory, to the last digit."""
+    """A budget that is opened again before each charge grants and counts exactly as a budget in memory does."""
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
         reopened = Budget(str(path), **total)
@@ -113,7 +113,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """It was not there when this one looked, and is when this one has its own ready."""
+    """If a journal appears after the check that none exists, then the budget uses that journal and replaces nothing."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -124,13 +124,13 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
     path = tmp_path / "journal"
     made(path, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.chmod(0o660)  # for a group: its own decision, which stays
+    path.chmod(0o660)  # the owner allows a group to use the journal, and no charge undoes that
     Budget(path).charge(adaptive(0.125))
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
 def test_links(tmp_path):
-    """A symbolic link is another way to the same journal; under a hard link, SQLite would miss what a crash left."""
+    """A symbolic link leads to the same journal. A hard link is refused: SQLite would not find a crash's leftovers."""
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder / "journal")
@@ -145,7 +145,7 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """Between the last two steps the file has its draft's name, too."""
+    """A budget can use a file that a killed process left under two names, its own and that of a draft."""
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
     (tmp_path / ".egm-0.part").write_text("a draft of another")
@@ -157,7 +157,7 @@ def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
 
 
 def fork(function):
-    """Let it write in a fork, where whatever it does ends, and return the process and what can be read of it."""
+    """Call the function in a forked process; return the process and a stream of the text that the function writes."""
     out, back = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -171,7 +171,7 @@ def fork(function):
 
 
 def ended(child, out):
-    """What it has written in the end."""
+    """Wait for the end of the forked process, and return all text that it wrote."""
     with out:
         text = out.read()
     os.waitpid(child, 0)
@@ -179,12 +179,12 @@ def ended(child, out):
 
 
 def in_a_fork(function):
-    """What it returns, or its error, as text."""
+    """Call the function in a forked process, and return its result or its error as text."""
     return ended(*fork(lambda write: write(repr(function()))))
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """All make the journal, all charge at once; each grant is one row, and no more than fit."""
+    """Three processes make one journal and charge at once: each grant is one row, up to the total."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -217,7 +217,7 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 
 
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
-    """Whoever can read a journal could stop all charges for ever; a charge that waited in vain takes no turn later."""
+    """A reader of the journal can block it forever, so a charge fails after a while, and is not made later."""
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
     budget = Budget(path, epsilon=1)
@@ -233,7 +233,7 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """Of a budget in memory it has a copy, which grants nothing; of one on disk it shares the journal."""
+    """After a fork, the copy of a budget in memory grants nothing, and the copy of one on disk shares the journal."""
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
     uses = [lambda: budget.charge(laplace(0.75)), lambda: budget.left, lambda: budget.history, lambda: budget.spent]
@@ -241,7 +241,7 @@ def test_a_fork_is_no_second_budget(tmp_path):
     for use in uses:
         assert "RuntimeError: a budget in memory is for the process that made it" in in_a_fork(use)
     assert budget.left == Loss(0.75, 0.0)
-    with budget._store.changing() as (_, record):  # a handler of signals forks, after which both go on
+    with budget._store.changing() as (_, record):  # the fork happens in a signal handler, and both processes continue
         assert "RuntimeError" in in_a_fork(lambda: record(budget.history[0]))
     shared = Budget(tmp_path / "journal", epsilon=1)
     assert "Charge" in in_a_fork(lambda: shared.charge(laplace(0.75)))
@@ -249,7 +249,7 @@ def test_a_fork_is_no_second_budget(tmp_path):
 
 
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
-    """It has a copy of what SQLite knows about locks, which is not true of it."""
+    """The forked process refuses to charge, because its copy of SQLite believes that it still holds the lock."""
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
         asked = Budget(epsilon=1).charge(laplace(0.5))
@@ -262,7 +262,7 @@ def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
 
 
 def test_memory_is_not_copied():
-    """A copy would be a second budget."""
+    """A budget in memory cannot be pickled, because a copy would be a second budget."""
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(Budget(rho=1.0))
 
@@ -284,7 +284,7 @@ def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
 
 
 def replace(path):
-    """By a copy, as a program does that saves by renaming."""
+    """Replace the file by a copy of itself, as a program does that saves by renaming."""
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
     os.replace(copy, path)
@@ -293,7 +293,7 @@ def replace(path):
 @pytest.mark.parametrize("way", [replace, Path.unlink])
 @pytest.mark.parametrize("moment", ["opened", "asked", "written"])
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
-    """Before SQLite opens it, before the charge is written, and before it is granted."""
+    """A charge fails if the journal is replaced before it is opened, written to, or left."""
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
     place = {"opened": (sqlite3, "connect"), "asked": (Terms, "grants"), "written": (journal, "_require")}[moment]
@@ -315,7 +315,7 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 
 
 def test_an_open_budget_notices_an_older_copy(tmp_path):
-    """Also one that was opened after the last charge, and one that only looked."""
+    """A budget notices the older copy also if it was opened after the last charge, or if it was only read."""
     path = tmp_path / "journal"
     budget = made(path, 1)
     old = path.read_bytes()
@@ -333,7 +333,7 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 
 
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
-    """Each kill may waste the one charge that was under way."""
+    """After a kill the journal has every granted charge, and for each kill at most one that was not granted."""
     path, draw, granted = tmp_path / "journal", random.Random(5), 0
 
     def grant(write):
@@ -353,7 +353,7 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 
 
 def cut_short(path):
-    """Leave the journal as a crash does in the middle of writing: half a transaction, and the file that undoes it."""
+    """Leave the journal as a crash during a write does: half a transaction, and the file that SQLite undoes it with."""
 
     def crash(_):
         connection = sqlite3.connect(path, isolation_level=None)
@@ -381,7 +381,7 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 
 
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
-    """Where SQLite would look for it."""
+    """A new journal is refused while the rollback file of an old one lies where SQLite would look for it."""
     path = tmp_path / "journal"
     made(path)
     left = cut_short(path)
@@ -393,7 +393,7 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 
 
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
-    """Whichever pages of the file have been written when what undoes them is lost."""
+    """If the rollback file and some of the pages are lost, the charge counts as a whole or an error is raised."""
     path = tmp_path / "journal"
     budget, size = made(path), 4096
     before = path.read_bytes()
@@ -417,7 +417,7 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 
 
 def test_a_full_disk_grants_nothing(tmp_path):
-    """Wherever in writing a charge the space ends: no data are read, and the journal goes on once there is space."""
+    """If the disk is full at any point of a charge, no data are read; with space again, the journal works again."""
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     failures = 0
@@ -438,7 +438,7 @@ def test_a_full_disk_grants_nothing(tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
-    """As SQLite promises for these settings: the file, and the folder from which the second file is removed."""
+    """With these settings SQLite waits until the file, and the removal of its rollback file, are on the disk."""
     budget = Budget(tmp_path / "journal", rho=0.5)
     with budget._store.changing() as _, budget._store._connected(budget._store.path) as connection:
         settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "journal_mode")]
@@ -447,7 +447,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
 def test_what_may_not_be_written_can_be_read(file, folder):
-    """A charge needs the file and its folder."""
+    """A budget can be read where the file or its folder is read-only, and a charge fails there."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
         made(path, 1)
@@ -476,7 +476,7 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """Also not what is charged afterwards. Between the rows lie bytes that mean nothing."""
+    """A flipped bit is refused, or lies between the rows: then the history and later charges are right."""
     path = tmp_path / "journal"
     history = made(path).history
     good, harmless = path.read_bytes(), 0
@@ -492,7 +492,7 @@ def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
         assert (budget.history, budget.rho) == (history, 0.5)
         try:
             budget.charge(adaptive(0.125))
-        except OSError:  # marked as read-only
+        except OSError:  # the bit marks the journal as read-only
             continue
         assert Budget(path).spent == 0.375
     assert harmless < 200
@@ -564,7 +564,7 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """With digests that are right: no promise is made, but an error that is not the reader's own."""
+    """Impossible values with matching digests raise a JournalError, and no other exception."""
     path = tmp_path / "journal"
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -598,7 +598,7 @@ def test_places_where_no_journal_can_be_are_named(tmp_path):
         assert str(error.value) == f"journal {str(path)!r}: it is not a regular file"
     with pytest.raises(JournalError, match="it is a link to"):
         Budget(tmp_path / "dangling", rho=0.5)
-    long = tmp_path / ("j" * 247)  # with what SQLite appends, as long as a name can be
+    long = tmp_path / ("j" * 247)  # the longest name that still has room for what SQLite appends
     names = "no/journal", "long" * 100, f"{long.name}j", "pipe/journal"
     for path in map(tmp_path.joinpath, names):
         with pytest.raises(OSError, match=re.escape(repr(str(path)))):

@@ -1,4 +1,4 @@
-"""Secure releases: integers whose sensitivity is exact, noise that is what it says, and what rounding costs."""
+"""Secure releases: integers of exact sensitivity, noise of the stated size, and the cost of rounding."""
 
 import math
 from fractions import Fraction
@@ -28,7 +28,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Secure noise of zero, so that what it is added to can be seen; the standard deviations that were asked for."""
+    """Replace secure noise by zeros, and list the standard deviations that the mechanism asks for."""
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
@@ -46,7 +46,7 @@ def rows(n=500, seed=3):
 
 
 def length(row):
-    """Squared norm of an integer vector, without rounding."""
+    """Return the squared norm of an integer vector, without rounding."""
     return sum(int(entry) ** 2 for entry in row)
 
 
@@ -59,7 +59,7 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """Rows just at the clip norm are where a rounding error would show."""
+    """Rows just at the clip norm are tested, because a rounding error would show there."""
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
     Y *= 0.7 / np.linalg.norm(Y, axis=1)[:, None] * np.exp(rng.choice([0.0, 1e-15, 1e-12, 1.0], (200, 1)))
@@ -76,7 +76,7 @@ def test_rounding_is_towards_zero():
 
 
 def test_order_and_blocks_do_not_matter(silent):
-    """Bit for bit: the sum is one of integers."""
+    """The sum is one of integers, so it is the same bit for bit in any order and any blocks."""
     X = rows()
     cuts = np.split(X, [1, 7, 400])
     sums = [mechanism().release(Y).estimate for Y in (X, X[::-1], np.asfortranarray(X), iter(cuts), iter(cuts[::-1]))]
@@ -90,7 +90,7 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 
 
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
-    """Two rows on opposite sides: 2 K, for which the noise has (1, 1e-6)-privacy."""
+    """Two rows on opposite sides have distance 2 K, for which the noise gives (1, 1e-6)-privacy."""
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
     near, far = (grid.rows(np.array([[s * 1e30, 0.0, 0.0]])) for s in (1, -1))
@@ -103,7 +103,7 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 
 
 def awkward(kind, d, clip_norm, rng):
-    """Rows (120, d) that are chosen to be rounded wrongly."""
+    """Return 120 rows that are chosen to provoke rounding errors."""
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     if kind == "any bits":
@@ -119,7 +119,7 @@ def awkward(kind, d, clip_norm, rng):
         return np.eye(d)[rng.integers(0, d, n)] * np.nextafter(clip_norm, rng.choice([0.0, np.inf], (n, 1)))
     if kind == "equal entries":
         return np.tile(clip_norm / math.sqrt(d) * (1 + rng.integers(-4, 5, (n, 1)) * 2.0**-52), d)
-    return directions * rng.choice([1e-141, 1e-139, 9e149, 1.1e150], (n, 1))  # about where norms need more care
+    return directions * rng.choice([1e-141, 1e-139, 9e149, 1.1e150], (n, 1))  # where norms need more care
 
 
 KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entry", "equal entries", "thresholds"
@@ -128,7 +128,7 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """Exact integers of norm at most K, and one sum for rows that are permuted, reversed, split or stored otherwise."""
+    """Rows become integers of norm at most K, with one sum for permuted, reversed, split or differently stored rows."""
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
         grid, rows = Lattice(clip_norm, d, 8.0), awkward(kind, d, clip_norm, rng)
@@ -144,8 +144,8 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 
 @pytest.mark.parametrize("center", [0.0, 1e3])
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
-    """What is asked of the sampler, and what is published about it, are the same for any number of rows, even none;
-    and in exact arithmetic they hide sum and count together."""
+    """The noise and its published size are the same for any number of rows, even none; in exact arithmetic the noise is
+    enough for sum and count together."""
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -194,12 +194,12 @@ def test_vectors_survive_the_lattice(it, silent):
 
 # --- Integers and long doubles ----------------------------------------------------------------------------------------
 
-FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # the last: nanoseconds since 1970
+FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # the last one: nanoseconds since 1970
 
 
 @pytest.fixture
 def handed(monkeypatch):
-    """What is handed to the noise: lists of integers. The noise is zero."""
+    """Replace the noise by zeros, and list the integers that it would be added to."""
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
@@ -241,7 +241,7 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """Also where doubles are 1024 apart: by as many units as 0 and 1, but for the rounding that is charged."""
+    """Neighbors differ by as many units as 0 and 1 do, up to one unit, even where doubles are 1024 apart."""
     make, values = KINDS[kind]
     for value in values:
         handed.clear()
@@ -254,7 +254,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_pays_for_them_too(kind):
-    """What is looked at before the charge refuses none of them."""
+    """The check before a charge accepts all these kinds of numbers."""
     make, values = KINDS[kind]
     for value in values:
         GaussianMechanism(1.0, 1.0, 1e-6).check(make(value))
@@ -263,7 +263,7 @@ def test_a_budget_pays_for_them_too(kind):
 
 
 def test_releases_of_large_integers_do_not_tell_them_apart():
-    """At 2**62 + 512 doubles are 1024 apart: the noise decides to which of two the estimate is rounded."""
+    """At 2**62 + 512 doubles are 1024 apart. The noise decides to which of two doubles the estimate is rounded."""
     it = GaussianMechanism(1.0, 1.0, 0.3)
     one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
     for releases in (one, other):
@@ -292,7 +292,7 @@ def test_values_beyond_doubles_are_refused(value):
 
 
 def test_a_simulation_takes_the_nearest_double():
-    """It is for experiments, and as good as doubles are."""
+    """A simulation is for experiments, and may round the value to a double."""
     it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
     assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
 
@@ -302,7 +302,7 @@ def test_a_simulation_takes_the_nearest_double():
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
-    """Total variation, summed at 30 digits."""
+    """The distance in total variation, summed with 30 digits, is at most a sixth of the charge."""
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
         weights = [mp.e ** (-(mp.mpf(j) ** 2) / (2 * s**2)) for j in k]
@@ -313,7 +313,7 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 
 
 def test_rounding_is_charged():
-    """With units so coarse that it matters, the noise is larger; with no room left, an error says so."""
+    """Coarse units cost delta, which makes the noise larger; if they cost too much, an error says so."""
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
     charge = (1 + math.e) / (4 * plain**2)
@@ -358,7 +358,7 @@ def test_simulation_warns_once(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
-    """The unit grows with the noise, whose tail beyond 2**63 would otherwise give the value away."""
+    """The unit grows with the noise. Otherwise its tail beyond 2**63 would be cut off and reveal the value."""
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
@@ -382,7 +382,7 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """In exact arithmetic: also where the last digits of the calibration are not monotone."""
+    """In exact arithmetic the noise is at least the declared one, and its zCDP cost is at most the charge."""
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
     assert Fraction(std) >= Fraction(sensitivity) * Fraction(multiplier)
@@ -391,7 +391,7 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """Less delta is left for the noise than was given, however small the charge."""
+    """However small the charge is, the noise is calibrated for less delta than was given."""
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
 
@@ -402,6 +402,6 @@ def test_the_charge_is_not_lost_in_rounding():
 )
 @pytest.mark.parametrize("d", [1, 40])
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
-    """There the multiplier's digits are not monotone in delta."""
+    """Near delta = 1 the multiplier's last digits are not monotone in delta, and the noise is still large enough."""
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -1,4 +1,4 @@
-"""The mechanisms: what they return, how much noise they add, and what they refuse."""
+"""The mechanisms: their releases, the size of their noise, and the arguments that they refuse."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ MU = np.array([10.0, -4.0, 0.5])
 
 
 class Silent(np.random.Generator):
-    """A Generator that draws no noise, so that what a mechanism adds it to can be seen."""
+    """Generator that draws no noise, so that a release shows the value without noise."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -281,7 +281,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise of zero that notes what it is added to."""
+    """Noise of zero that records the numbers that it is added to."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -292,7 +292,7 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """The integers that secure noise is added to, and its standard deviation."""
+    """Return the integers that secure noise is added to, its standard deviation, and the release."""
     notes, stds = [], []
     monkeypatch.setattr(
         samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
@@ -302,7 +302,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """A row of this length, in clip norms, beyond the center; a negative one is on the other side."""
+    """Return a row whose distance from the center is `length` clip norms; a negative length means the other side."""
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -317,7 +317,7 @@ def row(mechanism, length):
     ],
 )
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
-    """A row that is barely clipped for one that barely is not, on the other side; a clipped row more."""
+    """At worst a barely clipped row becomes a barely unclipped one on the other side, or a clipped row is added."""
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
     )
@@ -465,7 +465,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` keeps the wishes, and works out everything else for the new ones."""
+    """`dataclasses.replace` keeps what the user asked for, and computes everything else again."""
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
         return
@@ -507,13 +507,13 @@ def test_what_is_equal_was_asked_for_the_same():
     assert mechanism == GaussianDataMechanism(list(SIGMA), 500.0, 1, 1e-6)
     assert mechanism != GaussianDataMechanism(
         SIGMA, 500, 1.0, 1e-6, clip_probability=1 / 500
-    )  # the same until n changes
+    )  # unchanged until n changes
     assert mechanism != GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, scaling=mechanism.b)
     assert mechanism != GaussianMechanism(1.0, 1.0, 1e-6) != 3
 
 
 class Unread:
-    """A matrix that says its shape and type, and whose rows must not be looked at."""
+    """Stand-in for a matrix that tells its shape and type, and raises an error if its rows are read."""
 
     def __init__(self, shape, dtype=float):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -554,7 +554,7 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """Of normal rows around the center it is above 3 once in 700 releases: as often as a standard normal variable."""
+    """For normal rows the excess is above 3 once in 700 releases, as a standard normal variable is."""
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)
     rng = np.random.default_rng(8)

@@ -1,4 +1,4 @@
-"""Private quantiles: what is drawn has the density that is promised, and that density is private."""
+"""Private quantiles have the promised density, and this density is private."""
 
 from itertools import combinations_with_replacement, product
 from unittest import mock
@@ -13,11 +13,11 @@ from scipy.special import logsumexp
 from egm import samplers
 from egm.quantiles import epsilon_of_rho, interval, quantile, secure_quantile
 
-VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values beyond the range [-2, 5] of the tests
+VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values outside the range [-2, 5] of the tests
 
 
 def density(values, q, low, high, epsilon, edges):
-    """The promised density on each interval between the edges, which contain all values that are in the range."""
+    """Return the promised density on each interval between the edges, which contain all values in the range."""
     middle = (edges[1:] + edges[:-1]) / 2
     ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
     weights = np.exp(-epsilon / 2 * np.abs(ranks - q * len(values)))
@@ -37,7 +37,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
 
 
 def neighbors(n, grid):
-    """All pairs of sorted lists of n numbers of the grid that differ in one number."""
+    """Yield all pairs of sorted lists of n numbers of the grid that differ in one number."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
             if old < new:
@@ -46,7 +46,7 @@ def neighbors(n, grid):
 
 @pytest.mark.parametrize("q", [0.5, 0.75])
 def test_the_density_is_private(q):
-    """For every pair of neighbors: epsilon, the length of the interval of the loss, and zCDP at many orders."""
+    """For all neighbors the loss is at most epsilon, its range at most epsilon, and zCDP holds at many orders."""
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
     largest, longest, renyi = 0.0, 0.0, np.zeros_like(orders)
@@ -58,7 +58,7 @@ def test_the_density_is_private(q):
             moments = np.sum(p * np.exp(np.multiply.outer(orders - 1, loss)) * np.diff(grid), axis=1)
             renyi = np.maximum(renyi, np.log(moments) / (orders - 1))
     assert largest <= epsilon * (1 + 1e-12)
-    assert longest == pytest.approx(epsilon, rel=1e-12)  # reached: no smaller epsilon would do
+    assert longest == pytest.approx(epsilon, rel=1e-12)  # equality: no smaller epsilon would be enough
     assert np.all(renyi <= orders * epsilon**2 / 8)
     assert renyi[0] > 0.5 * epsilon**2 / 8
 
@@ -70,7 +70,7 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """The promised probabilities: what matters is by how many values the ranks of an interval miss the wanted one."""
+    """Return the promised probabilities: an interval weighs less the farther its ranks are from the wanted one."""
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
     weights = np.exp(-epsilon / 2 * np.array(misses))
@@ -86,7 +86,7 @@ def test_intervals_have_the_promised_law(path, q):
 
 
 def test_secure_quantiles_have_the_promised_law():
-    """Each point of a lattice stands for the values between the point before it and itself."""
+    """A point of the lattice stands for all values above the previous point, up to the point itself."""
     points, draws = np.arange(-2.0, 5.0, 0.25), 4000
     places = [np.argmax(np.append(value <= points[:-1], True)) for value in VALUES]
     p = law(np.bincount(places, minlength=points.size), 0.5, 1.5)
@@ -98,7 +98,7 @@ def test_secure_quantiles_have_the_promised_law():
 
 @pytest.fixture
 def scores(monkeypatch):
-    """The scores that interval gives to the sampler."""
+    """Return a function that gives the scores that `interval` passes to the sampler."""
 
     def found(counts, q):
         asked = []
@@ -110,7 +110,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """All pairs of numbers of n values in k intervals, one of which is moved to another interval."""
+    """Yield all pairs of counts of n values in k intervals in which one value lies in another interval."""
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -119,8 +119,8 @@ def moved(n, k):
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_an_interval_is_private(scores, q):
-    """For every pair of neighbors: a score moves by at most one, and all losses lie in an interval of length epsilon.
-    Both are reached."""
+    """For all neighbors a score changes by at most one, and the losses lie in an interval of length epsilon. Both
+    limits are reached."""
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
         logs = [epsilon / 2 * scores(counts, q) for counts in (one, other)]
@@ -135,7 +135,7 @@ def test_an_interval_is_private(scores, q):
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
 def test_a_score_moves_by_at_most_one(counts, q, data):
-    """As above, for any numbers. One interval always scores 0, and none more."""
+    """A score changes by at most one for random counts, too. The largest score is always 0."""
     counts[data.draw(st.integers(0, len(counts) - 1))] += 1
     other = list(counts)
     other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
@@ -150,7 +150,7 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
 
 @PATHS
 def test_values_that_are_all_the_same_are_found(path):
-    """Another interval is as improbable as half of them is many: here 1000 exp(-300 / 4)."""
+    """If all values are equal, any other interval has probability exp(-300 / 4) or less, so none of 1000 is drawn."""
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):
         counts[:] = 0
@@ -160,7 +160,7 @@ def test_values_that_are_all_the_same_are_found(path):
 
 
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
-    """For every pair of neighbors: the exponential mechanism then is private for its epsilon."""
+    """Scores that change by at most one for all neighbors make the exponential mechanism private for its epsilon."""
     scores = []
     monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
     for pair in neighbors(4, np.linspace(0.0, 1.0, 6)):
@@ -172,7 +172,7 @@ def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 3.0, 10.0])
 def test_choices_cost_an_eighth_of_epsilon_squared(epsilon):
-    """zCDP at many orders of the law that secure_index draws from, for scores that change by at most one."""
+    """If scores change by at most one, the law of secure_index satisfies epsilon**2 / 8 zCDP at many orders."""
     rng, orders = np.random.default_rng(4), np.array([1.0001, 1.5, 2.0, 4.0, 20.0, 100.0])
     largest = np.zeros_like(orders)
     for k in (2, 2, 2, 2, 3, 10, 100):
@@ -218,7 +218,7 @@ def test_a_wide_range_costs_only_its_logarithm():
     X = np.random.default_rng(1).normal(size=(5_000, 300))
     drawn = quantile(X, 0.9, -1e12, 1e12, 0.2, np.random.default_rng(2))
     ranks = np.sum(drawn >= X, axis=0)
-    # The largest error of 300, with probability 0.99, by the bound of the docstring with s = 5, g >= 1e-3.
+    # The largest of 300 errors, with probability 0.99, by the bound in the docstring with s = 5 and g >= 1e-3.
     assert np.max(np.abs(ranks - 4_500)) <= 5 + 2 / 0.2 * np.log(2e12 / 1e-3 * 300 / 0.01)
 
 

@@ -1,8 +1,8 @@
-"""The secure samplers have exactly the law that is stated: goodness of fit at a small scale, where a bias shows.
+"""The secure samplers have exactly the stated law, by tests of fit at a small scale, where a bias shows.
 
-At the scales of a release, 2**41 and more, a bias of a few parts in a thousand in single integers is invisible, and so
-is a wrong last bit. At a scale of 3 every integer has a probability that 300 000 draws resolve. That is how the bias of
-OpenDP before 0.14.2 is seen (opendp issue 2638), whose counts are below.
+At the scale of a release, 2**41 and more, a bias of a few parts in a thousand of single integers is invisible, and so
+is a wrong last bit. At scale 3, 300 000 draws resolve the probability of every integer. That is how the bias of OpenDP
+before 0.14.2 was seen (opendp issue 2638); its counts are below.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from egm import samplers
 
 DRAWS = 300_000
 CHOICES = 10_000
-# Fourteen tests of a sampler, each of which a right one fails with this probability: together below 1e-6 in a run.
+# A right sampler fails each of its fourteen tests with this probability: together below 1e-6 in a run.
 LEVEL = 5e-8
 
 
 def fit(seen, p):
-    """The p-value of Pearson's chi-square test of counts; cells of fewer than 100 expected draws are put together."""
+    """Return the p-value of Pearson's chi-square test; cells with fewer than 100 expected draws are merged."""
     total = np.sum(seen)
     common = total * p >= 100
     seen, expected = np.append(seen[common], np.sum(seen[~common])), total * np.append(p[common], np.sum(p[~common]))
@@ -29,27 +29,27 @@ def fit(seen, p):
 
 
 def gaussian(std):
-    """({k: P[k]} as two arrays) of the discrete Gaussian, to 40 standard deviations."""
+    """Return integers k and their probabilities under the discrete Gaussian, up to 40 standard deviations."""
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
     return k, weights / np.sum(weights)
 
 
 def laplace(scale):
-    """The same of the discrete Laplace distribution, to 100 scales."""
+    """Return integers k and their probabilities under the discrete Laplace distribution, up to 100 scales."""
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
     return k, weights / np.sum(weights)
 
 
 def counts(draws, k):
-    """How often each integer of k was drawn; all draws are among them."""
+    """Return how often each integer of k was drawn; a draw outside of k is an error."""
     seen = np.bincount(np.array(draws) - int(k[0]), minlength=k.size)
     assert seen.size == k.size
     return seen
 
 
-# Where 0.14.1 failed: both at 3, the Gaussian at 10 by 1e-20 and the Laplace at 30 by 1e-33. 10/3 is no short fraction.
+# OpenDP 0.14.1 failed at 3 for both laws, at 10 for the Gaussian (p = 1e-20), at 30 for the Laplace law (1e-33).
 
 
 @pytest.mark.parametrize("std", [3.0, *(pytest.param(std, marks=pytest.mark.slow) for std in (0.7, 10 / 3, 10.0))])
@@ -76,29 +76,29 @@ def test_a_draw_tells_nothing_of_the_next(sampler, law):
     ("sampler", "law"), [(samplers.secure_gaussian, stats.norm), (samplers.secure_laplace, stats.laplace)]
 )
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
-    """At the scale of a release the shape is that of the continuous law, and each of the last six bits is a coin."""
+    """At the scale of a release the shape is that of the continuous law, and the last six bits are uniform."""
     scale = 1.2345 * 2.0**41
     drawn = np.array(sampler(scale, 60_000))
     shape = np.bincount((100 * law.cdf(drawn / scale)).astype(int), minlength=100)
     last = np.bincount(drawn % 64, minlength=64)
-    # Both in one test: half of the level for each.
+    # Two tests of fit: each has half of the level.
     assert min(fit(shape, np.full(100, 1 / 100)), fit(last, np.full(64, 1 / 64))) > LEVEL / 2
 
 
-# Scores with and without ties, in and out of order, and with one that is never the largest.
+# Scores with and without ties, sorted and unsorted, and with one that is far below the largest.
 SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 2, 1, 0], 0.5)]
 
 
 def exponential(scores, epsilon):
-    """The law of the exponential mechanism."""
+    """Return the probabilities of the exponential mechanism."""
     weights = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     return weights / np.sum(weights)
 
 
 def permute_and_flip(scores, epsilon):
-    """The law of the mechanism of that name: in random order, each is taken with probability exp(-epsilon / 2 gap).
+    """Return the probabilities of permute-and-flip: candidates in random order, accepted with exp(-epsilon / 2 gap).
 
-    If every candidate comes at a uniform time, i is taken at t when it is accepted and no other was accepted before.
+    If candidates come at uniform times, i is taken at time t if i is accepted and no earlier one was accepted.
     """
     accepted = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     law = []
@@ -116,18 +116,18 @@ def test_secure_index_has_the_law_it_states(scores, epsilon):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
-    """It costs more under zero-concentrated privacy than the exponential mechanism, whose cost is what is charged."""
+    """Under zCDP permute-and-flip costs more than the exponential mechanism, whose cost is charged."""
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)
     assert fit(CHOICES * law, exponential(scores, epsilon)) < LEVEL / 1e6
 
 
 def test_permute_and_flip_is_what_it_is_called():
-    """For two candidates by hand: the worse one comes first half of the time, and is then taken with exp(-2)."""
+    """Of two candidates the worse one comes first half of the time, and is then accepted with probability exp(-2)."""
     assert permute_and_flip([1, -1], 2.0)[1] == pytest.approx(np.exp(-2) / 2, rel=1e-12)
 
 
-# What 300 000 draws of opendp 0.14.1 at a scale of 3 gave, from -12 to 12.
+# Counts of 300 000 draws of opendp 0.14.1 at scale 3, from -12 to 12.
 BIASED = {
     gaussian: "16 48 164 461 1135 2511 5503 10015 16467 23536 32036 38060 40251 38077 32190 23231 16487 10044 5384 2537"
     " 1155 450 170 47 14",

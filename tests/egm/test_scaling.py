@@ -1,4 +1,4 @@
-"""Scaling vectors: their formulas, and that nothing nearby does better."""
+"""Scaling vectors follow their formulas, and no vector near them is better."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_mean_deviation_is_the_minimum_of_a_convex_problem(sigma, k):
     b = scaling.mean_deviation(sigma, k)
     weights = (b * sigma) ** 2
     assert np.sum(weights) == pytest.approx(1, rel=1e-12)
-    # Stationary: w^2 (1 + k sqrt(2) w / |w|) proportional to sigma^2. The problem is convex, so nothing else is needed.
+    # The stationary point has w^2 (1 + k sqrt(2) w / |w|) proportional to sigma^2; the problem is convex.
     slope = np.log1p(k * np.sqrt(2) * weights / np.linalg.norm(weights))
     assert np.ptp(2 * np.log(weights) + slope - 2 * np.log(sigma)) < 1e-10
 
@@ -48,7 +48,7 @@ def test_mean_deviation_between_its_limits(sigma):
 
 @pytest.mark.parametrize("k", [0.3, 20**0.5, 1000.0])
 def test_mean_deviation_of_two_coordinates_by_search(k):
-    # Along w = (u, 1 - u) the product (1 + k sqrt(2) |w|) (sigma_1^2 / w_1 + sigma_2^2 / w_2) is least at the scaling.
+    # Among w = (u, 1 - u), the scaling minimizes (1 + k sqrt(2) |w|) (sigma_1^2 / w_1 + sigma_2^2 / w_2).
     sigma, u = np.array([3.0, 1.0]), np.linspace(0.5, 0.8, 300_001)
     norm = np.hypot(u, 1 - u)
     best = u[np.argmin((1 + k * np.sqrt(2) * norm) * (sigma[0] ** 2 / u + sigma[1] ** 2 / (1 - u)))]
@@ -78,7 +78,7 @@ def test_noise_factor_ignores_the_norm_of_b(sigma, factor):
 
 @pytest.mark.parametrize(
     ("d", "alpha", "n", "published"),
-    # Ratios measured by a prototype independent of this package, to the digits shown.
+    # A prototype that is independent of this package measured these ratios, to the digits shown.
     [(100, 1, 100, 1.121), (100, 1, 10**6, 1.487), (10, 1, 10**6, 1.322), (100, 10, 10**6, 1.0006)],
 )
 def test_optimal_beats_lemma_41_by_as_much_as_it_should(d, alpha, n, published):
@@ -90,7 +90,7 @@ def test_optimal_beats_lemma_41_by_as_much_as_it_should(d, alpha, n, published):
 
 
 @given(sigmas, st.floats(1e-30, 0.5))
-@example(np.array([118.0, 351.0, 932.0]), 1e-30)  # the extrapolation overshoots if it may
+@example(np.array([118.0, 351.0, 932.0]), 1e-30)  # here an extrapolation without a limit overshoots
 @settings(deadline=None, max_examples=30)
 def test_optimal_is_stationary_and_never_worse(sigma, p):
     b = scaling.optimal(sigma, p)
@@ -110,7 +110,7 @@ CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 
 
 @pytest.mark.parametrize(("d", "p"), CHORDS)
 def test_log_quantile_is_convex_in_log_weights(d, p):
-    """So F has one minimum. Prekopa (1973): the log of an integral of a log-concave function is concave."""
+    """By Prekopa (1973) the log of an integral of a log-concave function is concave, so F has one minimum."""
     rng = np.random.default_rng([d, int(-np.log10(p))])
     for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
         ends = rng.normal(0, rng.choice([0.1, 1.0, 4.0]), (2, d))
@@ -121,7 +121,7 @@ def test_log_quantile_is_convex_in_log_weights(d, p):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
-    """BFGS on log F of log weights, with slopes by differences: it shares F with `optimal`, and nothing else."""
+    """BFGS with numerical slopes minimizes log F over log weights; of `optimal` it uses only the function F."""
     rng = np.random.default_rng(seed)
     sigma, p = np.exp(rng.normal(0, 1, rng.integers(2, 5))), [1e-12, 1e-3, 0.2, 0.6, 0.95, 0.999][seed]
     weights = (scaling.optimal(sigma, p) * sigma) ** 2

@@ -1,4 +1,4 @@
-"""The sum of clipped rows is exact, the same for whatever holds the rows, and takes hardly any memory."""
+"""The sum of clipped rows is exact, the same for every kind of table, and takes hardly any memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -86,7 +86,7 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """Rows that do not fill a group of four are summed here without compilation, in memory that is full of NaN."""
+    """Rows that do not fill a group of four are summed correctly, without compilation, in memory full of NaN."""
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
     target = GRID.radius * GRID.shrink
@@ -97,7 +97,7 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
-    """Against exact arithmetic, an entry is at most one unit short and never long, up to the margin for rounding."""
+    """In exact arithmetic, an entry is at most one unit shorter than the clipped row, and never longer."""
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
     exact = [Fraction(x) for x in row]
@@ -106,7 +106,7 @@ def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
     assert sum(int(step) ** 2 for step in steps) <= grid.radius**2
     for step, x in zip(steps, exact, strict=True):
         signed = x / unit
-        if norm_squared > limit**2:  # x / norm * limit, without the root: compare squares
+        if norm_squared > limit**2:  # compares squares, because x / norm * limit needs a root
             assert (int(step) * unit) ** 2 * norm_squared <= (x * limit) ** 2 * (1 + Fraction(1, 10**12))
             assert ((abs(int(step)) + 1) * unit) ** 2 * norm_squared >= (x * limit) ** 2 * (1 - Fraction(1, 10**12))
         else:
@@ -125,7 +125,7 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """It was NaN when the row was scaled, and is finite when it is read again; the value that was scaled counts."""
+    """An entry that is NaN at first and finite when it is read again is refused."""
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
     monkeypatch.setattr(kernel, "_first_not_finite", lambda row: -1)
@@ -139,7 +139,7 @@ def test_rows_that_become_too_large_for_doubles_are_refused_without_a_warning():
         pytest.skip("long doubles are doubles here")
     X = rows(8).astype(np.longdouble)
     X[3, 1] = np.longdouble("1e400")
-    with pytest.raises(ValueError, match=r"^X\[3, 1\] must be finite$"):  # a warning would be an error here
+    with pytest.raises(ValueError, match=r"^X\[3, 1\] must be finite$"):  # here a warning is an error
         summed(X)
 
 
@@ -161,7 +161,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """For 80 MB of rows it is under 8 MB, whatever their type and order."""
+    """For 80 MB of rows the sum takes less than 8 MB besides, for every type and order in memory."""
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
     clipped_sum(X[:8], grid, ones, ones)  # compiles

@@ -1,12 +1,11 @@
-"""What leaves a mechanism depends on the data through noisy primitives alone, and these cost what is charged.
+"""A release depends on the data only through noisy primitives, and these cost no more than what is charged.
 
-Two ways to see it. With the primitives' answers fixed, releases from different data are equal byte by byte. And a run
-is played again on the neighbor, forced to the same answers: the log-likelihood ratio of the whole transcript is then
-known exactly, for each run. In the many runs of the latter, what only works on released numbers is replaced by
-something faster.
+Two methods show this. First, with fixed answers of the primitives, releases from different data are equal byte by byte.
+Second, a run is repeated on a neighbor, with noise that forces the same answers: then the log-likelihood ratio of the
+whole transcript is known exactly. The second method needs many runs, so it replaces slow computations on released
+numbers by fast ones.
 
-Both see what noise is added to, for the noise is an integer of a type of its own, which is asked when it is added to
-another one.
+Both methods see the numbers that noise is added to, because the noise is an integer of a special type.
 """
 
 import collections
@@ -40,7 +39,7 @@ from egm.calibration import zcdp_epsilon
 
 
 def data_sets(n, d):
-    """Of one shape and as different as can be."""
+    """Return data sets of one shape that are as different as possible."""
     rng = np.random.default_rng(1)
     spiked = rng.normal(size=(n, d))
     spiked[n // 2] = 1e300
@@ -54,7 +53,7 @@ def data_sets(n, d):
 
 
 def outcome(release, *given):
-    """All that somebody sees: the fields, or the exception; a warning is an exception here."""
+    """Return what a user sees: the fields of the release, or the exception. A warning is an exception here."""
     try:
         return pickle.dumps(vars(release(*given)))
     except Exception as error:
@@ -62,7 +61,7 @@ def outcome(release, *given):
 
 
 class Answer(int):
-    """Noise that makes the same answer of everything that it is added to."""
+    """Noise whose sum with any number is the same answer."""
 
     def __add__(self, total):
         assert isinstance(total, int)
@@ -72,7 +71,7 @@ class Answer(int):
 
 
 def blind(stack, rows, seed):
-    """The primitives look at the data, and answer the same whatever they saw."""
+    """Let the primitives compute with the data, and then return answers that do not depend on the data."""
     rng = np.random.default_rng(seed)
     clipped_sum, rounded = sums.clipped_sum, lattice.rounded
 
@@ -93,7 +92,7 @@ def blind(stack, rows, seed):
 
 
 def outcomes(mechanism, data, rows, seed=2):
-    """What is seen for each of the data, each time with the same answers."""
+    """Return the set of outcomes for all data sets, each with the same answers of the primitives."""
     seen = set()
     for X in data:
         with contextlib.ExitStack() as stack:
@@ -116,7 +115,7 @@ def test_gaussian_releases_depend_on_nothing_else(case):
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
     data = data_sets(40, 3)
-    if case == "add or remove":  # then the number of rows is private as well
+    if case == "add or remove":  # here the number of rows is private as well
         data += [data[0][:7], np.concatenate([data[0]] * 3)]
     (seen,) = outcomes(mechanism, data, 40)
     assert isinstance(seen, tuple) is (case == "too private to be released")
@@ -141,7 +140,7 @@ QUESTIONS = ("radius", "spreads", "mean", "squares", "shells", "longer")
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The names of the questions that are asked of private rows, in their order."""
+    """List the names of the questions that are asked of private rows, in order."""
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
@@ -152,7 +151,7 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
-    """Nothing is replaced but the primitives: every choice on the way is made from what was released."""
+    """Only the primitives are replaced. So every choice in a run depends on released numbers alone."""
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
     for seed in range(6):
         (seen,) = outcomes(mechanism, data_sets(n, d)[1:4], n, seed)
@@ -162,7 +161,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
 
 @pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
-    """A center, a choice or a number of questions that no noise stands before."""
+    """A center, a choice or a number of questions that depends on the data without noise is detected."""
 
     def locate(search):
         X = search.rows.X
@@ -185,7 +184,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Noise that tells what it is added to, an exact integer, and may be made another so that the answer stays."""
+    """Noise that reports the exact integer that it is added to, and returns the sum that the test wants."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -202,11 +201,11 @@ def exact_sum(spent):
 
 
 class Transcript:
-    """A run on one data set, and the same answers on its neighbor.
+    """A run on one data set, repeated with the same answers on a neighbor.
 
-    loss: the log-likelihood ratio of all answers. costs: of each kind of question in zCDP, what its primitives cost by
-    their own laws: a quantile whose log-ratios lie in an interval of length at most epsilon costs epsilon**2 / 8.
-    charged: what it was charged. All costs are exact.
+    `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost of each kind of question by the laws of
+    its primitives: a quantile whose log-ratios lie in an interval of length epsilon costs epsilon**2 / 8. `charged` has
+    the charges. Costs and charges are exact.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -241,7 +240,7 @@ class Transcript:
         return asked
 
     def gaussian(self, std, size):
-        """The first time what was added to is kept, and the second time the noise is what makes the same answer."""
+        """The first run records the sums. In the second run the noise is chosen so that the answer is the same."""
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
         return [Noise(0, self.compare(std)) for _ in range(size)]
@@ -281,7 +280,7 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Python integers of the law of secure_gaussian; where one is next to nothing a rounded normal variable."""
+    """Draw Python integers with the law of secure_gaussian, or rounded normal numbers where the difference is tiny."""
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
     k = np.arange(-math.ceil(12 * std), math.ceil(12 * std) + 1)
@@ -291,7 +290,7 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Rough and quick instead of exact and slow, in all that works on released numbers."""
+    """Replace exact and slow computations on released numbers by rough and fast ones."""
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
@@ -300,7 +299,7 @@ def fast(monkeypatch):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     def alike(weights):
-        """A multiple of a chi-squared variable of the same mean and variance."""
+        """Return factor and degrees of freedom of a scaled chi-square variable with the same mean and variance."""
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
 
@@ -320,7 +319,7 @@ def fast(monkeypatch):
 
 
 def far_rows(n, d):
-    """Normal rows, of which every fifth is far away, on one side."""
+    """Draw normal rows, and move every fifth one far away to one side."""
     X = np.random.default_rng(7).normal(size=(n, d))
     X[::5] += np.random.default_rng(8).pareto(1.0, size=(n // 5, 1)) + 20
     return X
@@ -331,7 +330,7 @@ def normal_rows(n, sigma):
 
 
 UNEQUAL = normal_rows(300, [10.0, 1.0, 0.1, 0.1, 0.1, 0.1])
-NEIGHBORS = {  # rows, and one of them before and after
+NEIGHBORS = {  # rows, and the first of them before and after it is replaced
     "far on both sides": (normal_rows(200, [1.0]), [1e6], [-30.0]),
     "far against center": (normal_rows(200, [1.0]), [1e6], [0.0]),
     "several columns": (normal_rows(200, [1.0] * 3), [1e6] * 3, [-1e6] * 3),
@@ -353,13 +352,13 @@ def transcripts(case, number, seed=1):
 
 
 def within_charge(run):
-    """Whether no question costs more than it was charged, and all of them no more than the budget."""
+    """Return whether each question costs at most its charge, and all together at most the budget."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_no_transcript_costs_more_than_is_charged(case, fast):
-    """By the laws of its primitives, in any run; and every question is asked in some."""
+    """The laws of the primitives give the cost of each run. Every kind of question is asked in some run."""
     runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
     few = case in ("far on both sides", "far against center", "several columns")
@@ -369,14 +368,13 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """All runs together, by their likelihoods: the mean of the loss, its moment of order 2, and the delta at two
-    epsilons."""
+    """The mean of the loss, its moment of order 2, and delta at two epsilons are within the budget, over many runs."""
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
     loss = np.array([run.loss for run in runs])
     assert np.mean(loss) <= RHO
-    assert np.mean(loss) > (0.15 if "against" in case else 0.3) * RHO  # the audit is not blind
-    # Of the true likelihood ratio the mean of its inverse is 1, or else the harness is wrong.
+    assert np.mean(loss) > (0.15 if "against" in case else 0.3) * RHO  # the audit can see a loss
+    # The mean of the inverse likelihood ratio is 1; another mean would be an error of this test.
     inverse = np.exp(-loss)
     assert abs(np.mean(inverse) - 1) < 5 * np.std(inverse) / math.sqrt(len(runs))
     for delta in (0.1, 0.01):
@@ -386,7 +384,7 @@ def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     assert np.mean(moment) - 4 * np.std(moment) / math.sqrt(len(runs)) <= math.exp(2 * RHO)
 
 
-# The case that shows a bug; and while which question is answered, which method is replaced by what: its own is given.
+# The case that shows the bug, the question that has it, and the method that is replaced, with its replacement.
 BUGS = {
     "a mean of half the sensitivity": (
         *("far on both sides", "mean", PrivateRows, "_mean"),
@@ -421,7 +419,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
-    """In every run in which the question is asked it costs more than it was charged."""
+    """In every run that asks the question, its cost exceeds its charge."""
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
 
@@ -441,7 +439,7 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
 
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
-    """Without the laws of the primitives: a mean whose noise is for half the sensitivity costs four times as much."""
+    """Losses alone show that a mean with noise for half the sensitivity costs four times its charge."""
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
     runs = transcripts("far on both sides", 60)
@@ -450,7 +448,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Nothing replaced: one run, its exact cost."""
+    """The cost of one run is within the charge also if no function is replaced by a faster one."""
     (run,) = transcripts(case, 1)
     assert within_charge(run)
     assert run.cost > 0.3 * RHO

@@ -1,4 +1,4 @@
-"""What is published, built once for all tests."""
+"""Fixtures that build the published files once for all tests."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """The files that are published, the wheel made straight from the sources, and the folder of those."""
+    """The published files, the wheel built directly from the sources, and the folder of these sources."""
 
     sdist: Path
     wheel: Path
@@ -36,7 +36,7 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Built as for publication, in a copy with traces of work: an sdist, and from that the wheel. Without network."""
+    """Build an sdist, and the wheel from it, as for publication: in a copy with leftovers of work, without network."""
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
     sources, whole, alone = (tmp_path_factory.mktemp(name) for name in ("sources", "dist", "direct"))
@@ -54,20 +54,20 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment of its own, and an empty folder to be in."""
+    """A virtual environment, and an empty folder in which its commands run."""
 
     folder: Path
     empty: Path
 
     def run(self, command, *args):
-        """What a command of the environment does, from the empty folder, with nothing that leads to the sources."""
+        """Run a command of the environment in the empty folder, with no variable that leads to the sources."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
         return subprocess.run(command, cwd=self.empty, env=kept, capture_output=True, text=True)
 
 
 def needed(requirements):
-    """The names of the distributions that these requirements are about, and of all that those need."""
+    """Return the names of the distributions that these requirements name, and of all their dependencies."""
     found, waiting = set(), [Requirement(line) for line in requirements]
     while waiting:
         requirement = waiting.pop()
@@ -80,7 +80,7 @@ def needed(requirements):
 
 @pytest.fixture(scope="session")
 def installed(distributions, tmp_path_factory):
-    """A new environment with the wheel in it, links to what the wheel needs, and nothing else. Without network."""
+    """Make an environment with the wheel, links to its dependencies, and nothing else, without network."""
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")
     environment.empty.mkdir()

@@ -1,4 +1,4 @@
-"""The dependencies are stated once, in pyproject.toml; environment.yml, requirements.txt and constraints.txt follow."""
+"""Dependencies are stated in pyproject.toml; environment.yml, requirements.txt and constraints.txt agree with it."""
 
 import re
 import tomllib
@@ -16,19 +16,19 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 
 
 def by_name(lines):
-    """{name: specifier} of requirements, leaving out the project's own extras."""
+    """Return {name: specifier} of requirements, without the project's own extras."""
     requirements = [Requirement(line) for line in lines]
     return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 
 
 def direct_dependencies():
-    """Every direct dependency, of the package and of its extras."""
+    """Return all direct dependencies of the package and of its extras."""
     extras = PROJECT["optional-dependencies"].values()
     return by_name([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
 
 
 def test_conda_has_the_same_dependencies():
-    """Name for name and bound for bound; conda has chi2comb besides, which pip gets by tools/chi2comb.py."""
+    """Names and bounds are the same; conda has chi2comb besides, which pip gets by tools/chi2comb.py."""
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
     from_conda = [entry for entry in entries if isinstance(entry, str) and not entry.startswith("python=")]
@@ -38,18 +38,18 @@ def test_conda_has_the_same_dependencies():
 
 @pytest.fixture(scope="module")
 def pins():
-    """{name: specifier} of constraints.txt."""
+    """Return {name: specifier} of constraints.txt."""
     return by_name((ROOT / "constraints.txt").read_text().split())
 
 
 def test_constraints_are_exact(pins):
-    """One version each, and no wildcard."""
+    """Each package has one version, without a wildcard."""
     assert all(str(pin).startswith("==") and "*" not in str(pin) and "," not in str(pin) for pin in pins.values())
 
 
 @pytest.mark.parametrize(("name", "bound"), direct_dependencies().items())
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
-    """What the book is built with is what the project says it works with."""
+    """The versions that the book is built with satisfy the bounds in pyproject.toml."""
     assert bound.contains(str(pins[name]).removeprefix("=="))
 
 
@@ -58,9 +58,9 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 
 
 def test_requirements_are_the_constraints_with_hashes():
-    """The same versions, each with the hashes of its files; and pip builds none of them, which would run their code.
+    """The versions are equal, each has hashes, and pip builds none of them, because that would run their code.
 
-    Were a dependency of a dependency missing, pip itself would refuse: it asks for a hash of all that it installs.
+    A missing dependency of a dependency makes pip itself refuse, because pip asks for the hash of everything.
     """
     options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
     assert options[0] == "--only-binary :all:"
@@ -70,7 +70,7 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """Not the biased ones before 0.14.2, and none of a minor version after the one that the tests run with."""
+    """Versions before 0.14.2 have a bias and are excluded, and so is any minor version after the tested one."""
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))
     assert opendp.contains("0.14.2")

@@ -1,4 +1,4 @@
-"""What is published: the files in it, and that it works where there is nothing but it."""
+"""The published files are complete, and the package works where nothing else is installed."""
 
 import json
 import re
@@ -18,26 +18,26 @@ from egm import _distribution
 from tools.execute import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-STEM = PROJECT["name"].replace("-", "_")  # as file names have it
+STEM = PROJECT["name"].replace("-", "_")  # the form in file names
 README = (ROOT / "README.md").read_text()
 
 
 def tracked(*folders):
-    """The files that git knows."""
+    """Return the files that git tracks."""
     found = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(found.stdout.split())
 
 
 @pytest.fixture(scope="module")
 def wheel(distributions):
-    """{name: content} of the wheel that is published."""
+    """Return {name: content} of the published wheel."""
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 @pytest.fixture(scope="module")
 def unpacked(distributions, tmp_path_factory):
-    """The sdist, in a folder of its own."""
+    """Unpack the sdist into a folder of its own."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(distributions.sdist) as file:
         file.extractall(folder, filter="data")
@@ -49,7 +49,7 @@ def unpacked(distributions, tmp_path_factory):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """Modules, data, py.typed; and beside them only metadata, with both licences."""
+    """The wheel has the modules, their data and py.typed, and besides only metadata with both licenses."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -58,13 +58,13 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """Whoever builds it, and from whichever of the two."""
+    """The wheel has the same content if it is built from the sdist or directly from the sources."""
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
 
 def test_sdist_is_the_whole_project(unpacked):
-    """Every file that git knows, unchanged, so that the tests run and the book can be built from it."""
+    """The sdist has every tracked file unchanged, so that the tests run and the book can be built from it."""
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert {name for name in found - added if not name.startswith(f"{STEM}.egg-info/")} == tracked()
@@ -76,12 +76,12 @@ def test_sdist_is_the_whole_project(unpacked):
 
 @pytest.fixture(scope="module")
 def metadata(wheel):
-    """What the wheel says about itself; an ExceptionGroup if a field breaks the rules of the registry."""
+    """Return the metadata of the wheel; an ExceptionGroup is raised if a field breaks the rules of the registry."""
     return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):
-    """And so are the name in the package's messages, and the citation."""
+    """The metadata, the name in the package's messages and the citation agree with pyproject.toml."""
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
     assert str(metadata.requires_python) == PROJECT["requires-python"]
@@ -92,19 +92,19 @@ def test_metadata_are_those_of_the_project(metadata):
 
 
 def test_public_address_stands_in_one_place():
-    """Should the project move, one line changes: the one under `[project.urls]` in pyproject.toml."""
+    """If the project moves, one line changes: the one under `[project.urls]` in pyproject.toml."""
     for address in PROJECT.get("urls", {}).values():
         found = subprocess.run(["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True, check=True)
         assert found.stdout.split() == ["pyproject.toml"]
 
 
 def test_classifiers_are_known(metadata):
-    """The registry refuses others."""
+    """The registry refuses unknown classifiers."""
     assert set(metadata.classifiers) <= classifiers
 
 
 def test_long_description_is_the_readme(metadata):
-    """As Markdown with tables, of which every element is rendered."""
+    """The description is Markdown, and each of its blocks and tables is rendered."""
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()
     html = MarkdownIt("commonmark").enable("table").render(metadata.description)
@@ -118,7 +118,7 @@ def test_long_description_is_the_readme(metadata):
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """From the wheel, with its data. Only figures and claims of the study need more than the dependencies."""
+    """The wheel has the modules and their data. Only figures and claims of the study need an extra."""
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
     code = f"import importlib, egm.study.tables\nfor name in {sorted(public)}: importlib.import_module(name)\n"
@@ -132,7 +132,7 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """`egm` and `python -m egm`: a plan, and a secure release by the compiled kernel."""
+    """`egm` makes a plan, and `python -m egm` makes a secure release with the compiled kernel."""
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

@@ -1,4 +1,4 @@
-"""The README: its example prints what it says, its table shows what egm computes, and what it names is there."""
+"""The README is right: the output of its example, the numbers of its table, and the files that it names."""
 
 import importlib
 import re
@@ -12,13 +12,13 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language):
-    """The one fenced block of a language."""
+    """Return the only fenced block of a language."""
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return text
 
 
 def series(name):
-    """The numbers in the one row of a table that begins with this name."""
+    """Return the numbers in the only row of a table that begins with this name."""
     (row,) = re.findall(rf"^\| {name} \|(.*)\|$", README, re.MULTILINE)
     return [float(number) for number in row.split("|")]
 
@@ -41,7 +41,7 @@ def test_claim_is_what_egm_computes():
 
 
 def test_every_module_is_named():
-    """The table has each public module of the package, and no other."""
+    """The table lists exactly the public modules of the package."""
     named = re.findall(r"^\| `(egm[.\w]+)` \|", README, re.MULTILINE)
     files = [file.relative_to(ROOT).with_suffix("") for file in (ROOT / "egm").rglob("[!_]*.py")]
     public = [file.parts for file in files if not any(part.startswith("_") for part in file.parts)]
@@ -61,7 +61,7 @@ def test_commands_exist():
 
 
 def test_a_stranger_reads_in_this_order():
-    """What egm is and what it gains, an example, how to install it, the two commands; then the rest."""
+    """The README says first what egm is and what it gains, then shows an example, the installation and the commands."""
     install = "`pip install .`"
     parts = ["the elliptical Gaussian mechanism\n", "factor of", "```python", install, "make book", "\n## "]
     places = [README.index(part) for part in parts]

@@ -1,4 +1,4 @@
-"""What stands around the project, workflows, forms and hooks: all of it is data, checked by its schema and by us."""
+"""Workflows, forms and hooks are data files: their schemas check them, and so do these tests."""
 
 import os
 import re
@@ -31,7 +31,7 @@ NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.ste
 
 
 def run(*command):
-    """(exit code, all that was printed) of a program of this environment."""
+    """Run a program of this environment; return its exit code and all that it printed."""
     done = subprocess.run(
         [Path(sys.executable).with_name(command[0]), *command[1:]], capture_output=True, text=True, check=False
     )
@@ -39,29 +39,29 @@ def run(*command):
 
 
 def read(file):
-    """A YAML file in which `on` is a word, as GitHub reads it, and not a truth value."""
+    """Read a YAML file as GitHub does, where `on` is a word and not a truth value."""
     return yaml.load(file.read_text(), yaml.BaseLoader)
 
 
 def steps(workflow):
-    """Every step of every job."""
+    """Return every step of every job."""
     return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
 
 
 def commands(workflow):
-    """Every line that a workflow runs in a shell."""
+    """Return every line that a workflow runs in a shell."""
     return [line.strip() for step in steps(workflow) for line in step.get("run", "").splitlines()]
 
 
 @pytest.mark.parametrize(("schema", "file"), [(schema, file) for schema, files in SCHEMAS.items() for file in files])
 def test_schema(schema, file):
-    """GitHub ignores a file that it cannot read; the schema, which comes with the checker, says so beforehand."""
+    """GitHub silently ignores a file that it cannot read, so the schema of the checker reads the file first."""
     failed, printed = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
     assert not failed, printed
 
 
 def test_schemas_refuse(tmp_path):
-    """The check above would see a misspelt key."""
+    """The schema refuses a misspelled key."""
     file = tmp_path / "ci.yml"
     file.write_text("on: push\njobs: {a: {runs-on: x, stepps: []}}\n")
     assert run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))[0]
@@ -75,7 +75,7 @@ def test_the_package_is_checked_with_every_python_that_it_declares():
 
 @NAMED
 def test_workflow_calls_what_exists(workflow):
-    """Targets of the Makefile, scripts, modules of the tools."""
+    """Every Makefile target, script and module that a workflow calls exists."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in commands(workflow):
         if made := re.fullmatch(r"make (\w+)", line):
@@ -87,15 +87,15 @@ def test_workflow_calls_what_exists(workflow):
 
 
 def test_actions_are_official_and_pinned():
-    """By their commit, which nobody can move as a tag can be; beside it the version, and Dependabot raises both."""
+    """Actions are pinned by commit, because a tag can be moved; a comment has the version, for Dependabot."""
     used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
     assert not [line for line in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
-    assert len({line.partition("@")[0] for line in used}) == len(used)  # one version of each, in all workflows
+    assert len({line.partition("@")[0] for line in used}) == len(used)  # all workflows use one version of each
 
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """`checkout` writes them into the clone unless it is told not to; only a job that pushes has use for them."""
+    """By default `checkout` leaves credentials in the clone; only a job that pushes needs them."""
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
         for step in job["steps"]:
@@ -120,9 +120,9 @@ TAKE_A_VALUE = {
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """What the lines `pip install ...` of a text install besides copies of the project, files, and known projects.
+    """Return what a text installs by `pip install` besides copies of the project, files, and known projects.
 
-    The project's own name is known to pip where it is installed, and with an address; no registry has it.
+    The project's own name is allowed where it is installed already, and with an address; no registry has it.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -131,7 +131,7 @@ def wrongly_installed(text, known, inside_the_package=False):
         named = [word for word in kept if re.match(r"[\w.{@/$]", word)]
         for word, then in pairwise([*named, ""]):
             if word[0] in ".{@/$" or word.startswith(("git+", "http")):
-                continue  # a folder, what a program fills in, or an address
+                continue  # a folder, a placeholder or an address
             name = canonicalize_name(re.split(r"[\[=<>~!]", word)[0])
             ours = name == PROJECT["name"] and (inside_the_package or then == "@")
             if not ours and name not in known:
@@ -141,13 +141,13 @@ def wrongly_installed(text, known, inside_the_package=False):
 
 @pytest.fixture(scope="module")
 def known():
-    """The projects whose versions are pinned, and chi2comb."""
+    """Return the pinned projects and chi2comb."""
     lines = (ROOT / "constraints.txt").read_text().split()
     return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
-    """No page, message, workflow or notebook: "egm" on the registry is a stranger's."""
+    """No page, message, workflow or notebook installs "egm", which on the registry is another project."""
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
             text = (ROOT / name).read_text()
@@ -155,7 +155,7 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
 
 
 def test_what_is_downloaded_is_checked_by_its_hash():
-    """In what `make`, the workflows and Binder run; the project itself is built with what is there already."""
+    """`make`, workflows and Binder check what they download by hashes; the project is built without a download."""
     places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
     places |= {file.name: file.read_text() for file in WORKFLOWS}
     for name, text in places.items():
@@ -186,7 +186,7 @@ def test_wrong_names_are_seen(text, wrong, known):
 
 
 def test_own_name_may_stand_in_messages_of_the_package(known):
-    """pip finds it installed, and adds what the extra names."""
+    """pip finds the installed project, and adds the packages of its extra."""
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
 
@@ -195,7 +195,7 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """A workflow may read at most; a job that writes says what, and runs no code of the project while it can."""
+    """By default a workflow may only read; a job that writes says so, and runs no code of the project."""
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
     for name, job in jobs.items():
@@ -206,7 +206,7 @@ def test_least_permissions(workflow):
 
 
 def test_form_for_errata_mirrors_the_ledger():
-    """Every field of an entry that a person can fill in is asked for, and the versions have the same names."""
+    """The form asks for every field of an entry that a person can fill in, and uses the names of the versions."""
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
     entry = yaml.safe_load((ROOT / "ledger" / "errata.yml").read_text())[0].keys()
@@ -217,13 +217,13 @@ def test_form_for_errata_mirrors_the_ledger():
 
 
 def test_hooks_are_valid():
-    """By the judgement of pre-commit itself."""
+    """pre-commit accepts the file of the hooks."""
     failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
     assert not failed, printed
 
 
 def test_hooks_have_the_versions_of_the_lock():
-    """Another version would format another way than `make test` demands."""
+    """A hook of another version could format differently from what `make test` asks for."""
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
     pins = (ROOT / "constraints.txt").read_text().split()
@@ -232,7 +232,7 @@ def test_hooks_have_the_versions_of_the_lock():
 
 
 def test_chapters_for_colab_are_kept(tmp_path):
-    """The branch begins empty, each publication adds its folder, and a second one of a commit changes nothing."""
+    """The branch begins empty, each publication adds a folder, and a second one of a commit changes nothing."""
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)
     remote, source, chapters = tmp_path / "remote", tmp_path / "source", tmp_path / "chapters"
@@ -248,7 +248,7 @@ def test_chapters_for_colab_are_kept(tmp_path):
         (chapters / commit / "01-x.ipynb").write_text(commit)
         git("clone", "--quiet", "--depth=1", f"file://{remote}", tmp_path / f"run{number}")
         variables = {**os.environ, "CHAPTERS": str(chapters), "GITHUB_SHA": commit}
-        run = ["bash", "-e", "-c", script]  # as GitHub runs it
+        run = ["bash", "-e", "-c", script]  # GitHub runs it like this
         subprocess.run(run, cwd=tmp_path / f"run{number}", env=variables, capture_output=True, check=True)
     listed = git("-C", remote, "ls-tree", "-r", "--name-only", "colab").split()
     assert listed == ["one/01-x.ipynb", "two/01-x.ipynb"]
@@ -257,5 +257,5 @@ def test_chapters_for_colab_are_kept(tmp_path):
 
 
 def git(*arguments):
-    """What a git command prints."""
+    """Return the output of a git command."""
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout

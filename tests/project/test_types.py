@@ -1,4 +1,4 @@
-"""The types, as the programs of users see them: a right one passes, a wrong one does not, and annotations are true."""
+"""Types are right for users: mypy accepts a right program and finds mistakes, and values have the proved types."""
 
 import re
 import subprocess
@@ -107,7 +107,7 @@ budget.left.epsilon + Budget(rho=1).left
 egm.__version__.split(".")
 """
 
-# Mistakes of a user, each in a line of its own, and how mypy calls it.
+# Mistakes of a user, one on each line, with the name of mypy's error.
 WRONG = {
     "GaussianMechanism(1.0, 1.0)": "call-arg",
     'GaussianDataMechanism(sigma, 50, 1.0, 1e-6, neighbors="add_one")': "arg-type",
@@ -116,7 +116,7 @@ WRONG = {
 
 
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
-    """By the annotations of the installed wheel, which its py.typed opens to mypy."""
+    """mypy reads the annotations of the installed wheel, because the wheel has py.typed."""
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
     done = subprocess.run(
@@ -131,7 +131,7 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 
 
 def test_types_are_true(monkeypatch):
-    """At each assert_type of the same program the value is what mypy has proved it to be."""
+    """At each assert_type of the right program the value has the type that mypy proved."""
     asserted = []
 
     def checked(value, annotation):
@@ -150,7 +150,7 @@ def test_types_are_true(monkeypatch):
 
 
 def test_ignored_errors_have_a_reason():
-    """One error at a time, by its name, and why."""
+    """Each `type: ignore` names the errors that it ignores, and a reason follows."""
     for file in (ROOT / "egm").rglob("*.py"):
         for line in file.read_text().splitlines():
             if "type: ignore" in line:

@@ -1,6 +1,6 @@
-"""Closed forms and series for special quadratic forms: checks of contour.py that share nothing with it.
+"""Closed forms and series for special quadratic forms, as checks of contour.py that share no code with it.
 
-`closed_form` picks the one that applies and gives {"sf" or "cdf" or "pdf": value}.
+`closed_form` chooses the one that applies, and returns {"sf" or "cdf" or "pdf": value}.
 """
 
 from mpmath import mp, mpf
@@ -9,7 +9,7 @@ EXTRA = 800  # digits that absorb the cancellation in the sum of exponentials
 
 
 def closed_form(weights, dof, nc, x):
-    """(name, values) of the closed form for this quadratic form, or (None, {})."""
+    """Return (name, values) of the closed form for this quadratic form, or (None, {})."""
     w, k, a, x = [mpf(v) for v in weights], [mpf(v) for v in dof], [mpf(v) for v in nc], mpf(x)
     if len(set(w)) == 1:
         total, name = sum(a), "noncentral chi-square series" if any(a) else "incomplete gamma"
@@ -26,7 +26,7 @@ def _density(k, y):
 
 
 def _gamma(w, k, x):
-    """w chi2(k) at x, by the incomplete gamma functions."""
+    """Return the values of w chi2(k) at x, by the incomplete gamma functions."""
     y = x / w
     sf = mp.gammainc(k / 2, y / 2, mp.inf, regularized=True) if y > k else None
     cdf = mp.gammainc(k / 2, 0, y / 2, regularized=True) if y <= k else None
@@ -34,7 +34,7 @@ def _gamma(w, k, x):
 
 
 def _series(w, k, nc, x):
-    """w chi2(k, nc) at x: the Poisson mixture of central chi-squares, by the recurrence of the incomplete gamma."""
+    """Return the values of w chi2(k, nc) at x: a Poisson mixture, by a recurrence of incomplete gamma functions."""
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
     poisson, jump = [mp.exp(-nc / 2)], [_density(k, y) * 2 * y / k]
@@ -47,7 +47,7 @@ def _series(w, k, nc, x):
 
 
 def _upward(k, y, jump):
-    """Upper tails of chi2(k + 2j) at y: each is the one before plus its jump."""
+    """Return the upper tails of chi2(k + 2j) at y: each is the previous one plus its jump."""
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
         tails.append(tails[-1] + step)
@@ -55,7 +55,7 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Lower tails of chi2(k + 2j) at y, from the last one down."""
+    """Return the lower tails of chi2(k + 2j) at y, computed from the last one down."""
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)
     for step in reversed(jump[:-1]):
@@ -65,7 +65,7 @@ def _downward(k, y, jump):
 
 
 def _exponentials(w, x):
-    """Distinct weights, dof 2 each: partial fractions."""
+    """Return the values for distinct weights with two degrees of freedom each, by partial fractions."""
     with mp.workdps(mp.dps + EXTRA):
         share = [mp.fprod(u / (u - v) for v in w if v != u) * mp.exp(-x / (2 * u)) for u in w]
         sf = mp.fsum(share)
@@ -73,6 +73,6 @@ def _exponentials(w, x):
 
 
 def _bessel(u, v, x):
-    """Density of two dof-1 terms."""
+    """Return the density of two terms with one degree of freedom each."""
     half = x * (1 / v - 1 / u) / 4
     return mp.exp(-x * (1 / u + 1 / v) / 4) * mp.besseli(0, half) / (2 * mp.sqrt(u * v))

@@ -22,8 +22,7 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 
 
 class Form(NamedTuple):
-    """A quadratic form over its largest weight `scale`; equal weights are one term. `double` holds (w, k, nc)
-    arrays."""
+    """A quadratic form over its largest weight `scale`, with equal weights merged; `double` has arrays (w, k, nc)."""
 
     scale: mpf
     by_dof: tuple
@@ -32,7 +31,7 @@ class Form(NamedTuple):
 
 
 def make_form(weights, dof, nc):
-    """Form of exact weights (doubles or mpf), degrees of freedom and noncentralities."""
+    """Return the Form of exact weights (doubles or mpf), degrees of freedom and noncentralities."""
     scale = mpf(max(weights))
     merged = defaultdict(lambda: [mpf(0), mpf(0)])
     for w, k, a in zip(weights, dof, nc, strict=True):
@@ -47,7 +46,7 @@ def make_form(weights, dof, nc):
 
 
 def log_mgf(form, s):
-    """K(s), continuous off the real axis right of 1/2."""
+    """Return K(s), continuous off the real axis right of 1/2."""
     total = mpc(0)
     for k, ws in form.by_dof:
         total -= k / 2 * _log_product(ws, s)
@@ -57,7 +56,7 @@ def log_mgf(form, s):
 
 
 def _log_product(ws, s):
-    """sum_j log(1 - 2 w_j s): one logarithm of the product, its branch counted in double precision."""
+    """Return sum_j log(1 - 2 w_j s) by one logarithm of the product; doubles determine its branch."""
     product = mpc(1)
     twice = 2 * s
     for w in ws:
@@ -68,8 +67,7 @@ def _log_product(ws, s):
 
 
 def scaled_cumulants(form, s):
-    """K and s^n times its n-th derivative, n = 1, 2, 3, at a real s < 1/2; the powers of s keep the doubles in
-    range."""
+    """Return K and s^n times its n-th derivative, n = 1, 2, 3, at a real s < 1/2. The factor s^n avoids overflow."""
     w, k, a = form.double
     v = w * s / (1 - 2 * w * s)
     b = a * (1 + 2 * v)
@@ -78,7 +76,7 @@ def scaled_cumulants(form, s):
 
 
 def bisect(increasing, low, high):
-    """Root of an increasing function on [low, high]."""
+    """Return the root of an increasing function on [low, high]."""
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
@@ -86,18 +84,18 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Increasing map from the real line onto (0, 1/2) for the upper tail, onto (-inf, 0) for the lower one."""
+    """Return an increasing map of the real line onto (0, 1/2) for the upper tail, onto (-inf, 0) for the lower."""
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
 
 def crossing(form, x, upper):
-    """The real saddle point of K(s) - s x - log|s| on one side of 0; x over the scale, as a double."""
+    """Return the real saddle point of K(s) - s x - log|s| on one side of 0, for a double x over the scale."""
     to_s, low, high = _on_side(upper)
     return float(to_s(bisect(lambda t: (scaled_cumulants(form, to_s(t))[1] - 1) / to_s(t) - x, low, high)))
 
 
 def rough_quantile(form, log_p, upper):
-    """A double x with log sf(x), or log cdf(x), near log_p: the saddle point estimate, six digits."""
+    """Return a double x with log sf(x), or log cdf(x), near log_p: the saddle point estimate has six digits."""
     to_s, low, high = _on_side(upper)
 
     def estimate(s):
@@ -112,13 +110,13 @@ def rough_quantile(form, log_p, upper):
 
 
 def parabola(c, width, bend):
-    """s(u) = c + i width u + bend (width u)^2, and ds/du."""
+    """Return s(u) = c + i width u + bend (width u)^2, and ds/du."""
     a = bend * width * width
     return lambda u: (c + 1j * width * u + a * u * u, 1j * width + 2 * a * u)
 
 
 def hyperbola(c, height, bend):
-    """s(u) = c + a (cosh u - 1) + i height sinh u with the curvature of `parabola`, and ds/du."""
+    """Return s(u) = c + a (cosh u - 1) + i height sinh u with the curvature of `parabola`, and ds/du."""
     a = 2 * bend * height * height
 
     def point(u):
@@ -129,7 +127,7 @@ def hyperbola(c, height, bend):
 
 
 def contours(form, x, upper):
-    """The two contours [(c, point, end)]; the parameters are Python floats, which mpmath takes as exact."""
+    """Return two contours (c, point, end); their parameters are Python floats, which mpmath takes as exact."""
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
     width, gap = abs(c) * (k2 + 1) ** -0.5, 0.5 - c
@@ -140,7 +138,7 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """The contour (c, point, end), straightened until the integrand does not grow along it."""
+    """Return the contour (c, point, end), straightened until the integrand does not grow along it."""
     for _ in range(8):
         point = family(c, width, bend)
         end, growth = reach(form, x, c, point)
@@ -151,8 +149,7 @@ def _tame(form, x, c, family, width, bend):
 
 
 def reach(form, x, c, point):
-    """u beyond which the integrand is below exp(-REACH) of its largest value, and the log of that over its first
-    value."""
+    """Return the u beyond which the integrand is below exp(-REACH) of its maximum, and log(maximum / first value)."""
     u_max = 1.0
     while True:
         u = np.linspace(0, u_max, 401)
@@ -164,7 +161,7 @@ def reach(form, x, c, point):
 
 
 def _log_size(form, x, c, point, u):
-    """log |exp(K(s) - s x) s'| along the contour, relative to its start, in double precision."""
+    """Return log |exp(K(s) - s x) s'| along the contour, relative to its start, in double precision."""
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
     for part in np.array_split(np.arange(len(u)), max(1, w.size * len(u) // 10**6)):
@@ -176,7 +173,7 @@ def _log_size(form, x, c, point, u):
 
 
 def integrate(form, x, upper, contour):
-    """(log tail, log density) at x (exact, over the scale) by one contour; the lower tail if not `upper`."""
+    """Return (log tail, log density) at x (exact, over the scale) by one contour; the lower tail if not `upper`."""
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
 
@@ -190,7 +187,7 @@ def integrate(form, x, upper, contour):
 
 
 def _trapezoid(function, end, first=24):
-    """Integral over [0, end] of a function even about 0 and negligible at the end; halve until settled."""
+    """Integrate an even function over [0, end] by the trapezoid rule, halving the step until the result settles."""
     step = end / first
     total = function(mpf(0)) / 2 + sum(function(j * step) for j in range(1, first + 1))
     for _ in range(8):
@@ -203,13 +200,13 @@ def _trapezoid(function, end, first=24):
 
 
 def side(form, x):
-    """True if x is above the mean: the tail to integrate is then the upper one."""
+    """Return whether x is above the mean, so that the upper tail is integrated."""
     w, k, a = form.double
     return bool(float(mpf(x) / form.scale) > np.sum(w * (k + a)))
 
 
 def log_tail(form, x, upper):
-    """(log tail, log density) at the exact x, agreed by two contours to AGREE."""
+    """Return (log tail, log density) at the exact x, on which two contours must agree."""
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
         pair = contours(form, float(x), upper)
@@ -220,7 +217,7 @@ def log_tail(form, x, upper):
 
 
 def log_values(form, x):
-    """(log sf, log cdf, log pdf) at the exact x: the smaller tail by contours, the larger one as its complement."""
+    """Return (log sf, log cdf, log pdf) at the exact x: the smaller tail by contours, the other as its complement."""
     upper = side(form, x)
     small, density = log_tail(form, x, upper)
     large = mp.log1p(-mp.exp(small))
@@ -228,7 +225,7 @@ def log_values(form, x):
 
 
 def isf(form, log_p, digits=25):
-    """The x with log sf(x) = log_p: Newton's method on log sf, one contour a step, two at the end."""
+    """Return the x with log sf(x) = log_p by Newton's method, with one contour for each step and two at the end."""
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):
         with np.errstate(**DOUBLE_SETTINGS):

@@ -9,14 +9,14 @@ from decimal import Decimal, localcontext
 
 
 def power_weights(d, alpha):
-    """The doubles nearest to j ** -alpha, j = 1 ... d; alpha is a string, so that "0.1" means one tenth."""
+    """Return the doubles nearest to j ** -alpha, j = 1 ... d; alpha is a string, so that "0.1" means one tenth."""
     with localcontext() as context:
         context.prec = 40
         return [float(Decimal(j) ** -Decimal(alpha)) for j in range(1, d + 1)]
 
 
 def terms(form):
-    """Lists (weights, dof, nc), of equal length, of a stored form."""
+    """Return the lists weights, dof and nc, of equal length, of a stored form."""
     if "power" in form:
         weights = power_weights(**form["power"])
     else:

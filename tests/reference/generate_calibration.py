@@ -18,13 +18,13 @@ WORKING = 220  # digits; log delta(0, 0.02) = -6e-138 needs 140 more than it kee
 
 
 def log_delta(eps, z):
-    """log delta(eps, z) at the working precision."""
+    """Return log delta(eps, z) at the working precision."""
     x, y = 1 / (2 * z) - eps * z, -1 / (2 * z) - eps * z
     return mp.log((mp.erfc(-x / mp.sqrt(2)) - mp.exp(eps) * mp.erfc(-y / mp.sqrt(2))) / 2)
 
 
 def log_delta_integral(eps, z):
-    """log delta(eps, z) by quadrature of phi(u/2 - eps/u) over (0, 1/z], relative to its largest value."""
+    """Return log delta(eps, z) by quadrature of phi(u/2 - eps/u) over (0, 1/z], relative to its largest value."""
     end = 1 / z
     peak = min(end, mp.sqrt(2 * eps))
 
@@ -42,13 +42,13 @@ def log_delta_integral(eps, z):
 
 
 def _knots(peak, end, width):
-    """Points of [0, end] whose distances from the peak double, from half a width on."""
+    """Return points of [0, end] whose distances from the peak double, starting with half its width."""
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})
 
 
 def multiplier(eps, delta):
-    """The z with delta(eps, z) = delta: bisection in log z, then Newton's method on log delta.
+    """Return the z with delta(eps, z) = delta, by bisection in log z and Newton's method on log delta.
 
     Upper ends: delta(eps, z) <= delta(0, z) < 0.4 / z, and delta(eps, z) < exp(-t**2 / 2) for t = eps z - 1/(2z) > 0.
     """
@@ -66,7 +66,7 @@ def multiplier(eps, delta):
 
 
 def twice(function, first, second, digits):
-    """function(first, second) as a decimal string that does not change when the precision doubles."""
+    """Return function(first, second) as a decimal string that does not change when the precision doubles."""
     found = []
     for dps in (WORKING, 2 * WORKING):
         with mp.workdps(dps):
@@ -77,7 +77,7 @@ def twice(function, first, second, digits):
 
 
 def curve_case(eps, z):
-    """One point of the curve, checked against the integral."""
+    """Return one point of the curve, checked against the integral."""
     text = twice(log_delta, eps, z, 25)
     with mp.workdps(60):
         value = log_delta_integral(mpf(eps), mpf(z))

@@ -82,7 +82,7 @@ FAMILIES = {
     ],
 }
 
-# source: (text, claimed accuracy). Davies' driver asks AS 155 for 1e-4; its six digits are those repeated in the tests
+# source: (text, claimed accuracy). Davies' driver asks AS 155 for 1e-4; its six digits are those in the tests
 # of Hail (GeneralizedChiSquaredDistributionSuite).
 DAVIES = ("Davies (1980), AS 155 test driver, requested accuracy 1e-4", 1e-4)
 IMHOF = ("Imhof (1961), Table 1, four digits", 0.501e-4)
@@ -165,24 +165,24 @@ CONDITIONAL = [
 
 
 def text(value, digits=30):
-    """A decimal string, read back by mpmath or float."""
+    """Return a decimal string that mpmath and float can read."""
     return mp.nstr(value, digits)
 
 
 def log_of(target):
-    """The logarithm of "1e-12" or of "exp(-1e5)"."""
+    """Return the logarithm of "1e-12" or of "exp(-1e5)"."""
     return float(target[4:-1]) if target.startswith("exp") else log(float(target))
 
 
 def must_agree(name, one, two):
-    """Two logarithms that may differ by AGREE."""
+    """Raise an error if two logarithms differ by more than AGREE."""
     if abs(one - two) > AGREE:
         raise ArithmeticError(f"{name}: {one} and {two}")
 
 
 def value_case(form, x, **about):
-    """One stored case, checked by a closed form if there is one and, near the median, by contours on both sides of
-    0."""
+    """Return one stored case, checked by a closed form if there is one and, near the median, by contours on both sides
+    of 0."""
     parts = terms(form)
     inner = make_form(*parts)
     values = dict(zip(("sf", "cdf", "pdf"), log_values(inner, x), strict=True))
@@ -197,7 +197,7 @@ def value_case(form, x, **about):
 
 
 def family_cases():
-    """Every form of FAMILIES at rough quantiles; those below 1e-300, where doubles thin out, are left out."""
+    """Yield every form of FAMILIES at rough quantiles, except those below 1e-300, where doubles are sparse."""
     for family, rows in FAMILIES.items():
         for row, (form, upper, lower) in enumerate(rows):
             inner = make_form(*terms(form))
@@ -209,7 +209,7 @@ def family_cases():
 
 
 def published_cases():
-    """The published values; one that is off by more than its claimed accuracy is reported and left out."""
+    """Yield the published values; one that is off by more than its claimed accuracy is reported and left out."""
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
             about = {"family": "published", "name": f"published {row}, x = {x}", "source": source}
@@ -222,14 +222,14 @@ def published_cases():
 
 
 def quantile_cases():
-    """isf at exact doubles p."""
+    """Yield isf at exact doubles p."""
     for form, ps in QUANTILES:
         for p in ps:
             yield {"form": form, "p": p, "isf": text(isf(make_form(*terms(form)), mp.log(mpf(p))), 20)}
 
 
 def conditional_means(form, x):
-    """E[chi2(k_j, nc_j) | Q = x], from z f(z; k, nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc)."""
+    """Return E[chi2(k_j, nc_j) | Q = x], from z f(z; k, nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc)."""
     weights, dof, nc = terms(form)
 
     def density(j, extra):

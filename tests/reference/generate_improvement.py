@@ -18,12 +18,12 @@ DIGITS = 18
 
 
 def quantile(weights, n):
-    """q_{1/n} of sum_j w_j Z_j^2."""
+    """Return q_{1/n} of sum_j w_j Z_j^2."""
     return isf(make_form(weights, [1] * len(weights), [0] * len(weights)), -mp.log(n))
 
 
 def improvement(d, alpha, n):
-    """E_n/E_t, to DIGITS digits."""
+    """Return E_n/E_t with DIGITS digits."""
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))
 

@@ -1,4 +1,4 @@
-"""JSON with one case on each line, so that a change of one value is a change of one line."""
+"""Write JSON with one case on each line, so that a change of one value is a change of one line."""
 
 import json
 from pathlib import Path

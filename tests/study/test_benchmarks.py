@@ -1,4 +1,4 @@
-"""The benchmark's own parts: its independent sum, its rivals, and the shape of what it prints. Not its timings."""
+"""The parts of the benchmarks: the direct sum, the rivals, and the form of the output; no times."""
 
 import csv
 import importlib.util
@@ -35,7 +35,7 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Near the mean all of them are right to a factor, most to much more."""
+    """Near the mean all rivals agree with egm.gx2 up to a factor."""
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10
     assert all(value == pytest.approx(gx2.sf(X, WEIGHTS), rel=0.9) for value in tails.values())
@@ -78,7 +78,7 @@ def test_time_of_a_release_with_unknown_centre_is_printed():
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """So that the scales that `draw` gives them are theirs."""
+    """Columns are of the order of 1, so that `draw` sets their scales."""
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
     assert np.all(np.isfinite(X))
@@ -102,7 +102,7 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """Ten laws at ten places and fifty at four, a hundred tables; only the places that are meant to be are refused."""
+    """Ten laws run at ten places, fifty laws at four, and a hundred tables; only the intended places are refused."""
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 100
     for setting in settings:
@@ -134,7 +134,7 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """Against a release that is off by a known vector and forecasts 1, with an interval of 3.5 to either side."""
+    """The figures are right for a release with a known error, the forecast 1 and intervals of 3.5 to either side."""
     X, off = SMALL.rows(0), np.array(off)
 
     def known(self, X, *, rng):
@@ -170,7 +170,7 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 
 
 def test_table_is_what_was_measured():
-    """Every line of the file in the package, in the order of the settings, by the names that its reader knows."""
+    """Every setting has its line, in order, in the file of the package, with the names that its reader knows."""
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
     assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
     assert [row[:4] for row in rows] == [[str(value) for value in setting[:4]] for setting in searches.settings()]
@@ -180,7 +180,7 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """Of the ten laws that without a variance; of the tables those that hide few rows or have a very heavy tail."""
+    """Errors are far beyond the forecast only for a law of infinite variance, hidden rows, or a very heavy tail."""
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]

@@ -1,4 +1,4 @@
-"""The grid of rivals on a tiny grid: whatever happens on the way, the table is the same, byte for byte."""
+"""The table of rivals, on a tiny grid: it is the same, byte for byte, in whatever order its cells were computed."""
 
 import subprocess
 import sys
@@ -26,12 +26,12 @@ with grid.connect(sys.argv[1]) as db:
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """The table has as many columns as are run."""
+    """Restrict the methods to a few: the table has one row for each cell and method."""
     monkeypatch.setattr(grid, "METHODS", {name: grid.METHODS[name] for name in METHODS})
 
 
 def run_here(cells, db, methods=METHODS):
-    """As grid.run does, in this process."""
+    """Compute the missing cells in this process, as `grid.run` does in several."""
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
         grid.save(db, cell, grid.run_cell(cell, names, SEEDS)[0])
@@ -40,14 +40,14 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with everything in it."""
+    """Return a store with the results of all cells."""
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """A run in a process of its own."""
+    """Start a run in a process of its own."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 
@@ -60,16 +60,16 @@ def test_any_order_and_any_split_give_the_same_bytes(store, tmp_path):
 
 
 def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
-    """The second waits while the first is at work. Whatever was said to be done stays, whole, and is not done again."""
+    """A second run waits until the first one is killed. No cell that was reported is computed again."""
     killed = tmp_path / "grid.db"
     with start(killed) as first:
         assert first.stdout.readline() == f"{len(MANY)} tasks to do\n"
         with start(killed) as second:
             said = [first.stdout.readline() for _ in range(len(MANY) // 2)]
             first.kill()
-            said += first.stdout.readlines()  # ends when the last of its processes has ended
+            said += first.stdout.readlines()  # ends when the last of the processes has ended
             left = int(second.stdout.readline().split()[0])
-            assert len(MANY) - left - len(said) in (0, 1)  # killed after it had stored a cell, before it said so
+            assert len(MANY) - left - len(said) in (0, 1)  # a cell may be stored and not yet reported
             assert len(second.stdout.readlines()) == left
     with grid.connect(killed) as db, grid.connect(tmp_path / "whole.db") as whole:
         assert not grid.missing(MANY, SEEDS, db, METHODS)
@@ -89,7 +89,7 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """As far as it is in the store: two methods on one cell, with all seeds."""
+    """Two methods on one cell, with all seeds, give the rows of the committed table."""
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
         grid.save(db, cell, grid.run_cell(cell, names, 20)[0])
@@ -128,7 +128,7 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_figures_of_the_table(store):
-    """Mean and standard error of the stored runs."""
+    """The table has the means and standard errors of the stored runs."""
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
         line
@@ -174,7 +174,7 @@ def test_order_covers_every_grid_first(tmp_path):
 
 
 def test_every_method_runs_on_a_cell():
-    """Near the sample mean where the budget is ample."""
+    """With a large budget every method has a small error."""
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)
     for name, method in ALL.items():

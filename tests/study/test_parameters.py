@@ -1,4 +1,4 @@
-"""The parameters of chapters: those within their ranges pass, all others are named."""
+"""Parameters of a chapter within their ranges pass, and all others are named in an error."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from egm.study.parameters import check_parameters
 
 
 def notebook(wish="", **values):
-    """The globals of a notebook into which papermill has injected a wish."""
+    """Return the globals of a notebook after papermill has injected `wish`."""
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 
 

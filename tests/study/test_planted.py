@@ -1,6 +1,6 @@
-"""Every mechanism under the audit: below epsilon as it is, above it with a bug.
+"""The audit of every mechanism finds less than epsilon, and more than epsilon if the mechanism has a bug.
 
-False alarms of the audit have a probability of 1e-6 by construction, and so has a bug that is missed, by simulation.
+A false alarm has probability 1e-6 by construction. A missed bug has probability 1e-6 by simulation.
 """
 
 import functools
@@ -18,7 +18,7 @@ BUGS = [(case.name, bug) for case in planted.cases() for bug in case.bugs]
 
 @functools.cache
 def bound(name, bug, path):
-    """The lower bound of epsilon for a case with a bug, and the epsilon that the case promises."""
+    """Return the lower bound of epsilon for a case with a bug, and the epsilon that the case promises."""
     (case,) = [case for case in planted.cases() if case.name == name]
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12)), case.epsilon
@@ -44,7 +44,7 @@ def test_every_bug_is_caught(name, bug, path):
 @PATHS
 @pytest.mark.parametrize("name", [case.name for case in planted.cases()])
 def test_the_audit_is_not_blind(name, path):
-    """Neighbours are as far apart as can be, so that the bound comes near epsilon; a coarse lattice loses much."""
+    """Neighbors are as far apart as possible, so the bound comes near epsilon; a coarse lattice loses much of it."""
     found, epsilon = bound(name, "none", path)
     assert found > (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
 
@@ -64,7 +64,7 @@ def test_table_has_a_row_for_each_case_and_bug():
 
 @pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
 def test_rounding_away_shows_in_exact_norms(bug, passes):
-    """On the real lattice, of 2**40 units, no number of releases would show it; one integer vector does."""
+    """On the real lattice of 2**40 units no number of releases would show the bug, but one integer vector does."""
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
         lengths = [sum(int(entry) ** 2 for entry in grid.sum(row[None])) for row in rows]

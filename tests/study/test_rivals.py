@@ -1,4 +1,4 @@
-"""The rivals: what each spends, that no neighbour moves it by more than it pays for, and their published errors."""
+"""The rivals: the budget of each is spent exactly, no neighbor changes a step too much, and errors are as published."""
 
 from functools import partial
 
@@ -33,15 +33,15 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 
 
 def squared_error(method, X, rho, seed, **options):
-    """Squared distance to the sample mean."""
+    """Return the squared distance to the sample mean."""
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
 
 class Recorder:
-    """Stands for the two mechanisms that all methods consist of, and writes down what each call would reveal.
+    """Replaces the two mechanisms that all methods are made of, and records the arguments of each call.
 
-    With `answers`, those of another run, it gives them again: then two runs on neighbours differ only in what they
-    would have added noise to, as in the composition of adaptive mechanisms.
+    With `answers` of another run, each call returns the recorded answer. Then two runs on neighbors differ only in the
+    values before noise, as in the composition of adaptive mechanisms.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -60,12 +60,12 @@ class Recorder:
     def record(self, cost, value, draw):
         self.costs.append(cost)
         self.values.append(value)
-        # Drawn in any case, so that later draws of the generator, signs and permutations, are the same in both runs.
+        # Draw in any case, so that later draws of signs and permutations are the same in both runs.
         self.answers.append(draw())
         if self.given is None:
             return self.answers[-1]
         given = self.given[len(self.answers) - 1]
-        if np.size(given) == N:  # numbers of friends: that of row 0 is seen by nobody, and is the run's own
+        if np.size(given) == N:  # numbers of friends: nobody sees that of row 0, so each run keeps its own
             return np.append(self.answers[-1][0], given[1:])
         return given
 
@@ -91,14 +91,14 @@ FAR = np.array([1e9, -1e9, 3.0, 0.0, 1e5])
 
 
 def moves(method, one, other, monkeypatch):
-    """(change, sensitivity) of each step, given what has been released before, as adaptive composition asks."""
+    """Yield (change, sensitivity) of each step, given the answers before it, as adaptive composition asks."""
     with monkeypatch.context() as context:
         before = Recorder(context)
         method(one, 1.0, radius=50.0, rng=np.random.default_rng(2))
     with monkeypatch.context() as context:
         after = Recorder(context, before.answers)
         method(other, 1.0, radius=50.0, rng=np.random.default_rng(2))
-    assert after.costs == pytest.approx(before.costs, rel=1e-12)  # public: the same for both
+    assert after.costs == pytest.approx(before.costs, rel=1e-12)  # public costs are equal
     for (value, sensitivity), (changed, same) in zip(before.values, after.values, strict=True):
         if sensitivity is None:
             yield np.max(np.count_nonzero(value != changed, axis=0)), 1
@@ -112,7 +112,7 @@ def moves(method, one, other, monkeypatch):
 @pytest.mark.parametrize("row", [FAR, -FAR, np.full(D, 2.0), np.full(D, 20.0), SIGMA], ids=str)
 @pytest.mark.parametrize("first", ["ordinary", "far"])
 def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, row, monkeypatch):
-    """The values whose quantile is taken change in at most one place of a column, sums by the sensitivity at most."""
+    """Values for a quantile change in at most one row of a column, and sums change by at most the sensitivity."""
     X = rows(N)
     one = X if first == "ordinary" else far_row_first(X, FAR)
     for change, sensitivity in moves(method, one, far_row_first(X, row), monkeypatch):
@@ -133,7 +133,7 @@ def far_row_first(X, row):
 
 
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
-    """Rows kept, the replaced one among them or not: the mean moves by no more than the sensitivity it pays for."""
+    """With or without the replaced row, the mean of the kept rows changes by at most its sensitivity."""
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
     steps = []
@@ -146,7 +146,7 @@ def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     (friends, _), (size, _), (mean, sensitivity) = steps[0]
     (other_friends, _), (other_size, _), (other_mean, _) = steps[1]
     assert np.max(np.abs(friends - other_friends)[1:]) <= 1
-    assert other_friends[0] < 10  # it has no friends
+    assert other_friends[0] < 10  # the outlier has no friends
     assert size - other_size == 1
     assert np.linalg.norm(mean - other_mean) <= sensitivity
 
@@ -257,7 +257,7 @@ def normal_rows(n, sigma, seed, mean=0.0):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
 def test_plan_has_its_published_error(rho, published, error):
-    """Mean squared distance to mu = 0 and its standard error, of the 50 runs on N(0, I), n = 4000, d = 128, stored in
+    """The published mean and standard error of ||estimate||^2 are those of 50 runs on N(0, I), n = 4000, d = 128:
     github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++"."""
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
@@ -269,7 +269,7 @@ def test_plan_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.05906, 0.0010), (1.0, 0.03486, 0.0006)])
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
-    """As above, "Instance optimal": a copy with other constants, and with range 25 after the rotation."""
+    """The source is that of PLAN's error, "Instance optimal". Its constants differ, and its rotated range is 25."""
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
     runs = [
@@ -282,8 +282,8 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("n", "published"), [(1000, 0.28059), (10_000, 0.07324)])
 def test_coinpress_has_its_published_error(n, published):
-    """10 % trimmed mean of ||estimate|| in 100 runs on N(0, I), d = 50, ball of radius 10 sqrt(50), rho = 0.5, 2 steps:
-    github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
+    """The published number is the 10 % trimmed mean of ||estimate|| in 100 runs on N(0, I), d = 50, radius 10 sqrt(50),
+    rho = 0.5, 2 steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line."""
     options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
     runs = [
         coinpress(normal_rows(n, np.ones(50), seed), 0.5, rng=rng, **options)
@@ -295,7 +295,7 @@ def test_coinpress_has_its_published_error(n, published):
 
 
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
-    """Its balls are promised to hold mu all together with probability 1 - beta, in fact with more."""
+    """All balls at once hold mu with probability at least 1 - beta, and each ball is smaller than the one before."""
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
         X = normal_rows(n, np.ones(d), seed, mean=30.0)
@@ -312,7 +312,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """An upper bound, and nearly the identity, for a covariance whose axes are not the coordinates'."""
+    """The estimate bounds a covariance with rotated axes from above, and is nearly equal to it."""
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
@@ -337,7 +337,7 @@ def test_gaussian_clips_to_the_ball():
 
 
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
-    """The oracle's error is (2 C / n)**2 / (2 rho) sum sigma, and coordinates that hardly vary add hardly to it."""
+    """The error is (2 C / n)**2 / (2 rho) sum sigma, and coordinates that hardly vary add hardly anything to it."""
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
     ball = np.sqrt(sigma.sum() + 2 * np.linalg.norm(sigma) * np.sqrt(np.log(n / 0.1)) + 2 * np.log(n / 0.1))
@@ -350,15 +350,15 @@ def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
 
 
 def test_the_filter_pays_twice_the_variance_of_a_known_centre():
-    """Distances between rows are longer by sqrt(2) than to the centre; the rest of the budget is what remains."""
+    """Distances between rows are sqrt(2) times those to the center, and the filter takes part of the budget."""
     X, s = normal_rows(5000, SIGMA, 3), {"sigma": SIGMA, "radius": 9.0}
     found = np.mean([squared_error(anisotropic, X, 2.0, seed, **s) for seed in range(25)])
     known = np.mean([squared_error(anisotropic, X, 2.0, seed, center=0.0, **s) for seed in range(100)])
-    assert 1.3 < found / known < 3.5  # expected 2.2, the error of the ratio 0.4
+    assert 1.3 < found / known < 3.5  # expected is 2.2, with an error of 0.4
 
 
 def test_plan_profits_from_a_spread_that_differs():
-    """Its error is proportional to |sigma|_1, that of a rotated ball to sqrt(d) |sigma|_2 (PLAN, Table 1)."""
+    """PLAN's error is proportional to |sigma|_1, that of a rotated ball to sqrt(d) |sigma|_2 (PLAN, Table 1)."""
     sigma = 256.0 / np.arange(1, 257)
     X = normal_rows(4000, sigma, 1, mean=10.0)
     ratio = np.mean([squared_error(huang_liang_yi, X, 1.0, seed, radius=400.0) for seed in range(4)]) / np.mean(
@@ -380,7 +380,7 @@ def test_median_has_the_variance_of_a_median():
 
 
 def test_median_wins_at_low_budget_in_high_dimension():
-    """numerics.md, section 7: N(0, I), n = 4000, d = 2048, rho = 1/8."""
+    """The median has less than half the error of the others for N(0, I), n = 4000, d = 2048, rho = 1/8."""
     X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
     median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))
     assert 2 * median < min(others)

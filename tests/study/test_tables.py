@@ -1,4 +1,4 @@
-"""The report's experiments against values computed with 50 digits."""
+"""The report's experiments agree with values computed with 50 digits."""
 
 import json
 from pathlib import Path
@@ -81,13 +81,13 @@ def test_bad_values_are_named(arguments, message):
 @pytest.mark.parametrize("p", [0.3, 1e-2, 1e-12, 1e-100])
 @pytest.mark.parametrize("unit", [1, 1e-150, 1e150])
 def test_saddlepoint_formula_is_near(d, p, unit):
-    """The worst case is one term: its error tends to sqrt(e / 2) - 1, that of Stirling's formula for Gamma(1/2)."""
+    """The error is largest for one term, where it tends to sqrt(e / 2) - 1, Stirling's error for Gamma(1/2)."""
     weights = unit / np.arange(1, d + 1)
     assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
 
 
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
-    """The relative error is of the order 1/d."""
+    """For d equal weights the relative error is of the order 1/d."""
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
 
@@ -112,7 +112,7 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 
 
 def made_up(rows):
-    """A table like rivals(), of (d, method, knows, error, standard error, failures)."""
+    """Return a table with the columns of rivals(), from (d, method, knows, error, standard error, failures)."""
     kinds = tables.rivals().dtype
     return np.array(
         [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows], kinds
@@ -148,7 +148,7 @@ def test_ratio_has_its_standard_error():
 
 
 def test_profiles_hold_the_error_of_each_scaling():
-    """The squares of the noise add up to the forecast, and their ratio is the improvement."""
+    """The squared noise adds up to the forecast, and the ratio of the sums is the improvement."""
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):
         rows = table[table["scaling"] == scaling]

@@ -1,4 +1,4 @@
-"""The stopwatch: functions take turns, and slow ones are not waited for."""
+"""The stopwatch lets functions take turns, and stops repeating a slow one."""
 
 from itertools import count
 
@@ -17,7 +17,7 @@ def test_race_takes_turns():
 
 
 def test_race_measures_and_loses_patience(monkeypatch):
-    """With a clock of its own: the fourth nap, when patience is at an end, is not taken."""
+    """With an artificial clock, the fourth call is skipped because the time is used up."""
     naps, now = iter((0.02, 0.01, 0.03)), [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
 
