@@ -75,8 +75,8 @@ def test_every_image_has_a_text_that_replaces_it(images):
 
 
 def test_every_figure_is_referred_to(images):
-    """The text of a chapter or of the landing page refers to every figure."""
-    sources = [(ROOT / "book" / "index.md").read_text()]
+    """The text of a chapter, of the paper or of the landing page refers to every figure."""
+    sources = [(ROOT / "book" / f"{page}.md").read_text() for page in ("index", "paper")]
     sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
     referred = set(re.findall(r"\{numref\}`([\w-]+)`", "\n".join(sources)))
     assert {image.find_parent("figure")["id"] for _, image in images} - {"fig-headline"} <= referred

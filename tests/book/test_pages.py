@@ -18,7 +18,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from numpydoc.hooks.validate_docstrings import parse_config
-from numpydoc.validate import validate
+from numpydoc.validate import Validator, get_doc_object, validate
 
 import egm
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, cli, gx2
@@ -360,16 +360,26 @@ def test_mechanism_is_found_by_its_short_name(book, name):
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
     targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
-    assert targets == {f"{getattr(egm, name).__module__}.{name}"}
+    module = "adaptive" if name.startswith("Adaptive") else "mechanisms"
+    assert targets == {f"egm.{module}.{name}"}
 
 
 CHECKS = parse_config(ROOT)["checks"]
 DOCUMENTED = [name for name, thing in PUBLIC.items() if callable(thing) or isinstance(thing, property)]
 
 
+class Reader(Validator):
+    """numpydoc's validator, which looks in vain for a definition in a module that only imports names."""
+
+    def __init__(self, obj_name):
+        super().__init__(get_doc_object(Validator._load_obj(obj_name)))
+
+    source_file_def_line = None
+
+
 def complaints(name, also=()):
     """Return what numpydoc finds in a docstring by the checks of pyproject.toml and by others."""
-    return [error for error in validate(name)["errors"] if error[0] in CHECKS.union(also)]
+    return [error for error in validate(name, Reader)["errors"] if error[0] in CHECKS.union(also)]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *DOCUMENTED])

