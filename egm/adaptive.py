@@ -18,147 +18,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import ndtri
 
 from egm import _tables
-from egm._expected_rows import ExpectedRows
-from egm._last_round import last_round
-from egm._private_rows import PrivateRows
-from egm._search import Search, least_rho
-from egm._types import Array, ArrayLike
-from egm._validate import between, count, finite, matrix, positive, probability, scalar, unread, vector, warn_of_delta
+from egm._adaptive.expected_rows import ExpectedRows
+from egm._adaptive.last_round import last_round
+from egm._adaptive.private_rows import PrivateRows
+from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
+from egm._adaptive.search import Search, least_rho
+from egm._types import ArrayLike
+from egm._validate import between, count, finite, matrix, positive, scalar, unread, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
-from egm.forecast import ErrorForecast
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
 _MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
-
-
-@dataclass(frozen=True, eq=False)
-class AdaptiveRelease:
-    """Sum of rows that may be published, with the results of the private search for center and spread.
-
-    Parameters
-    ----------
-    estimate : ndarray, shape (d,)
-        Noisy sum of the rows, in the units of the data. Each entry is within n times the declared
-        radius.
-    noise_std : ndarray, shape (d,)
-        Standard deviation of the last noise in each entry of `estimate`.
-    bias : ndarray, shape (d,)
-        How much clipping may have taken from each entry of `estimate`.
-    center : ndarray, shape (d,)
-        Last center of the rows before `estimate`.
-    sigma : ndarray, shape (d,)
-        Standard deviations of the rows, as the search found them.
-    forecast : egm.forecast.ErrorForecast
-        Expected squared l2 error of `estimate`, computed from released numbers only.
-    model_holds : bool
-        Whether the norms of the rows looked like those of normal rows. If False, the clip norm
-        comes from the norms themselves, and `forecast.center` assumes that all clipped parts point
-        one way.
-    spent : dict of str to float
-        Budget in zero-concentrated differential privacy that each step took.
-    simulated : bool
-        Whether the randomness came from a NumPy Generator. Such a release is fit for experiments
-        and not for publication.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from egm import AdaptiveDataMechanism
-    >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
-    >>> rng = np.random.default_rng(1)
-    >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
-    >>> release = mechanism.release(X, rng=rng)
-    >>> release.model_holds, release.simulated, round(sum(release.spent.values()), 6)
-    (True, True, 0.024)
-    """
-
-    estimate: np.ndarray
-    noise_std: np.ndarray
-    bias: np.ndarray
-    center: np.ndarray
-    sigma: np.ndarray
-    forecast: ErrorForecast
-    model_holds: bool
-    spent: dict[str, float]
-    simulated: bool
-
-    def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Compute an interval for each entry of the sum, which holds the exact entry with a given probability.
-
-        Parameters
-        ----------
-        confidence : float
-            Probability in (0, 1), for example 0.95.
-
-        Returns
-        -------
-        low : ndarray, shape (d,)
-            Lower ends of the intervals, in the units of the data.
-        high : ndarray, shape (d,)
-            Upper ends. An exact entry is between its two ends with at least the probability
-            `confidence`.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
-        TypeError
-            If `confidence` is not a real number.
-
-        Notes
-        -----
-        The noise and the variation by clipping are treated as normal. The interval is extended by
-        `bias` on both sides, which is more than normal rows need. It does not cover rows that are
-        too few to be seen.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from egm import AdaptiveDataMechanism
-        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
-        >>> rng = np.random.default_rng(1)
-        >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
-        >>> low, high = mechanism.release(X, rng=rng).interval(0.95)
-        >>> total = X.sum(axis=0)
-        >>> print((low < total) & (total < high))
-        [ True  True  True]
-        """
-        z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
-        spread = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
-        half = z * spread + self.bias
-        return self.estimate - half, self.estimate + half
-
-
-@dataclass(frozen=True)
-class AdaptiveForecast:
-    """Forecast of an adaptive release for normal rows, before there are data.
-
-    Parameters
-    ----------
-    error : egm.forecast.ErrorForecast
-        Expected squared l2 error of the released sum, by its causes.
-    success : float
-        Lower bound of the probability that the search finds center and spread.
-    spent : dict of str to float
-        Budget in zero-concentrated differential privacy that each step takes.
-
-    Examples
-    --------
-    >>> from egm import AdaptiveDataMechanism
-    >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
-    >>> forecast = mechanism.forecast([18, 1200, 3], center=[40, 2500, 4])
-    >>> forecast.success > 0.99
-    True
-    """
-
-    error: ErrorForecast
-    success: float
-    spent: dict[str, float]
 
 
 @dataclass(frozen=True)

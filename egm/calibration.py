@@ -1,6 +1,7 @@
 r"""Compute how much Gaussian noise (epsilon, delta)-differential privacy needs, exactly.
 
-The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1.
+The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1. The
+curve and its roots are computed in `egm/_curve.py`.
 
 Notes
 -----
@@ -13,10 +14,8 @@ the mechanism is :math:`(\varepsilon, \delta)`-private if and only if
         &= \Phi\Bigl(\frac{1}{2z} - \varepsilon z\Bigr)
            - e^{\varepsilon} \, \Phi\Bigl(-\frac{1}{2z} - \varepsilon z\Bigr)
 
-([1]_, Theorem 8). The curve is usually computed by the second line. For small
-:math:`\varepsilon` this loses digits, because it subtracts nearly equal numbers. The first line,
-written with :math:`L = \varepsilon + r/z`, is an integral of positive terms in which nothing
-cancels,
+([1]_, Theorem 8). For small :math:`\varepsilon` the second line loses digits. The first line, with
+:math:`L = \varepsilon + r/z`, is an integral of positive terms, in which nothing cancels,
 
 .. math::
 
@@ -35,13 +34,12 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-from scipy.optimize import elementwise
-from scipy.special import erfcx, ndtr, ndtri, roots_legendre
+from scipy.special import ndtri
 
+from egm import _curve
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, nonnegative, positive, probability
 
@@ -54,19 +52,6 @@ __all__ = [
     "zcdp_noise_multiplier",
     "zcdp_rho",
 ]
-
-# Beyond |r - a| = REACH the integrand is below exp(-40) of its largest value, under the last digit of a double.
-_REACH = np.sqrt(80.0)
-_NODES, _WEIGHTS = roots_legendre(96)
-_FAR = 40.0  # beyond it phi(a) is not a double any more, and neither is delta
-_THIN = 0.05  # noise multiplier below which the rule does not resolve exp(-r/z): from 0.02 on it loses digits
-
-# One step towards privacy. The curve is computed to a few units of 1e-15, so one step is enough for nearly every input.
-_STEP = 1 + 8e-15
-_SURE = 1 - 1e-14  # share of delta that the curve is kept below: it is computed to 9e-15
-_ROUNDINGS = 2e-15  # largest relative rounding error of a sum of terms > 0, each of a few operations
-_LARGEST_DELTA = 1 - 1e-12  # above it the curve, which is a double, cannot tell one delta from the next
-_TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 @overload
@@ -177,13 +162,13 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     4.2247
     """
     epsilon, delta = between(1e-100, 1e100, epsilon=epsilon), probability(delta=delta)
-    epsilon, delta = np.broadcast_arrays(epsilon, np.minimum(between(1e-300, 1.0, delta=delta), _LARGEST_DELTA))
-    wanted = delta * _SURE
-    largest, args = np.log(_largest_noise_multiplier(epsilon, wanted)), (epsilon, np.log(wanted))
-    log_z = _decreasing_root(lambda u, e, target: _log_delta(e, np.exp(u)) - target, largest - 1, largest, args)
-    z = np.exp(log_z) * _STEP
+    epsilon, delta = np.broadcast_arrays(epsilon, np.minimum(between(1e-300, 1.0, delta=delta), _curve.LARGEST_DELTA))
+    wanted = delta * _curve.SURE
+    largest, args = np.log(_curve.largest_noise_multiplier(epsilon, wanted)), (epsilon, np.log(wanted))
+    log_z = _curve.root_of(lambda u, e, target: _curve.log_delta_at(e, np.exp(u)) - target, largest - 1, largest, args)
+    z = np.exp(log_z) * _curve.STEP
     while np.any(short := gaussian_delta(epsilon, z) > wanted):
-        z = np.where(short, z * _STEP, z)
+        z = np.where(short, z * _curve.STEP, z)
     return z[()]
 
 
@@ -235,7 +220,7 @@ def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     '2.9243e-06'
     """
     epsilon, z = np.broadcast_arrays(nonnegative(epsilon=epsilon), positive(noise_multiplier=noise_multiplier))
-    integral, square, rest = _curve(epsilon, z)
+    integral, square, rest = _curve.curve_at(epsilon, z)
     return np.minimum(integral * np.exp(-square / 2) * np.exp(-rest / 2), 1.0)[()]
 
 
@@ -286,19 +271,19 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     1.0607
     """
     delta, z = np.broadcast_arrays(probability(delta=delta), positive(noise_multiplier=noise_multiplier))
-    wanted: Array = delta * _SURE
+    wanted: Array = delta * _curve.SURE
     log_delta = np.log(wanted)
-    free = _log_delta(np.zeros_like(z), z) <= log_delta
-    largest = np.where(free, 1.0, (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z) * _margin(wanted)
-    root = _decreasing_root(
-        lambda e, s, t, pinned: np.where(pinned, -e, _log_delta(np.maximum(e, 0.0), s) - t),
+    free = _curve.log_delta_at(np.zeros_like(z), z) <= log_delta
+    largest = np.where(free, 1.0, (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z) * _curve.margin_below(wanted)
+    root = _curve.root_of(
+        lambda e, s, t, pinned: np.where(pinned, -e, _curve.log_delta_at(np.maximum(e, 0.0), s) - t),
         np.zeros_like(largest),
         largest,
         (z, log_delta, free),
     )
-    epsilon = np.where(free, 0.0, root * _STEP)
+    epsilon = np.where(free, 0.0, root * _curve.STEP)
     while np.any(short := (gaussian_delta(epsilon, z) > wanted) & ~free):
-        epsilon = np.where(short, epsilon * _STEP, epsilon)
+        epsilon = np.where(short, epsilon * _curve.STEP, epsilon)
     return epsilon[()]
 
 
@@ -399,9 +384,11 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     log_delta = np.log(delta)
     start = 0.5 * np.log(np.maximum(-log_delta, 1e-3) / rho)
     with np.errstate(over="ignore"):
-        u = _minimum(lambda u, r, t: r * (1 + np.exp(u)) - np.subtract(*_conversion(u, t)), start, (rho, log_delta))
-        cost, (gain, loss) = rho * (1 + np.exp(u)), _conversion(u, log_delta)
-        return np.maximum(cost + loss - gain + _ROUNDINGS * (cost + loss + gain), 0.0)[()]
+        u = _curve.least_of(
+            lambda u, r, t: r * (1 + np.exp(u)) - np.subtract(*_curve.conversion(u, t)), start, (rho, log_delta)
+        )
+        cost, (gain, loss) = rho * (1 + np.exp(u)), _curve.conversion(u, log_delta)
+        return np.maximum(cost + loss - gain + _curve.ROUNDINGS * (cost + loss + gain), 0.0)[()]
 
 
 @overload
@@ -452,128 +439,12 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     log_delta = np.log(delta)
     start = np.log(2 * np.maximum(-log_delta, 1e-3) / epsilon)
     with np.errstate(over="ignore"):
-        u = _minimum(
-            lambda u, e, t: -(e + np.subtract(*_conversion(u, t))) / (1 + np.exp(u)), start, (epsilon, log_delta)
+        u = _curve.least_of(
+            lambda u, e, t: -(e + np.subtract(*_curve.conversion(u, t))) / (1 + np.exp(u)),
+            start,
+            (epsilon, log_delta),
         )
-        gain, loss = _conversion(u, log_delta)
-        return ((epsilon + gain - loss - _ROUNDINGS * (epsilon + gain + loss)) / (1 + np.exp(u)) / _STEP)[()]
-
-
-def _conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """Compute the pair (gain, loss) of the conversion from zCDP.
-
-    The conversion adds loss - gain to rho alpha, for alpha = 1 + exp(u). Both are sums of terms >=
-    0, so that nothing cancels in either: log(1 + exp(-u)) = log(1 + exp(u)) - u.
-    """
-    small = np.exp(-u)
-    gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
-    return gain, -log_delta * small
-
-
-def _minimum(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
-    """Find where a function with one minimum is least, elementwise.
-
-    Where overflow hides the minimum, the result is `start`.
-    """
-    with np.errstate(invalid="ignore"):
-        found = elementwise.bracket_minimum(function, start, args=args)
-        least = elementwise.find_minimum(function, found.bracket, args=args).x
-    return np.where(np.isfinite(least), least, start)
-
-
-def _log_delta(epsilon: Floats, z: Floats) -> Array:
-    """Compute the logarithm of delta."""
-    integral, square, rest = _curve(epsilon, z)
-    return np.log(integral) - square / 2 - rest / 2
-
-
-def _curve(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """Compute the integral of the privacy curve without a small factor, and the exponent of this factor.
-
-    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 it is divided by exp(-a^2/2).
-    The results are (integral, square, rest), where a^2 is the double `square` plus the part `rest`
-    that this double lacks.
-    """
-    epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
-    z = np.maximum(z, 1e-300)  # with so little noise delta is 1
-    a, lacking = _exponent(epsilon, z)
-    beyond, within = np.minimum(a, 0.0), np.maximum(a, 0.0)
-    # In t = r - max(a, 0), so that nothing is lost where a is huge. The far end for a < 0 solves r (r - 2a) = 80,
-    # written without the subtraction in which a far tail would lose it.
-    near, far = -np.minimum(within, _REACH), 80 / (np.hypot(_REACH, beyond) - beyond)
-    t = near + (far - near) * (1 + _NODES) / 2
-    integrand = np.exp(-t * (t / 2 - beyond)) * -np.expm1(-np.minimum(within + t, 100 * z) / z)
-    integral = np.sum(_WEIGHTS * integrand, axis=-1) * (far - near)[..., 0] / 2
-    terms = _two_terms(a, 0.5 / z + np.minimum(epsilon, 1e300) * np.minimum(z, 1.0))
-    integral = np.where((z < _THIN) & (a > -_FAR), terms, integral[..., None])[..., 0]
-    square, rest = _product(beyond, beyond)
-    rest = np.where(beyond > -_FAR, rest + 2 * np.maximum(beyond, -_FAR) * lacking, 0.0)
-    return integral / np.sqrt(2 * np.pi), square[..., 0], rest[..., 0]
-
-
-def _two_terms(a: Array, b: Array) -> Array:
-    """Compute the integral of `_curve` as the difference of Phi(a) and exp(epsilon) Phi(-b).
-
-    Here b is 1/(2z) + epsilon z.
-    """
-    one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
-    height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
-    return np.where(a < 0, one - other, np.sqrt(2 * np.pi) * ndtr(a) - height * other)
-
-
-def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
-    """Compute a = 1/(2z) - epsilon z as a double and the part that this double lacks.
-
-    In a far tail the first digits of exp(-a^2/2) depend on the last digits of a.
-    """
-    one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
-    other, rounding = _product(epsilon, z)
-    with np.errstate(invalid="ignore", over="ignore"):
-        near = one - other
-        change = near - one
-        lacking = (one - (near - change)) - (other + change) + ((0.5 - back) - lost) / z - rounding
-        lacking = np.where(np.isfinite(lacking), lacking, 0.0)
-        a = np.maximum(near + lacking, -1e150)
-        return a, np.where(np.isfinite(a), (near - a) + lacking, 0.0)
-
-
-def _product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Compute x y as a double and the part that this double lacks.
-
-    That part is a double, too, unless it overflows. See Dekker (1971).
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = x * y
-        (x, x_rest), (y, y_rest) = ((high := 134217729.0 * v - (134217729.0 * v - v), v - high) for v in (x, y))
-        rest = x * y - product + x * y_rest + x_rest * y + x_rest * y_rest
-    return product, np.where(np.isfinite(rest), rest, 0.0)
-
-
-def _largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """Return a noise multiplier that is certainly enough.
-
-    It satisfies Phi(a) <= delta or 1 / (z sqrt(2 pi)) <= delta, whichever needs the smaller noise
-    multiplier.
-    """
-    quantile = -ndtri(delta)
-    root = np.hypot(quantile, np.sqrt(2 * epsilon))
-    by_tail = np.where(quantile > 0, (quantile + root) / (2 * epsilon), 1 / (root - np.minimum(quantile, 0.0)))
-    return np.minimum(by_tail, 1 / (np.sqrt(2 * np.pi) * delta)) * _margin(delta)
-
-
-def _margin(delta: Array) -> Array:
-    """Return a factor by which a bound also holds for the computed curve.
-
-    That curve has few digits of 1 - delta near 1.
-    """
-    return 1 + 1e-12 + 1e-15 / (1 - delta)
-
-
-def _decreasing_root(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
-    """Find the root of a decreasing function with function(right) <= 0, elementwise.
-
-    The point `left` is moved down until the two points bracket the root.
-    """
-    with np.errstate(over="ignore"):
-        bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket
-        return elementwise.find_root(function, bracket, args=args, tolerances=_TOLERANCES).x
+        gain, loss = _curve.conversion(u, log_delta)
+        return ((epsilon + gain - loss - _curve.ROUNDINGS * (epsilon + gain + loss)) / (1 + np.exp(u)) / _curve.STEP)[
+            ()
+        ]

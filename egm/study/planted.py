@@ -19,7 +19,8 @@ from unittest import mock
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import _private_rows, quantiles, samplers
+from egm import quantiles, samplers
+from egm._adaptive import private_rows
 from egm._rows import lattice, norms
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.audit import lower_bound, replay
@@ -204,7 +205,7 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 
     def once(X: Array, rng: Rng | None) -> Array:
         columns = X.shape[1]
-        mean, _ = _private_rows.PrivateRows(X, rho, rng).mean("sum", np.zeros(columns), np.ones(columns), 1.0, rho)
+        mean, _ = private_rows.PrivateRows(X, rho, rng).mean("sum", np.zeros(columns), np.ones(columns), 1.0, rho)
         return mean
 
     return lambda X, size, rng: replay(functools.partial(once, X), size, rng)
@@ -330,17 +331,17 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 def _recentered() -> list[Patch]:
     """Return patches that take the mean of the data as the center."""
-    release, mean = GaussianDataMechanism.release, _private_rows.PrivateRows.mean
+    release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
         return release(dataclasses.replace(mechanism, center=X.mean(axis=0)), X, rng=rng)
 
-    def wrong_mean(rows: _private_rows.PrivateRows, step: str, center: Array, *given: Any) -> tuple[Array, float]:
+    def wrong_mean(rows: private_rows.PrivateRows, step: str, center: Array, *given: Any) -> tuple[Array, float]:
         around = rows.X.mean(axis=0)
         found, std = mean(rows, step, around, *given)
         return around + found, std
 
-    return [(GaussianDataMechanism, "release", wrong_release), (_private_rows.PrivateRows, "mean", wrong_mean)]
+    return [(GaussianDataMechanism, "release", wrong_release), (private_rows.PrivateRows, "mean", wrong_mean)]
 
 
 # --- The table --------------------------------------------------------------------------------------------------------

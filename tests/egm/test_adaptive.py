@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from egm import AdaptiveDataMechanism, _last_round, forecast, gx2, quantiles, samplers, scaling
-from egm._expected_rows import ExpectedRows
-from egm._private_rows import Account, PrivateRows, log_intervals
-from egm._radial import Radial
+from egm import AdaptiveDataMechanism, forecast, gx2, quantiles, samplers, scaling
+from egm._adaptive import last_round
+from egm._adaptive.expected_rows import ExpectedRows
+from egm._adaptive.private_rows import Account, PrivateRows, log_intervals
+from egm._adaptive.radial import Radial
+from egm._adaptive.tail import Tail
 from egm._rows import lattice
-from egm._tail import Tail
 from egm.calibration import zcdp_epsilon
 from egm.study.tables import zipf_sigma
 
@@ -505,8 +506,8 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     for doubt in (True, False):
         if not doubt:
             raised = lambda it, clip_norm, noise, tail=None: (clip_norm, True, 0.0, 0.0)  # noqa: E731
-            monkeypatch.setattr(_last_round._LastRound, "look", lambda it: None)
-            monkeypatch.setattr(_last_round._LastRound, "raised", raised)
+            monkeypatch.setattr(last_round._LastRound, "look", lambda it: None)
+            monkeypatch.setattr(last_round._LastRound, "raised", raised)
         for seed in range(6):
             release, off = run(one_sided(4000, 30, seed), seed=seed)
             assert release.model_holds is not doubt

@@ -25,13 +25,13 @@ from egm import (
     GaussianDataMechanism,
     GaussianMechanism,
     LaplaceMechanism,
-    _search,
     forecast,
     gx2,
     samplers,
     scaling,
 )
-from egm._private_rows import Account, PrivateRows
+from egm._adaptive import search
+from egm._adaptive.private_rows import Account, PrivateRows
 from egm._rows import lattice, sums
 from egm.calibration import zcdp_epsilon
 
@@ -174,8 +174,8 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
                 search.distance("radii", 0.5, 1e-4)
         return right(search)
 
-    right = _search.Search.locate
-    monkeypatch.setattr(_search.Search, "locate", locate)
+    right = search.Search.locate
+    monkeypatch.setattr(search.Search, "locate", locate)
     mechanism = AdaptiveDataMechanism(400, 1.0, radius=10.0, sigma_range=(0.1, 10.0))
     assert len(outcomes(mechanism, data_sets(400, 3)[1:4], 400)) > 1
 

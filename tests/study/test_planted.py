@@ -8,7 +8,8 @@ import functools
 import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, _private_rows, quantiles, samplers
+from egm import GaussianDataMechanism, quantiles, samplers
+from egm._adaptive import private_rows
 from egm._rows import lattice
 from egm.study import planted
 
@@ -79,7 +80,7 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
 
 @pytest.mark.parametrize("bug", ["none", *sorted({bug for _, bug in BUGS})])
 def test_a_bug_goes_when_the_context_ends(bug):
-    owners = (samplers, quantiles, lattice.Lattice, GaussianDataMechanism, _private_rows.PrivateRows)
+    owners = (samplers, quantiles, lattice.Lattice, GaussianDataMechanism, private_rows.PrivateRows)
     before = [dict(vars(owner)) for owner in owners]
     with planted.plant(bug):
         assert (bug == "none") is (before == [dict(vars(owner)) for owner in owners])

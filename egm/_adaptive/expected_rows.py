@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from egm._private_rows import Account, Intervals
-from egm._radial import Radial
-from egm._search import APART
+from egm._adaptive.private_rows import Account, Intervals
+from egm._adaptive.radial import Radial
+from egm._adaptive.search import APART
 from egm._types import Array, Floats
 
 __all__ = ["ExpectedRows"]

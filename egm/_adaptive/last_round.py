@@ -1,7 +1,7 @@
 """Check what the search of `egm.adaptive` found, choose the clip norm, and release the mean.
 
 1. Tail. The numbers of rows in shells around the center are compared with those expected of normal rows. If there are
-   more, `egm._tail` gives the clip norm of least error for the case that all clipped parts point one way.
+   more, `egm._adaptive.tail` gives the clip norm of least error for the case that all clipped parts point one way.
 2. Count. Otherwise the clip norm is that of least forecast error. It is raised until a noisy number of longer rows is
    small. If n sqrt(rho) is small, little is known of the tail, and fewer longer rows are allowed.
 3. Sum. The rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from egm import forecast, gx2
-from egm._radial import Radial
-from egm._search import KEPT, Search
-from egm._tail import Tail
+from egm._adaptive.radial import Radial
+from egm._adaptive.search import KEPT, Search
+from egm._adaptive.tail import Tail
 from egm._types import Array
 from egm.forecast import ErrorForecast
 

@@ -1,7 +1,7 @@
 """Search for the center and the spread of private rows, for `egm.adaptive`.
 
-The search asks questions and sees only the noisy answers: those of private rows (`egm._private_rows`) or, for a
-forecast, those that are expected of normal rows (`egm._expected_rows`). The release itself is in `egm._last_round`.
+The search asks questions and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
+those that are expected of normal rows (`expected_rows.py`). The release itself is in `last_round.py`.
 
 1. Locate. The median distance of the rows from the center is the radius of a ball. The rows are clipped to this ball,
    and their noisy mean is the next center. Each step leaves a known part of the distance. The steps end when the radius
@@ -25,8 +25,8 @@ import numpy as np
 from scipy.special import chdtri
 
 from egm import gx2, scaling
-from egm._private_rows import Account, Intervals, log_intervals
-from egm._radial import Radial
+from egm._adaptive.private_rows import Account, Intervals, log_intervals
+from egm._adaptive.radial import Radial
 from egm._types import Array, Floats
 
 __all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
@@ -60,7 +60,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Answer the questions of a search; see `egm._private_rows.PrivateRows`."""
+    """Answer the questions of a search; see `egm._adaptive.private_rows.PrivateRows`."""
 
     n: int
     d: int
