@@ -59,7 +59,7 @@ def declared(columns: object, **named: object) -> Columns:
 
 
 def ordered(columns: Columns, **named: object) -> Any:
-    """Return a vector without names; if it has names, its entries are put in the order of the columns.
+    """Return the entries of a vector; if they have names, they are put in the order of the columns.
 
     Raise ValueError if its names are not those of the columns, or if it has names and the columns have none.
     """

@@ -89,7 +89,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def bernstein_limit(weights: ArrayLike) -> float:
-    r"""Return the smallest p for which Lemma 4.2 of the report holds.
+    r"""Return the smallest probability p that `bernstein` accepts, which Lemma 4.2 of the report sets.
 
     Parameters
     ----------

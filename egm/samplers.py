@@ -282,7 +282,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's sampler of the index of the largest noisy score."""
+    """Return OpenDP's function that draws the index of the largest noisy score."""
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()

@@ -83,7 +83,7 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Date the book by the last commit, if there is one, so that building it twice gives the same book."""
+    """Return variables that date the book by its last commit, if any, so that two builds give the same book."""
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}

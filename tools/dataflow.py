@@ -44,7 +44,7 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Note a name as read, as assigned, or as drawn from."""
+        """Note a name as read, assigned, or (a random generator) sampled from."""
         if any(node.id in names for names in self.own):
             return
         if not isinstance(node.ctx, ast.Load):

@@ -177,7 +177,7 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return the mistakes that only a slip can have."""
+    """Return what is wrong in the fields that only a slip has."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
         wrong.append(f"there is no weight {slip.weight}")
@@ -197,7 +197,7 @@ def test_exists(root: Path, test: str) -> bool:
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return what has two entries, or none: findings, and statements that carry a number of the report."""
+    """Return findings, and statements with a number of the report, that do not have exactly one entry."""
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
     return [

@@ -76,7 +76,7 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Count the slips of each version by weight, and those that a cell shows or the final report still has."""
+    """Count the slips of each version: by weight, those shown by a cell, and those still in the final report."""
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
         (
@@ -193,7 +193,7 @@ def reference(entry: Entry) -> str:
 
 
 def plain(place: str) -> str:
-    """Return the name of a place with letters instead of TeX, for a link has no formulas."""
+    """Return the name of a place with its TeX as plain letters: a link cannot hold formulas."""
     return re.sub(r"\\mathcal |[${}]", "", place)
 
 

@@ -41,7 +41,7 @@ def require_tex(*more: str) -> None:
 
 
 def complaints(log: str) -> list[str]:
-    """Return the lines in which a log of LaTeX complains of the book."""
+    """Return the warnings and errors in a log of LaTeX."""
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 

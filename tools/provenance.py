@@ -36,7 +36,7 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """Return the hash as people write it."""
+        """Return the abbreviated hash."""
         return self.hash[:7]
 
 

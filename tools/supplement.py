@@ -48,7 +48,7 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
 
 
 def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
-    """{path in the supplement: content}, with the README and the check sums."""
+    """Return {path in the supplement: content}, with the README and the check sums."""
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
     files |= {file.name: file.read_bytes() for file in pdfs}

@@ -111,7 +111,7 @@ class _LastRound:
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:
-        """Check the tail, choose the clip norm, release the mean, and forecast its error."""
+        """Check the tail of the rows' norms, choose the clip norm, release the mean, and forecast its error."""
         search, b, n = self.search, self.b, self.n
         seen = self.look()
         clip = self.by_model() if seen is None else None

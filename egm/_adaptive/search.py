@@ -108,7 +108,7 @@ class Search:
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Locate the rows, find their spread, and refine the center."""
+        """Find a rough center, then the spread, then a finer center."""
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):

@@ -225,7 +225,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """Read the file that has the journal's name now, in a transaction that is undone unless it is committed."""
+        """Open a transaction on the file that is now at the journal's path; it is undone unless it is committed."""
         self._status()
         seen = self._seen
         with self._connected(self.path) as connection:

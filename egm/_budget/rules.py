@@ -459,7 +459,7 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget, which must have a total, with its neighbor relation and kind filled in."""
+    """Check that a new budget has a total; return its terms with neighbor relation and kind filled in."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     return {**terms, "neighbors": terms["neighbors"] or _RELATIONS[0], "simulation": bool(terms["simulation"])}

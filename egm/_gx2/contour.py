@@ -62,7 +62,7 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """Describe the saddle point c of exp(K(s) - s x) / s, and its x, by the unbounded coordinate theta.
+    """Give a saddle point c of exp(K(s) - s x) / s, and the x that it belongs to, by an unbounded theta.
 
     In the upper tail theta = log(c / (1 - c)) with c in (0, 1), in the lower tail theta = log(-c)
     with c < 0. For each group, `slack` is 1 - r c without cancellation, and `v` is r c / (1 - r c);

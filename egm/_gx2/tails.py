@@ -384,7 +384,7 @@ def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> A
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
-    """Return function(log), and with `full_output` the pair of this value and the error."""
+    """Return function(log), or (function(log), error) if `full_output` is true."""
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 

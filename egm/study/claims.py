@@ -30,7 +30,7 @@ MIME = "application/vnd.egm.finding+json"
 
 @dataclass(frozen=True)
 class Finding:
-    """Finding of one check, which a notebook displays and carries in its output.
+    """Result of one check. A notebook shows it and stores it in its output.
 
     Parameters
     ----------

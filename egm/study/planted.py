@@ -212,7 +212,7 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 
 
 def _ranks() -> tuple[Array, Array]:
-    """Return two data sets of two values each, whose medians in [0, 10] are as different as can be.
+    """Return two data sets of two values each. Their medians are as far apart as the range [0, 10] allows.
 
     For the first data set about the lowest tenth of the range has exactly the rank of the median,
     and all other points miss it by one; for the second data set it is the reverse.

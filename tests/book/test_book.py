@@ -51,7 +51,7 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """No statement of the book has the number of another one, in the report or in the book."""
+    """No two statements of the book share a number, the report's or the book's."""
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 

@@ -707,7 +707,7 @@ def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
-    """One row changes no bit in the other rows' part, so sensitivities in floating point are the proven ones."""
+    """Changing one row alters no bit of what other rows add, so the proven sensitivities hold in floating point."""
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
     for n in (2, 3, 8, 33):

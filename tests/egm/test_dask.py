@@ -168,7 +168,7 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write two files into a folder."""
+    """Write two tables to a folder."""
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path

@@ -70,7 +70,7 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the promised probabilities: an interval weighs less the farther its ranks are from the wanted one."""
+    """Return the promised probability of each interval; it falls with the distance from the wanted rank."""
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
     weights = np.exp(-epsilon / 2 * np.array(misses))

@@ -9,7 +9,7 @@ def anchor(chapter: str, cell: str) -> str:
 
 
 def name_cells(app, doctree):
-    """Give each cell's container its id, and make it known to cross-references."""
+    """Set the id of each cell on its container, and register it as a link target."""
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)

@@ -126,7 +126,7 @@ class Arrange(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Rearrange the tree that has every page in it."""
+        """Put the landing page and the parts of the book in the order of the PDF."""
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -168,7 +168,7 @@ class KeepSources(SphinxPostTransform):
 
 
 class PlaceBibliography(SphinxPostTransform):
-    """Put the bibliography into the page that has it; Sphinx gathers it at the end of the book."""
+    """Move the bibliography from the end of the book, where Sphinx puts it, to its own page."""
 
     default_priority = 760  # after Sphinx has gathered it
     formats = ("latex",)
@@ -189,7 +189,7 @@ class KeepWithin(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Take the links away; those within the page and to the network stay."""
+        """Remove all links except those within the page and to the web."""
         for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
             if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
                 link.parent.replace(link, link.children)

@@ -21,7 +21,7 @@ def rule_sections(app, what, name, thing, options, lines):
 
 
 def name_bases(app, what, name, thing, options, lines):
-    """Name the bases of an exception after its first sentence, because it can be caught by these, too."""
+    """List the base classes of an exception after the first sentence of its text: they catch it, too."""
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
         lines[end:end] = ["", f"Bases: {', '.join(f'``{base.__name__}``' for base in thing.__bases__)}"]
