@@ -36,10 +36,10 @@ FINAL |= {"removed": "Not in the final report, which has no such passage"}
 FIGURES = {  # file: chapter and cell
     "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
     "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
-    "left": ("09-beyond-the-report.ipynb", "fig-left"),
-    "clip": ("09-beyond-the-report.ipynb", "fig-clip"),
-    "rivals": ("10-rivals.ipynb", "fig-ratio"),
-    "real": ("11-real-data.ipynb", "fig-real-searches"),
+    "left": ("10-beyond-the-report.ipynb", "fig-left"),
+    "clip": ("10-beyond-the-report.ipynb", "fig-clip"),
+    "rivals": ("11-rivals.ipynb", "fig-ratio"),
+    "real": ("12-real-data.ipynb", "fig-real-searches"),
 }
 
 

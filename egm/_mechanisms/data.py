@@ -42,7 +42,7 @@ class GaussianDataMechanism(Mechanism):
 
     The mechanism subtracts a public center from each row, multiplies coordinate :math:`j` by
     :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. It adds up the
-    rows, adds normal noise, divides by :math:`b`, and adds the center back. Chapter 5 of the book,
+    rows, adds normal noise, divides by :math:`b`, and adds the center back. Chapter 4 of the book,
     "The mechanism for Gaussian data", derives it and proves that it is private.
 
     Parameters
@@ -143,9 +143,9 @@ class GaussianDataMechanism(Mechanism):
     of :math:`n`.
 
     **Scaling.** "optimal" has the least noise for normal rows: at most a third less than Lemma 4.1
-    in the cases that chapter 9 of the book tabulates. It relies on a far quantile of the norm.
+    in the cases that chapter 10 of the book tabulates. It relies on a far quantile of the norm.
     Where columns are correlated, or where the center is off by about `sigma`, or by less if `sigma`
-    is too small as well, it can lose many times what it gains (chapter 11 of the book).
+    is too small as well, it can lose many times what it gains (chapter 12 of the book).
 
     **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
     `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by

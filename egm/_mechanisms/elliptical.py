@@ -70,7 +70,7 @@ class EllipticalGaussianMechanism(Mechanism):
         \sigma_{opt} \frac{\Delta_j}{b_j}, \qquad b_j = \sqrt{\frac{\Delta_j}{\sum_k \Delta_k}}.
 
     This :math:`b` is the best one (Theorem 3 of [1]_; see also [2]_). The expected squared l2 error
-    of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 4 of the book is about this
+    of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 3 of the book is about this
     mechanism.
 
     A release is (epsilon, delta)-differentially private for neighbors between which each coordinate

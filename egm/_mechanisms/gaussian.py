@@ -44,7 +44,7 @@ class GaussianMechanism(Mechanism):
     Notes
     -----
     A release is (epsilon, delta)-differentially private for neighbors between which the query
-    changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 3 of the book is
+    changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 2 of the book is
     about this mechanism.
 
     References

@@ -20,7 +20,7 @@ Poisson's summation formula,
     r(k) \ge p(k) \exp\Bigl( -\frac{1}{24 s^2} \Bigr) \qquad \text{for every } k \text{ and every } s > 0.
 
 So the total variation distance of the two is at most :math:`1 / (24 s^2)` for one entry, and
-:math:`d / (24 s^2)` for :math:`d` entries. (Chapter 12 of the book has the proof.)
+:math:`d / (24 s^2)` for :math:`d` entries. (Chapter 13 of the book has the proof.)
 
 Integers plus noise with the distribution :math:`r` are a rounded release of the Gaussian mechanism,
 and so they are private for the epsilon and the delta of continuous noise. Therefore integers plus

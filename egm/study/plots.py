@@ -12,6 +12,7 @@ Text in a figure has the size of the book's text, because figures are not scaled
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -30,6 +31,7 @@ from egm._types import Array, StructuredArray
 __all__ = [
     "COLORS",
     "GREYS",
+    "STYLES",
     "bars",
     "box",
     "curves",
@@ -53,9 +55,22 @@ INK = "#1A1A1A"
 GREYS = (INK, "#555555", "#B0B0B0")
 #: The colors of curves and points, in the order in which a figure uses them.
 COLORS = ("#0072B2", "#C05500", "#008662", "#A36186", INK, "#5C3F00", "#00446B")
+#: The style, by its number, of what many figures show: it looks the same in all of them.
+STYLES = {
+    "expected_norm": 0,  # the scaling of Lemma 4.1
+    "elliptical": 0,
+    "none": 1,  # no scaling
+    "gaussian": 1,
+    "optimal": 2,
+    "adaptive": 3,  # egm, given ranges only
+    "ours": 3,
+    "exact": 4,
+    "plan": 5,
+    "coinpress, public": 6,
+}
 _MARKERS = "osvD^XP"
 _DASHES = ((), (6, 2), (2, 1.5), (8, 2, 2, 2), (1, 1), (4, 1, 1, 1, 1, 1), (10, 3))
-_WIDTHS = (5.2, 6.2)  # inches, of one panel and of several: then text is as large as the book's
+_WIDTH = 5.2  # inches: then the smallest text has 9 pixels on a phone
 _LINE = 12.5  # points from one name to the next
 
 _STYLE: dict[Any, Any] = {
@@ -90,15 +105,17 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def figure(columns: int = 1, height: float = 3.3, **options: Any) -> tuple[Figure, Any]:
-    """Make a figure with panels side by side, as wide as the book shows it.
+def figure(columns: int = 1, height: float = 3.3, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """Make a figure of one or several panels, as wide as the book shows it.
 
     Parameters
     ----------
     columns : int, default 1
-        Number of panels.
+        Number of panels side by side; more than two are too narrow for their text.
     height : float, default 3.3
         Height of the figure in inches.
+    rows : int, default 1
+        Number of panels one below the other.
     **options
         Further arguments of `matplotlib.pyplot.subplots`.
 
@@ -122,18 +139,18 @@ def figure(columns: int = 1, height: float = 3.3, **options: Any) -> tuple[Figur
     >>> plt.close(fig)
     """
     plt.rcParams.update(_STYLE)
-    return plt.subplots(1, columns, figsize=(_WIDTHS[columns > 1], height), layout="constrained", **options)
+    return plt.subplots(rows, columns, figsize=(_WIDTH, height), layout="constrained", **options)
 
 
-def line(i: int, j: int | None = None) -> dict[str, Any]:
-    """Choose the style of a line: the color and dashes of the i-th line of `curves`.
+def line(i: int | str, j: int | None = None) -> dict[str, Any]:
+    """Choose the style of a line: a color and dashes.
 
     Parameters
     ----------
-    i : int
-        Number of the line, from 0. There are seven styles, which repeat.
+    i : int or str
+        Number of the style, from 0; there are seven, which repeat. Or a key of `STYLES`.
     j : int, optional
-        Number of the line whose dashes are taken; by default `i`.
+        Number of the style whose dashes are taken; by default that of `i`.
 
     Returns
     -------
@@ -143,19 +160,20 @@ def line(i: int, j: int | None = None) -> dict[str, Any]:
     Examples
     --------
     >>> from egm.study import plots
-    >>> plots.line(1)
+    >>> plots.line("none")
     {'color': '#C05500', 'dashes': (6, 2)}
     """
-    return {"color": COLORS[i % 7], "dashes": _DASHES[(i if j is None else j) % 7]}
+    number = _number(i)
+    return {"color": COLORS[number], "dashes": _DASHES[number if j is None else j % 7]}
 
 
-def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
-    """Choose the style of points without a line: color and marker of the i-th line of `intervals`.
+def dots(i: int | str, hollow: bool = False, **options: Any) -> dict[str, Any]:
+    """Choose the style of points without a line: a color and a marker.
 
     Parameters
     ----------
-    i : int
-        Number of the line, from 0. There are seven styles, which repeat.
+    i : int or str
+        Number of the style, from 0; there are seven, which repeat. Or a key of `STYLES`.
     hollow : bool, default False
         Whether the points are drawn as outlines.
     **options
@@ -172,8 +190,9 @@ def dots(i: int, hollow: bool = False, **options: Any) -> dict[str, Any]:
     >>> plots.dots(0, markersize=3)["marker"]
     'o'
     """
-    fill = "none" if hollow else COLORS[i % 7]
-    return {"color": COLORS[i % 7], "marker": _MARKERS[i % 7], "mfc": fill, "linestyle": ""} | options
+    number = _number(i)
+    fill = "none" if hollow else COLORS[number]
+    return {"color": COLORS[number], "marker": _MARKERS[number], "mfc": fill, "linestyle": ""} | options
 
 
 def trace(i: int) -> dict[str, Any]:
@@ -207,6 +226,8 @@ def curves(
     label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
     """Draw one column of a table over another, with one line for each value of a third column.
+
+    A value that is a key of `STYLES` has its style; the others have the styles in their order.
 
     Parameters
     ----------
@@ -244,7 +265,7 @@ def curves(
     ['d = 10', 'd = 100']
     >>> plt.close(fig)
     """
-    for i, (name, rows) in enumerate(_groups(table, by, label)):
+    for i, name, rows in _groups(table, by, label):
         ax.plot(rows[x], rows[y], label=name, **line(i))
     return ax
 
@@ -301,10 +322,10 @@ def intervals(
     >>> plt.close(fig)
     """
     groups = _groups(table, by, label)
-    for i, (name, rows) in enumerate(groups):
+    for place, (i, name, rows) in enumerate(groups):
         low, high = (rows[y] - rows[name] for name in between) if between else (2 * rows[se], -2 * rows[se])
-        aside = ScaledTranslation((i - (len(groups) - 1) / 2) * 1.8 / 72, 0, ax.figure.dpi_scale_trans)
-        style = line(i) | {"marker": _MARKERS[i % 7], "markersize": 3.5, "linewidth": 1, "elinewidth": 1.2}
+        aside = ScaledTranslation((place - (len(groups) - 1) / 2) * 1.8 / 72, 0, ax.figure.dpi_scale_trans)
+        style = line(i) | {"marker": _MARKERS[i], "markersize": 3.5, "linewidth": 1, "elinewidth": 1.2}
         ax.errorbar(rows[x], rows[y], [low, -high], label=name, transform=ax.transData + aside, **style)
         ends = np.append(rows[y] - low, rows[y] - high)
         ax.update_datalim(np.column_stack([np.tile(rows[x], 2), ends]))  # matplotlib does not see through the shift
@@ -358,8 +379,9 @@ def bars(
     groups = _groups(table, by, label)
     names = list(dict.fromkeys(table[x].tolist()))
     width = 0.8 / len(groups)
-    for i, (name, rows) in enumerate(groups):
-        ax.bar(np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width, rows[y], width, color=COLORS[i], label=name)
+    for place, (i, name, rows) in enumerate(groups):
+        at = np.arange(len(names)) + (place - (len(groups) - 1) / 2) * width
+        ax.bar(at, rows[y], width, color=COLORS[i], label=name)
     ax.set_xticks(range(len(names)), [str(name) for name in names])
     if by is not None:
         ax.legend()
@@ -414,7 +436,7 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     return ax
 
 
-def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int = 4) -> Axes:
+def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int | str = 4) -> Axes:
     """Write a text at a place in the data, or beside it.
 
     Parameters
@@ -428,8 +450,8 @@ def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int = 4) ->
     side : str, default ""
         Side of the place on which the text stands: "above", "below", "left", "right", or two of them, such
         as "above left". By default the text is centered at the place.
-    i : int, default 4
-        Number of the color, from 0 to 6. The default is the color of all other text.
+    i : int or str, default 4
+        Number of the color, from 0 to 6, or a key of `STYLES`. The default is the color of all other text.
 
     Returns
     -------
@@ -445,7 +467,7 @@ def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int = 4) ->
     >>> plt.close(fig)
     """
     _settle(ax)
-    return _write(ax, text, ax.transData.transform((x, y)) * 72 / ax.figure.dpi, side, COLORS[i])
+    return _write(ax, text, ax.transData.transform((x, y)) * 72 / ax.figure.dpi, side, COLORS[_number(i)])
 
 
 def rule(
@@ -500,7 +522,7 @@ def rule(
     return ax
 
 
-def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int = 0) -> Axes:
+def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int | str = 0) -> Axes:
     """Fill the area between two curves in a light tone.
 
     Parameters
@@ -511,8 +533,8 @@ def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int = 0) -
         Horizontal coordinates.
     low, high : float or array_like, shape (m,)
         Lower and upper end of the area at each of `x`.
-    i : int, default 0
-        Number of the color, from 0 to 6.
+    i : int or str, default 0
+        Number of the color, from 0 to 6, or a key of `STYLES`.
 
     Returns
     -------
@@ -527,11 +549,11 @@ def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int = 0) -
     >>> ax = plots.shade(ax, [0, 1, 2], low=0, high=[1, 2, 4])
     >>> plt.close(fig)
     """
-    ax.fill_between(x, low, high, color=COLORS[i], alpha=0.2, linewidth=0)
+    ax.fill_between(x, low, high, color=COLORS[_number(i)], alpha=0.2, linewidth=0)
     return ax
 
 
-def ellipse(ax: Axes, radii: ArrayLike, i: int, name: str | None = None) -> Axes:
+def ellipse(ax: Axes, radii: ArrayLike, i: int | str, name: str | None = None) -> Axes:
     """Draw an ellipse about the origin whose axes lie along the coordinates.
 
     Parameters
@@ -558,7 +580,8 @@ def ellipse(ax: Axes, radii: ArrayLike, i: int, name: str | None = None) -> Axes
     >>> ax = plots.ellipse(ax, (3, 1), 0, name="clipping")
     >>> plt.close(fig)
     """
-    look: dict[str, Any] = {"edgecolor": COLORS[i], "linestyle": (0, _DASHES[i] or (1, 0)), "linewidth": 1.6}
+    style = _number(i)
+    look: dict[str, Any] = {"edgecolor": COLORS[style], "linestyle": (0, _DASHES[style] or (1, 0)), "linewidth": 1.6}
     ax.add_patch(Ellipse((0, 0), *(2 * np.asarray(radii)), fill=False, label=name, **look))
     return ax
 
@@ -721,18 +744,27 @@ class _Plain(Formatter):
         return LogFormatterMathtext()(x, pos)
 
 
+def _number(style: int | str) -> int:
+    """Return the number of a style, from 0 to 6."""
+    return (STYLES[style] if isinstance(style, str) else style) % 7
+
+
 def _groups(
     table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
-) -> list[tuple[Any, StructuredArray]]:
-    """Return (name, rows) for each value of column `by`, or all rows under the name None if `by` is None.
+) -> list[tuple[int, Any, StructuredArray]]:
+    """Return (number of the style, name, rows) for each value of column `by`, or all rows without a name if it is None.
 
     The order is that of the table, or of the mapping {value: name} if `label` is one.
     """
     if by is None:
-        return [(None, table)]
+        return [(0, None, table)]
     values = dict.fromkeys(table[by].tolist())
     names = {value: label.format(value) for value in values} if isinstance(label, str) else label
-    return [(name, table[table[by] == value]) for value, name in names.items() if value in values]
+    shown = [value for value in names if value in values]
+    taken = {STYLES[value] for value in shown if value in STYLES}
+    free = (i % 7 for i in count() if i % 7 not in taken)
+    styles = [STYLES[value] if value in STYLES else next(free) for value in shown]
+    return [(i, names[value], table[table[by] == value]) for i, value in zip(styles, shown, strict=True)]
 
 
 def _settle(ax: Axes) -> None:

@@ -171,7 +171,7 @@ def focused(page):
 
 
 @pytest.mark.parametrize("width", ["phone", "laptop"])
-@pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/03-gaussian-mechanism", "search"])
+@pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/02-gaussian-mechanism", "search"])
 def test_tab_reaches_everything(book, browser, name, width):
     """Tab visits every link, button, fold and scrolling box in order and visibly, and then leaves the page."""
     with opened(browser, book / f"{name}.html", width) as page:
@@ -188,7 +188,7 @@ def test_tab_reaches_everything(book, browser, name, width):
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
     """A fold opens and closes with Enter and with Space, and its title says what it holds."""
-    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+    with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
         for expected in (True, False):
@@ -211,7 +211,7 @@ def test_theme_changes_by_keyboard(book, browser):
 
 def test_buttons_work_by_keyboard(book, browser):
     """By keyboard the search opens and closes, code is copied, and the menu of downloads opens."""
-    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+    with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         page.locator(".search-button__button:visible").first.focus()
         page.keyboard.press("Enter")
         page.wait_for_function("document.activeElement.id === 'search-input'")
@@ -232,7 +232,7 @@ def test_buttons_work_by_keyboard(book, browser):
 @pytest.mark.parametrize("side", ["primary", "secondary"])
 def test_drawers_work_by_keyboard(book, browser, side):
     """On a phone a table of contents opens with Enter and takes the focus; Escape closes it and returns the focus."""
-    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html", "phone") as page:
+    with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html", "phone") as page:
         drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
         assert not drawer.is_visible()
         button.focus()
@@ -252,20 +252,20 @@ def test_search_finds_the_chapter(book, browser, width):
         page.keyboard.type("Bernstein")
         page.keyboard.press("Enter")
         page.wait_for_url("**/search.html?q=Bernstein")
-        result = page.locator("#search-results a[href*='07-tail-bounds']").first
+        result = page.locator("#search-results a[href*='06-bernstein-bound']").first
         result.wait_for()
         result.click()
-        page.wait_for_url("**/07-tail-bounds.html*")
+        page.wait_for_url("**/06-bernstein-bound.html*")
         assert page.locator("article h1").inner_text().startswith("7. Tail bounds")
         assert not page.complaints
 
 
 # A place of each kind below many formulas: a cell, an equation, a statement, a section.
 PLACES = [
-    ("notebooks/07-tail-bounds", "[id^=cell-07-]"),
-    ("notebooks/07-tail-bounds", "div.math[id]"),
-    ("notebooks/06-lagrangian", "div.proof[id]"),
-    ("notebooks/02-counting-and-laplace", "section[id]"),
+    ("notebooks/06-bernstein-bound", "[id^=cell-06-]"),
+    ("notebooks/06-bernstein-bound", "div.math[id]"),
+    ("notebooks/05-lagrangian", "div.proof[id]"),
+    ("notebooks/A-lecture-notes", "section[id]"),
 ]
 
 
@@ -295,7 +295,7 @@ def test_landing_page_is_found(book, browser, toc):
 @pytest.mark.parametrize("theme", THEMES)
 def test_prints_the_text_alone(book, browser, theme):
     """A printed page has black text in any theme, fits the width of the sheet, and has no buttons."""
-    with opened(browser, book / "notebooks" / "03-gaussian-mechanism.html") as page:
+    with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         switch_theme(page, theme)
         page.emulate_media(media="print")
         page.set_viewport_size({"width": 718, "height": 1000})  # A4 without margins of 1 cm

@@ -237,7 +237,7 @@ def test_dependencies_follow_the_names(cells, needed):
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
     """A change of the mechanism concerns the entries that are checked with it, and not those checked by algebra."""
-    before, after, chapter = ledger.read({}), ledger.read({}), "04-elliptical-gaussian"
+    before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
     after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
     keys = {"algorithm-2": True, "section-3-post-processing": True, "theorem-3": False, "algorithm-3": False}

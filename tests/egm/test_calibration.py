@@ -62,7 +62,7 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """The proofs of chapter 12 need this: with 80 digits the curve at the returned multiplier is at most delta."""
+    """The proofs of chapter 13 need this: with 80 digits the curve at the returned multiplier is at most delta."""
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
     with mp.workdps(80):  # the subtraction of nearly equal terms loses about thirty of them
         above, below = mp.ncdf(1 / (2 * z) - epsilon * z), mp.ncdf(-1 / (2 * z) - epsilon * z)

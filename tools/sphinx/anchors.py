@@ -4,7 +4,7 @@ from docutils import nodes
 
 
 def anchor(chapter: str, cell: str) -> str:
-    """Return the anchor of a cell: that of the cell hessian in chapter 06-lagrangian is cell-06-hessian."""
+    """Return the anchor of a cell: that of the cell hessian in chapter 05-lagrangian is cell-05-hessian."""
     return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
 
 

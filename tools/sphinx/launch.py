@@ -113,7 +113,7 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 
 
 def colab(address: str, commit: str, page: str) -> str:
-    """The link that opens a chapter, `notebooks/03-gaussian-mechanism`, in Colab."""
+    """The link that opens a chapter, `notebooks/02-gaussian-mechanism`, in Colab."""
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 

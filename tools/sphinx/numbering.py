@@ -1,7 +1,7 @@
 """Sphinx extension: give numbers that a reader with the report beside them recognizes.
 
 Sphinx counts chapters, theorems and equations as they come. Here a chapter has the number of its file
-(`03-gaussian-mechanism` is chapter 3, `A-abandoned-routes` appendix A), and whatever belongs to the report has the
+(`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B), and whatever belongs to the report has the
 number that its label states: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The rest of a
 chapter is counted without gaps.
 """
