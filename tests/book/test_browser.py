@@ -195,7 +195,7 @@ def test_folds_open_by_keyboard(book, browser, key):
             page.keyboard.press(key)
             assert fold.evaluate("fold => fold.open") == expected
             assert fold.locator("pre").first.is_visible() == expected
-        assert fold.locator("summary").inner_text().strip() == "Show code cell source"
+        assert fold.locator("summary").inner_text().strip() == "Imports"
 
 
 def test_theme_changes_by_keyboard(book, browser):
