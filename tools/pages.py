@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 
 from egm.study.claims import CORRECTED, FAILS, HOLDS, MIME
-from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip
+from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip, labels_of
 from tools.sphinx.anchors import anchor
 
 KINDS = {
@@ -136,7 +136,14 @@ def list_numbered(ledger: Ledger) -> str:
         named = re.compile(rf"{kind.lower()}-[\d-]+")
         for claim in (claim for claim in ledger.claims if named.fullmatch(claim.id)):
             name = f"{kind} {claim.id.partition('-')[2].replace('-', '.')}"
-            rows.append((name, stated(claim, kind), f"{MARKS.get(found(ledger, claim), '')} {reference_as(claim)}"))
+            chapter = next((cell for cell, text in ledger.cells.items() if claim.id in labels_of(text)), claim.cell)
+            rows.append(
+                (
+                    name,
+                    f"{stated(claim, kind)}, {numbered(chapter)}",
+                    f"{MARKS.get(claim.result, '')} {verdict_of(claim)}",
+                )
+            )
     return "".join(f"| {' | '.join(row)} |\n" for row in [("In the report", "Here", "Verdict"), (":--",) * 3, *rows])
 
 
@@ -238,7 +245,7 @@ def reference(entry: Entry) -> str:
     return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
 
 
-def reference_as(claim: Claim) -> str:
+def verdict_of(claim: Claim) -> str:
     """Return a link to the entry of a claim, called by its result."""
     return f"{{ref}}`{claim.result} <{target(claim)}>`"
 
@@ -258,9 +265,14 @@ def plain(place: str) -> str:
 def links(cells: list[str]) -> Iterable[str]:
     """Yield links to the cells by name, after the chapter or appendix that they belong to."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
-        number = chapter.partition("-")[0]
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
-        yield (f"chapter {int(number)}, " if number.isdigit() else f"appendix {number}, ") + ", ".join(named)
+        yield f"{numbered(chapter)}, {', '.join(named)}"
+
+
+def numbered(chapter: str) -> str:
+    """Return the number of a chapter or the letter of an appendix, of its file's name or that of one of its cells."""
+    number = chapter.partition("-")[0]
+    return f"chapter {int(number)}" if number.isdigit() else f"appendix {number}"
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:

@@ -79,7 +79,7 @@ const filterEntries = (boxes) => {
       box.open = words.length > 0 && !box.hidden;
     });
   });
-  document.querySelector("article > section").querySelector("table").after(input);
+  document.querySelector("article > section > section:has(details.entries)").before(input);
 };
 
 document.addEventListener("DOMContentLoaded", async () => {

@@ -331,6 +331,25 @@ def test_slips_that_change_a_result_are_listed_first(project):
     assert page.count("in the final report") == 3
 
 
+def test_ten_slips_have_a_headline(book_ledger):
+    """The page of errata begins with ten slips of the report, one line each, with a link to the whole entry."""
+    listed = pages.list_headlines(book_ledger).splitlines()
+    assert len(listed) == 10
+    for line, slip in zip(listed, (slip for slip in book_ledger.slips if slip.headline), strict=True):
+        assert f"<ledger-{slip.id}>" in line
+        assert slip.headline in line
+
+
+def test_index_has_everything_that_the_report_numbers(book_ledger):
+    """The index has a line for each numbered item: a link to where the book states it, and what its check found."""
+    lines = pages.list_numbered(book_ledger).splitlines()[2:]
+    assert len(lines) == sum(map(len, NUMBERED.values()))
+    (theorem,) = (line for line in lines if line.startswith("| Theorem 4 |"))
+    assert (
+        theorem == "| Theorem 4 | {prf:ref}`theorem-4`, chapter 6 | ✎ {ref}`holds with correction <ledger-theorem-4>` |"
+    )
+
+
 def test_claim_recorded_twice_is_refused(project):
     """A second record of a claim is an error, because only one of the two could count."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
