@@ -74,6 +74,22 @@ def copy_figures(executed: dict[str, Path], folder: Path) -> None:
                 (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
 
 
+def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
+    """Save each figure of a chapter in its formats under the name of its cell, and link to them in the caption."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in notebook.cells:
+        for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
+            name = f"{chapter.partition('-')[0]}-{cell.id.removeprefix('fig-')}"
+            (folder / f"{name}.svg").write_text(data["image/svg+xml"])
+            (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
+            (folder / f"{name}.csv").write_text(data.pop("text/csv"))
+            places = {"code": f"#{anchor(chapter, cell.id)}"}
+            places |= {end.upper(): f"../figures/{name}.{end}" for end in ("csv", "svg", "pdf")}
+            links = ", ".join(f'<a href="{place}">{text}</a>' for text, place in places.items())
+            cell.metadata.mystnb.figure.caption += f' <span class="figure-source">Source: {links}.</span>'
+    return notebook
+
+
 def count_claims(ledger: Ledger) -> str:
     """Count the claims of each source by how they came out and how they were checked."""
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
