@@ -42,7 +42,7 @@ def run(X, rho=0.5, seed=0, **options):
 
 @pytest.fixture
 def costs(monkeypatch):
-    """Record the private queries of a run in the list that is returned, as pairs (name, exact zCDP cost as a Fraction).
+    """Return a list in which each private query of a run is recorded as a pair (name, exact zCDP cost as a Fraction).
 
     The cost of a query follows from the scale that its sampler of noise is called with, and from the proven squared
     distance between its answers on two neighboring data sets.
@@ -95,7 +95,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
-    """For random data and random budgets rho, no release fails, and the costs of its steps add up to 0.9 rho to rho.
+    """For random data and random budgets rho, no release fails, and its costs add up to between 0.9 rho and rho.
 
     The costs are added as exact fractions, so that a sum above rho by a rounding error would be seen.
     """
@@ -237,7 +237,7 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
-    """The exact zCDP cost of a query that is charged rho is at most rho and at least (1 - 1e-12) rho, for random rho.
+    """If a query is charged rho, its exact zCDP cost is at most rho and at least (1 - 1e-12) rho, for random rho.
 
     Square roots and quotients on the way, and the division of rho among columns, therefore lose hardly anything.
     """
@@ -274,9 +274,9 @@ def test_epsilon_is_that_of_the_whole_budget():
 
 @pytest.mark.parametrize("d", [1, 3, 200])
 def test_below_the_least_budget_all_is_refused(d):
-    """For rho just below `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
+    """For rho just below the least budget `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
 
-    For rho equal to `least_rho(d)` all three work.
+    For rho equal to `least_rho(d)` all three work. The number of columns is d.
     """
     X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
     few = mechanism(300, math.nextafter(least, 0))
@@ -298,7 +298,7 @@ def test_below_the_least_budget_all_is_refused(d):
     st.floats(1e-6, 0.99),
 )
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
-    """If the budget is too small, the message names a larger rho and a larger n, and either change alone is enough.
+    """If the budget is too small, the error message names a larger rho and a larger n, and either of them is enough.
 
     For the larger n this holds up to a relative error of 1e-14 in rho.
     """
@@ -458,7 +458,7 @@ FEW = ("normal", "one-hot", "two points")
 
 @pytest.mark.parametrize("law", [*FEW, *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law not in FEW)])
 def test_errors_are_those_that_are_forecast(law):
-    """For rows of every law in LAWS, the error of a release is at most five times the forecast that comes with it.
+    """For rows of each law in LAWS, the error of a release is at most five times the forecast that comes with it.
 
     The forecast here is the root of the expected squared error. The median of error over forecast is from 0.1 to 1.6.
     """
@@ -507,7 +507,7 @@ def test_one_constant_column_among_others_is_found():
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
-    """Intervals with confidence 0.8 and 0.95 hold the exact sum at least that often.
+    """Confidence intervals of a release, at 0.8 and 0.95, hold the exact sum at least that often.
 
     The tolerance is four binomial standard errors.
     """
@@ -591,9 +591,9 @@ MODELS = {  # standard deviations, and offsets from the center
 
 @pytest.mark.parametrize("model", MODELS)
 def test_radial_is_near_the_exact_law(model):
-    """The quantiles of the norm of a normal row that `Radial` approximates are within 3 % of the exact ones.
+    """`Radial`, an approximate law of the norm of a normal row, has quantiles within 3 % of the exact ones.
 
-    The tail probability at an exact quantile is within 3 % for p = 0.5, and within 13 % for p = 0.01.
+    Its tail probability at an exact quantile is within 3 % for p = 0.5, and within 13 % for p = 0.01.
     """
     sigma, offset = MODELS[model]
     radial = Radial(sigma, offset, np.ones(sigma.size))
@@ -654,10 +654,10 @@ def longer(tail, t):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
-    """`Tail.excess(C)` returns the sums over all rows of the excess over C and of its square, within 2 % of integrals.
+    """`Tail.excess(C)` returns two sums over all rows, within 2 % of integrals: the excess over C, and its square.
 
-    The integrals are those of N(t) and of 2 (t - C) N(t), where N(t) is the number of rows longer than t. They end
-    where N(t) = 0.001.
+    The excess of a row is its length beyond C. The integrals are those of N(t) and of 2 (t - C) N(t), where N(t) is the
+    number of rows longer than t. They end where N(t) = 0.001.
     """
     end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
     for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
@@ -674,7 +674,7 @@ def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_mean_excess_of_a_tail(tail):
-    """`Tail.mean_excess(C)` is the total excess over C, divided by the number of rows longer than C, and by C.
+    """`Tail.mean_excess(C)` is the mean length beyond C of the rows longer than C, divided by C.
 
     For a power law with power p it is 1 / (p - 1), here 0.5 for p = 3.
     """
@@ -697,7 +697,7 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
-    """`Tail.clip_norm` does not decrease if there are more rows in the tail, nor if there is less noise."""
+    """`Tail.clip_norm`, the clip norm of least error, does not decrease if there are more long rows or less noise."""
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
     norms = [tail.clip_norm(noise) for noise in np.geomspace(1e6, 1e-3, 12)]

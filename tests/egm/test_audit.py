@@ -70,9 +70,10 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """For releases without noise, `lower_bound` is the largest that their number allows.
+    """For releases without noise, `lower_bound` is the largest bound that their number allows.
 
-    Of 1000 releases 800 are counted, so the largest bound is that of 800 events out of 800 against 0 out of 800.
+    The first 200 of 1000 releases choose an event and 800 are counted, so the largest bound is that of an event that
+    occurs in 800 of 800 releases for one data set, and in 0 of 800 for the other.
     """
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))

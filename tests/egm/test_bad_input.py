@@ -227,9 +227,9 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """For sigma and b (the scaling) from 1e-100 to 1e100, the noise is positive and finite, or a ValueError names both.
+    """For sigma and the scaling b from 1e-100 to 1e100, the noise is positive and finite, or there is a ValueError.
 
-    No warning is allowed in either case.
+    The error names both parameters. No warning is allowed in either case.
     """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:

@@ -301,8 +301,8 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    Therefore the rule is fixed first, and the budget grants a pure second release only by the rules "basic" and
-    "planned". In the example, the first release is Gaussian with (0.1, delta). The rest is either another Gaussian
+    Therefore the rule is fixed first, and the budget grants a pure second release (delta = 0) only by the rules "basic"
+    and "planned". In the example, the first release is Gaussian with (0.1, delta). The rest is either another Gaussian
     release by the rule "gaussian", or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for
     the privacy loss so far.
     """
@@ -366,8 +366,8 @@ def test_decimal_shares_fill_the_total(total, share):
 def test_equal_parts_fill_the_total(k, epsilon, delta):
     """A Gaussian release that costs exactly the k-th part of (epsilon, delta) is granted k times and not k + 1 times.
 
-    The part is computed by the exact privacy curve of k releases together. One that is larger by 1e-8 is not granted k
-    times.
+    The part is computed by the exact privacy curve of k releases together. With an epsilon that is larger by a relative
+    1e-8, the release is not granted k times.
     """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
@@ -715,7 +715,7 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """In exact arithmetic, `secure_index` spends at most (1 - 2**-31) epsilon, for random epsilon.
+    """In exact arithmetic, the privacy cost of `secure_index` is at most (1 - 2**-31) times its argument epsilon.
 
     The rest pays for rounding errors when costs are added.
     """

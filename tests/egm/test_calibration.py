@@ -62,7 +62,7 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """With 80 digits, the delta of Gaussian noise with the multiplier that is returned is at most the given delta.
+    """With 80 digits, the delta of Gaussian noise with the `analytic_noise_multiplier` is at most the given delta.
 
     The proofs of chapter 13 need this.
     """
@@ -148,9 +148,9 @@ def test_hardly_any_noise_is_hardly_private(z):
 
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
-    """The epsilon of rho-zCDP is at least that of a Gaussian mechanism with the same rho and delta.
+    """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with the same rho and delta.
 
-    It also agrees with the least value, over a fine grid of orders alpha, of the formula that is minimized.
+    It also agrees with the least value of the conversion formula over a fine grid of orders alpha.
     """
     epsilon = zcdp_epsilon(rho, delta)
     assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
@@ -245,9 +245,10 @@ def test_noise_for_delta_near_one(epsilon, gap):
 
 
 def test_every_allowed_parameter_has_an_answer():
-    """For epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1, the noise is enough, without NaN or warning.
+    """For epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1, the noise multiplier is large enough.
 
-    The privacy curve and the conversions from and to zCDP have valid values for parameters from 1e-300 to 1e300.
+    The privacy curve and the conversions from and to zCDP have valid values for parameters from 1e-300 to 1e300. There
+    is no NaN and no warning.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])

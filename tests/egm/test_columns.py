@@ -173,9 +173,9 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """A release of a table of 24 MB, whose columns are in another order than the mechanism's, takes less than 20 MB.
+    """A release of a table of 24 MB takes less than 20 MB of further memory if its columns are in another order.
 
-    The columns are put in order for a few rows at a time.
+    The columns are put in the mechanism's order for a few rows at a time.
     """
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
@@ -464,9 +464,10 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """Labels 0, 1, 2 of a table are names if the mechanism has a column with such a name, and otherwise only count.
+    """Labels 0, 1, 2 of a table's columns are names if the mechanism has a column with one of these names.
 
-    So a mechanism for the columns 5, 0 and 1 refuses a table with the columns 0, 1 and 2.
+    So a mechanism for the columns 5, 0 and 1 refuses a table with the columns 0, 1 and 2. For any other mechanism such
+    labels only number the columns.
     """
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(

@@ -199,7 +199,7 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """The forecast of a mechanism with center_std and sigma_factor is the mean of those of two exact cases.
+    """The forecast of a mechanism with center_std and sigma_factor is the mean of the forecasts for two exact cases.
 
     In both, the true mean is off by center_std. The true sigma is sigma times the factor in one case, and sigma divided
     by it in the other.
@@ -265,8 +265,8 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 def test_the_optimal_clip_of_the_tutorial():
     """In the tutorial's example, the forecast is right within 10 %, although a center is off by 0.23 sigma.
 
-    This holds for clip_probability="optimal" with the default doubts. Without doubts the error is more than 50 times
-    its forecast.
+    This holds for clip_probability="optimal" with the default center_std and sigma_factor. With center_std = 0 and
+    sigma_factor = 1 the error is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}

@@ -362,10 +362,10 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """The tail of a few heavy weights and a hundred equal ones does not depend on how strongly the contour bends.
+    """The computed tail of a few heavy weights and a hundred equal ones does not depend on how the contour bends.
 
-    With the first bend the integrand would grow again along the path of integration, so that a smaller bend must be
-    tried.
+    The contour is the path of an integral. With its strongest bend the integrand would grow again along this path, so a
+    smaller bend must be tried.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

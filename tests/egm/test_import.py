@@ -27,9 +27,9 @@ def loaded_by(code):
 
 
 def test_import_is_light():
-    """`import egm` loads no other package, and `from egm import *` loads NumPy and SciPy, but no database or study.
+    """`import egm` loads no other package; `from egm import *` loads NumPy and SciPy, but nothing of `egm.study`.
 
-    It loads none of the packages in LATER and STRANGE either, nor any module of `egm.study`.
+    It does not load SQLite or the packages in LATER and STRANGE either.
     """
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")

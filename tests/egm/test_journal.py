@@ -519,7 +519,7 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """If a bit of the journal is flipped, it is refused, or its history and later charges are right all the same.
+    """If a bit of the journal is flipped, the journal is refused, or its history and later charges are still right.
 
     The second case is rare: the bit has no meaning, or marks the file as read-only.
     """

@@ -59,9 +59,9 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """`Lattice.rows` turns rows with a norm of about the clip norm into integer vectors of norm at most `radius`.
+    """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the lattice's `radius`.
 
-    The norm of each is also nearly `radius`. Rows at the clip norm are tested because a rounding error would show
+    The norm of each is also nearly `radius`. Rows just at the clip norm are tested because a rounding error would show
     there.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
@@ -99,7 +99,8 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
     """The integer vectors of two clipped rows on opposite sides are nearly 2 `radius` apart, and not further.
 
-    For this distance the noise gives exactly the (1, 1e-6)-privacy that the mechanism promises.
+    For this distance the noise gives exactly the (1, 1e-6)-privacy that the mechanism promises. `radius` is the largest
+    norm of an integer vector.
     """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
@@ -138,7 +139,7 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """Rows that provoke rounding errors become integer vectors of norm at most `radius`, which are added exactly.
+    """Rows that provoke rounding errors become integer vectors of norm at most the lattice's `radius`, added exactly.
 
     Their sum is the same for permuted, reversed or split rows, and for rows that are stored in another way.
     """

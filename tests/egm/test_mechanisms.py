@@ -320,7 +320,7 @@ def row(mechanism, length):
     ],
 )
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
-    """For the worst neighbors, the noise is exactly as large as the joint sensitivity of sum and counts demands.
+    """For the worst neighboring data sets, the noise is as large as their joint change of sum and counts demands.
 
     At worst a clipped row is replaced by one on the other side that is just not clipped, or a clipped row is added. The
     counts are those of clipped rows and, for "add_remove", of all rows.
@@ -564,7 +564,7 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """For normal rows, `excess_clipped` has standard deviation 1, like a standard normal variable.
+    """For normal rows, `excess_clipped`, a standardized number of clipped rows, has standard deviation 1.
 
     Here the number of rows is private, and its noise must be taken into account.
     """

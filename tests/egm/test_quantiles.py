@@ -76,7 +76,10 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the promised probability of each interval, which falls with its distance from the wanted rank."""
+    """Return the promised probability with which each interval is drawn as the quantile.
+
+    The probability falls with the distance of the interval from the wanted rank.
+    """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
     weights = np.exp(-epsilon / 2 * np.array(misses))

@@ -144,9 +144,9 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """The measured figures are right for a stand-in of a release with a known error `off`.
+    """The figures that the benchmark of searches measures are right for a stand-in of a release with a known error.
 
-    The stand-in has forecast 1 and intervals that reach 3.5 to either side of the estimate.
+    The error is `off`. The stand-in has forecast 1 and intervals that reach 3.5 to either side of the estimate.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -195,7 +195,8 @@ def test_table_is_what_was_measured():
 def test_what_is_lost_was_not_to_be_seen():
     """In the table of searches, errors are far beyond the forecast only where this is expected, and no run has failed.
 
-    It is expected for laws of infinite variance, tables with hidden rows, and very heavy tails (Pareto, Cauchy).
+    It is expected for laws of infinite variance, for very heavy tails (Pareto, Cauchy), and for tables that are marked
+    as hidden: they are not as declared, or have too few far rows to be seen with the budget.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])

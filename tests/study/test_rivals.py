@@ -285,8 +285,8 @@ def test_plan_has_its_published_error(rho, published, error):
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
     """The mean of ||estimate||^2 by `huang_liang_yi` agrees with the published one within four standard errors.
 
-    The source is the table of PLAN's published error, method "Instance optimal". The constants there differ from our
-    defaults, and the range of rotated coordinates is 25.
+    The published one is in the same file as that of `plan`, as method "Instance optimal". The constants there differ
+    from our defaults, and the range of rotated coordinates is 25.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
