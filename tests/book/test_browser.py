@@ -76,7 +76,7 @@ def switch_theme(page, theme):
 
 
 def violations(page, **options):
-    """Return the violations that axe-core finds on a page, as one line of text for each element.
+    """Return the violations that axe-core, a checker of accessibility, finds on a page, one line for each element.
 
     The options are added to the usual ones in WCAG.
     """
@@ -168,7 +168,10 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """Low contrast of a text is found, although axe-core examines only one of several similar elements."""
+    """Low contrast of a text is found, although only one of several similar elements is examined.
+
+    The examination is by axe-core, a checker of accessibility.
+    """
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
     page.evaluate(LOOKING + AXE_SCRIPT)

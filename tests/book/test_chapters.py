@@ -58,9 +58,9 @@ def test_runs_on_any_machine(chapter):
 
 @CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
-    """A visible code cell has at most 15 lines of at most 88 characters, and no cell defines a function or a class.
+    """A visible code cell has at most 15 lines; no cell has a line of more than 88 characters, or a definition.
 
-    So a reader sees a cell at a glance; functions belong to egm, where tests check them.
+    So a reader sees a cell at a glance. Functions and classes belong to egm, where tests check them.
     """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
@@ -379,7 +379,7 @@ def test_executed_chapter_carries_no_trace_of_the_machine(project):
 
 
 def test_what_a_cell_prints_stays_in_one_piece(project):
-    """What a cell prints slowly is stored as one output, although the kernel sends it in several messages."""
+    """What a cell prints slowly to a stream is stored as one output, although the kernel sends it in several parts."""
     slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
     write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
     (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells

@@ -59,16 +59,16 @@ def entry(found, key):
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """The cell that an entry of the ledger names exists, has been executed, and has found what the entry says."""
+    """An entry of the ledger of claims and errata names a cell that was executed and found what the entry says."""
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
 @EACH
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
-    """The check of an entry is the one that its author last compared with the entry.
+    """The check of an entry in the ledger of claims and errata has not changed since its author compared the two.
 
-    A digest (seal) of entry and check is stored in ledger/lock. If this test fails, read the statement and its check
-    against the entry, then run `python -m tools.ledger lock`.
+    For this, a digest (seal) of entry and check is stored in ledger/lock. If this test fails, read the statement and
+    its check against the entry, then run `python -m tools.ledger lock`.
     """
     it = entry(book_ledger, key)
     if it.cell:
@@ -76,7 +76,10 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each recorded finding, and each statement with a label in a chapter, has exactly one entry in the ledger."""
+    """Each result that a chapter records, and each labeled statement in a chapter, has exactly one entry in the ledger.
+
+    The ledger is the list of claims and errata in the folder ledger.
+    """
     assert ledger.strangers(book_ledger) == []
 
 
@@ -84,7 +87,7 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Each statement that the report or the lecture notes number has an entry in the ledger."""
+    """Each statement that the report or the lecture notes number has an entry in the ledger of claims and errata."""
     assert key in {entry["id"] for entry in ENTRIES}
 
 
@@ -287,7 +290,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If a cell with a check is deleted, the ledger reports that the cell is missing and that nothing is recorded."""
+    """If a cell with a check is deleted, the ledger reports that the cell is missing and that it records nothing."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -314,7 +317,10 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """An entry of the ledger with an unknown value, a missing reference or a contradiction is reported as a fault."""
+    """An entry of the ledger of claims and errata with an unknown value or a contradiction is reported as a fault.
+
+    So is an entry that refers to something that does not exist.
+    """
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
@@ -333,9 +339,9 @@ def test_slip_without_its_corrected_form_is_refused(project):
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """An entry for an error in print (a slip) is refused without a weight, which says how much the error matters.
+    """An entry for an error in print (a slip) is refused if it has no weight.
 
-    The page of errata is ordered by weight.
+    The weight says how much the error matters, and the page of errata is ordered by it.
     """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
@@ -415,7 +421,7 @@ def test_figures_are_compared_to_the_digits_written(computed, written, same):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return the list of findings that `claims.record` displays from now on."""
+    """Return a list to which `claims.record` adds each result that it would display."""
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -431,9 +437,9 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """`claims.record` displays "holds", "holds with correction" or "does not hold", as the truth values demand.
+    """`claims.record` finds that a claim "holds", "holds with correction" or "does not hold", from two truth values.
 
-    The truth values are those of the printed and of the corrected form.
+    They say whether the printed and the corrected form of the claim hold.
     """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
@@ -571,7 +577,10 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 @pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
 @pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
-    """A check in a chapter finds what the ledger says, and something else if the chapter or the package is broken."""
+    """A check in a chapter finds what the ledger says, and something else after a planted fault.
+
+    The fault is in the chapter or in the package. The ledger is the list of claims and errata.
+    """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
     assert {finding.claim: finding.result for finding in shown}[claim] == result

@@ -66,7 +66,7 @@ def test_address(tmp_path, urls, environ, address):
 
 @pytest.fixture(scope="module")
 def commit(small):
-    """Return the hash of the commit from which the small book was built."""
+    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
     return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 

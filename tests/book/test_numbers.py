@@ -69,9 +69,9 @@ def coin_releases(epsilon):
 
 
 def draws_enough(error, beta):
-    """Return the least number of coin tosses from which on the share of heads is within `error` of 1/2.
+    """Return how many coin tosses are enough for the share of heads to be within `error` of 1/2.
 
-    The probability of a larger difference is then at most beta, for this and any larger number of tosses.
+    For this and any larger number of tosses, the probability of a larger difference is at most beta.
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure

@@ -1,4 +1,4 @@
-"""Test the paper: a page without code that takes its results from the chapters, and the same text as an article."""
+"""Test the paper, a page of the book without code whose results come from chapters, and its PDF with the same text."""
 
 import re
 
