@@ -237,9 +237,10 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
-    """If a query is charged rho, its exact zCDP cost is at most rho and at least (1 - 1e-12) rho, for random rho.
+    """If rho is recorded as the cost of a query, its exact zCDP cost is at most rho and at least (1 - 1e-12) rho.
 
-    Square roots and quotients on the way, and the division of rho among columns, therefore lose hardly anything.
+    This is tested for 300 random rho. Square roots, quotients and the division of rho among columns therefore lose
+    hardly anything.
     """
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):

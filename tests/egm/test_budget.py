@@ -47,9 +47,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Charge the budget `spent` for a mechanism until it refuses, at most `most` times.
+    """Record the cost of a mechanism in the budget `spent` again and again, until it refuses or `most` times.
 
-    Return the number of charges that were granted.
+    Return how often the cost was granted.
     """
     for number in range(most):
         try:
@@ -153,8 +153,9 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """The integer noise that a mechanism draws has a standard deviation as large as the budget assumes.
 
-    The budget's charge for rounding is valid only for a fine lattice, which means a large standard deviation in units
-    of the lattice. It also assumes noise that is larger by a factor of about 1 + 2**-30 than declared.
+    The delta that the budget reserves for rounding is enough only for a fine lattice, which means a large standard
+    deviation in units of the lattice. The budget also assumes noise that is larger by a factor of about 1 + 2**-30 than
+    declared.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -569,7 +570,7 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
-    """A budget that is not for simulation refuses a release with a NumPy generator, and charges nothing.
+    """A budget that is not for simulation refuses a release with a NumPy generator, and records no cost.
 
     Whoever knows the generator could subtract its noise and would have the exact sum.
     """
@@ -728,9 +729,9 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """A quantile of a list is charged the same epsilon whatever the entries are, even if they are invalid and it fails.
+    """A quantile of a list costs the same epsilon whatever the entries are, even if they are invalid and it fails.
 
-    No entry may be looked at before the charge.
+    No entry may be looked at before the cost is recorded.
     """
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
@@ -740,7 +741,7 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_noise_that_rounding_forbids_costs_nothing():
-    """A release whose discrete noise would cost more delta than there is raises a ValueError and is not charged.
+    """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
 
     Whether this happens depends on public parameters only, so the error reveals nothing about the data.
     """

@@ -1,4 +1,7 @@
-"""Test that the journal of a budget never forgets a charge: with several processes, after a crash or with damage."""
+"""Test the journal of a budget, a file of the costs that were granted: it never forgets one.
+
+The tests use several processes and threads, crashes, full disks, and damaged or replaced files.
+"""
 
 import os
 import pickle
@@ -35,9 +38,9 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Charge the budget for a mechanism until it refuses, at most `most` times.
+    """Record the cost of a mechanism in the budget again and again, until it refuses or `most` times.
 
-    Return the number of charges that were granted.
+    Return how often the cost was granted.
     """
     for number in range(most):
         try:
@@ -48,7 +51,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new budget of rho = 0.5 with a journal at `path` and some charges of rho = 0.125 each."""
+    """Return a new budget of rho = 0.5 with its file at `path`, after `charges` costs of rho = 0.125 were granted."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -56,7 +59,7 @@ def made(path, charges=2):
 
 
 def change(path, *statements):
-    """Execute SQL statements on the journal at `path`, as another program could."""
+    """Execute SQL statements on the SQLite database at `path`, as another program could."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -91,7 +94,7 @@ TOTALS = [
 
 @pytest.mark.parametrize("total", TOTALS, ids=str)
 def test_a_restart_changes_nothing(total, tmp_path):
-    """A budget that is opened again from its journal before each charge grants and counts as one in memory does."""
+    """A budget that is opened again from its file before each release grants and counts as one in memory does."""
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
         reopened = Budget(str(path), **total)
@@ -116,7 +119,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If another process makes the journal after `Budget` has seen that there is none, `Budget` uses that journal."""
+    """If another process makes the budget's file after `Budget` has looked for it in vain, `Budget` uses that file."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -133,7 +136,7 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
 
 
 def test_links(tmp_path):
-    """A symbolic link to a journal can be used, and a journal with a second hard link is refused.
+    """A symbolic link to a budget's file can be used, and a file with a second hard link is refused.
 
     Opened by its second name, SQLite would not find the rollback file that a crash has left under the first name.
     """
@@ -151,9 +154,9 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """If a process was killed while it made the journal, another one can use what it has left.
+    """If a process was killed while it made a budget's file, another one can use what it has left.
 
-    Such a journal has two names, its own and that of a draft; the draft's name is removed.
+    Such a file has two names, its own and that of a draft; the draft's name is removed.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
@@ -196,7 +199,7 @@ def in_a_fork(function):
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """If three processes charge one journal at once, they are granted together what the total allows, 50 charges."""
+    """If three processes use one budget's file at once, they are together granted what the total allows: 50 costs."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -229,7 +232,7 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 
 
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
-    """If another program keeps the journal locked, a charge raises a TimeoutError, and is not made later.
+    """If another program keeps the budget's file locked, a release raises a TimeoutError, and its cost is not recorded.
 
     No data are read.
     """
@@ -248,7 +251,7 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """In a forked process, a budget in memory raises a RuntimeError; one on disk charges the common journal."""
+    """In a forked process, a budget in memory raises a RuntimeError; one on disk records costs in the common file."""
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
     uses = [lambda: budget.charge(laplace(0.75)), lambda: budget.left, lambda: budget.history, lambda: budget.spent]
@@ -264,9 +267,9 @@ def test_a_fork_is_no_second_budget(tmp_path):
 
 
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
-    """A process that is forked during a charge cannot use the budget until the charge has ended.
+    """A process that is forked while a cost is being recorded cannot use the budget until the recording has ended.
 
-    Its copy of SQLite wrongly believes that it holds the lock. The parent process can end its charge, and go on.
+    Its copy of SQLite wrongly believes that it holds the lock. The parent process can end the recording, and go on.
     """
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
@@ -311,9 +314,9 @@ def replace(path):
 @pytest.mark.parametrize("way", [replace, Path.unlink])
 @pytest.mark.parametrize("moment", ["opened", "asked", "written"])
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
-    """A charge fails if the journal is replaced or removed before it is opened, before it is written to, or after that.
+    """If a budget's file is replaced or removed at any moment of a release, the release fails before data are read.
 
-    No data are read.
+    The moments are before the file is opened, before it is written to, and after that.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
@@ -336,10 +339,10 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 
 
 def test_an_open_budget_notices_an_older_copy(tmp_path):
-    """If the journal is replaced by an older copy, each budget that is open refuses to charge.
+    """If a budget's file is replaced by an older copy, each budget that is open refuses to record a cost.
 
-    This includes budgets that were opened after the last charge or have only been read. One that is opened later cannot
-    know.
+    This includes budgets that were opened after the last cost was recorded, or have only been read. One that is opened
+    later cannot know.
     """
     path = tmp_path / "journal"
     budget = made(path, 1)
@@ -358,7 +361,7 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 
 
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
-    """After twenty kills of the charging process, the journal has every charge that was granted.
+    """After twenty kills of the process that uses a budget, its file has every cost that was granted.
 
     For each kill it may have one more, which was recorded and not granted.
     """
@@ -381,9 +384,9 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 
 
 def cut_short(path):
-    """Leave the journal as a crash in the middle of a write does, and return the path of SQLite's rollback file.
+    """Leave a budget's file as a crash in the middle of a write does, and return the path of SQLite's rollback file.
 
-    The journal then has half a transaction, and the rollback file has what is needed to undo it.
+    The budget's file then has half a transaction, and the rollback file has what is needed to undo it.
     """
 
     def crash(_):
@@ -412,9 +415,9 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 
 
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
-    """A new journal is refused if the rollback file of an older one is still in its place.
+    """A new budget's file is refused if the rollback file of an older one is still in its place.
 
-    SQLite would otherwise write the pages of the older journal into the new one.
+    SQLite would otherwise write pages of the older file into the new one.
     """
     path = tmp_path / "journal"
     made(path)
@@ -427,7 +430,7 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 
 
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
-    """If a crash writes only some pages of a charge, the charge counts as a whole, or not at all, or there is an error.
+    """If a crash leaves a cost half written in a budget's file, it counts in full or not at all, or there is an error.
 
     All combinations of changed pages are tried, without a rollback file.
     """
@@ -454,9 +457,9 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 
 
 def test_a_full_disk_grants_nothing(tmp_path):
-    """If the disk is full at any point of a charge, no data are read; with space again, the journal can be used again.
+    """If the disk is too full to record the cost of a release, the release fails before data are read.
 
-    A limit on the size of files stands for the full disk.
+    With space again, the budget can be used again. A limit on the size of files stands for the full disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -478,9 +481,9 @@ def test_a_full_disk_grants_nothing(tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
-    """The connection to the journal uses synchronous=EXTRA and journal_mode=DELETE.
+    """The connection to a budget's SQLite file uses synchronous=EXTRA and journal_mode=DELETE.
 
-    With these settings SQLite waits until a charge, and the removal of the rollback file, are on the disk.
+    With these settings SQLite waits until a recorded cost, and the removal of the rollback file, are on the disk.
     """
     budget = Budget(tmp_path / "journal", rho=0.5)
     with budget._store.changing() as _, budget._store._connected(budget._store.path) as connection:
@@ -490,7 +493,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
 def test_what_may_not_be_written_can_be_read(file, folder):
-    """If the journal or its folder is read-only, a budget can be read, and a charge raises a PermissionError."""
+    """If a budget's file or its folder is read-only, costs can be read, and to record one raises a PermissionError."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
         made(path, 1)
@@ -519,7 +522,7 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """If a bit of the journal is flipped, the journal is refused, or its history and later charges are still right.
+    """If a bit of a budget's file is flipped, the file is refused, or its old and later costs are still right.
 
     The second case is rare: the bit has no meaning, or marks the file as read-only.
     """
@@ -610,7 +613,7 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """A journal with impossible values raises a JournalError and nothing else, even if its digests match the values."""
+    """A budget's file with impossible values raises a JournalError and nothing else, even if its digests match them."""
     path = tmp_path / "journal"
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
