@@ -91,6 +91,14 @@ def test_numbered_statement_has_an_entry(key):
     assert key in {entry["id"] for entry in ENTRIES}
 
 
+def test_artifact_appendix_names_checks():
+    """Each main result of the artifact appendix names an entry of the ledger, and the chapter whose cell checks it."""
+    rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
+    checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
+    assert len(rows) >= 5
+    assert [(checked[key], key) for _, key in rows] == rows
+
+
 def test_lock_has_no_leftovers(book_ledger):
     """ledger/lock has a seal, a digest of entry and check, for each entry with a check, and no other seal."""
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}

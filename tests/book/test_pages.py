@@ -481,7 +481,9 @@ def test_citations_agree():
     assert field("author", work) == names
     assert (field("title", work), field("license", work)) == (cff["title"], project["license"])
     assert field("version", work) == cff["version"] == project["version"] == egm.__version__
-    assert f"> {names}. *{cff['title']}.* Version {project['version']}." in CITE
+    year = yaml.safe_load((ROOT / "_config.yml").read_text())["copyright"]
+    assert field("year", work) == year
+    assert f"> {names} ({year}). *{cff['title']}.* Version {project['version']}." in CITE
     assert set(re.findall(r"version (\d[\w.]*\w)", CITE, re.IGNORECASE)) == {project["version"]}
 
 
