@@ -146,14 +146,14 @@ SENTENCES = {
         lambda: coin_releases(0.5),
     ),
     "samples": (
-        "notebooks/02",
-        rf"above {NUMBER} samples are enough \(Fig\. 2\.1\) at .{{1,40}} asks for {NUMBER} "
+        "notebooks/A",
+        rf"above {NUMBER} samples are enough \(Fig\. A\.1\) at .{{1,40}} asks for {NUMBER} "
         rf"and the weaker form for {NUMBER}\.",
         lambda: [draws_enough(0.05, 0.05), np.ceil(np.log(40) / 0.005), np.ceil(np.log(40) / 0.00125)],
     ),
     "local": (
-        "notebooks/02",
-        rf"exact value is {NUMBER} \(Fig\. 2\.3\); \(d\) gives {NUMBER} and \(e\) {NUMBER}\. "
+        "notebooks/A",
+        rf"exact value is {NUMBER} \(Fig\. A\.3\); \(d\) gives {NUMBER} and \(e\) {NUMBER}\. "
         rf"A trusted .{{1,20}} is {NUMBER}\.",
         lambda: [
             local_accuracy(1000, 0.05, 0.5),
@@ -163,12 +163,12 @@ SENTENCES = {
         ],
     ),
     "classic": (
-        "notebooks/03",
+        "notebooks/02",
         rf"the formula gives {NUMBER} where {NUMBER} is enough: {NUMBER} times the error",
         lambda: [C_PRINTED / 0.5, sigma_opt(0.5), (C_PRINTED / 0.5 / sigma_opt(0.5)) ** 2],
     ),
     "not private": (
-        "notebooks/03",
+        "notebooks/02",
         rf"up to \S+ =\S+ {NUMBER}\. Beyond, it fails: at \S+ = 20\S+ it delivers {NUMBER} times",
         lambda: [
             brentq(lambda epsilon: delta_of(epsilon, C_PRINTED / epsilon) - 1e-6, 2, 15),
@@ -176,37 +176,37 @@ SENTENCES = {
         ],
     ),
     "variance": (
-        "notebooks/04",
+        "notebooks/03",
         rf"the release would spend \S+ =\S+ {NUMBER} instead of 1e-06",
         lambda: [delta_of(1, np.sqrt(sigma_opt()))],
     ),
     "ratio": (
-        "notebooks/04",
+        "notebooks/03",
         rf"smaller by the factor \S+ =\S+ {NUMBER};",
         lambda: [100 * SQUARES / HARMONIC**2],
     ),
     "half the noise": (
-        "notebooks/05",
+        "notebooks/04",
         rf"opposite rows would spend \S+ =\S+ {NUMBER} instead",
         lambda: [delta_of(1, sigma_opt() / 2)],
     ),
-    "some row": ("notebooks/05", rf"1 - e\^{{-1}}\S+ here {NUMBER}\.", lambda: [1 - 0.999**1000]),
-    "no scaling": ("notebooks/05", rf"no scaling the error is {NUMBER} times", lambda: [gain(1000)]),
-    "first share": ("notebooks/06", rf"makes up {NUMBER}% of a row’s squared norm", lambda: [100 / HARMONIC]),
+    "some row": ("notebooks/04", rf"1 - e\^{{-1}}\S+ here {NUMBER}\.", lambda: [1 - 0.999**1000]),
+    "no scaling": ("notebooks/04", rf"no scaling the error is {NUMBER} times", lambda: [gain(1000)]),
+    "first share": ("notebooks/05", rf"makes up {NUMBER}% of a row’s squared norm", lambda: [100 / HARMONIC]),
     "loss": (
-        "notebooks/06",
+        "notebooks/05",
         rf"the lemma’s scaling makes {NUMBER} times the error",
         lambda: [improvement(100, 10**6, 1, scaling="optimal") / gain(10**6)],
     ),
     "two coordinates": (
-        "notebooks/06",
+        "notebooks/05",
         rf"the share moves from {NUMBER} to {NUMBER},",
         lambda: [2 / 3, (scaling.optimal(np.array([2 / 3, 1 / 3]), 1e-6)[0] * 2 / 3) ** 2],
     ),
-    "range": ("notebooks/07", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
-    "least p": ("notebooks/07", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
+    "range": ("notebooks/06", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
+    "least p": ("notebooks/06", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
     "chebyshev": (
-        "notebooks/07",
+        "notebooks/06",
         rf"below the lemma’s for \S+ between {NUMBER} and {NUMBER};",
         chebyshev_ends,
     ),
@@ -223,12 +223,12 @@ SENTENCES = {
     "limit": ("notebooks/08", rf"its bound in Theorem 8.1 is {NUMBER}\.", lambda: [100 / HARMONIC]),
     "harm": ("notebooks/08", rf"by which harm begins at {NUMBER}\.", lambda: [chi2.sf(4 / 3, 2)]),
     "left": (
-        "notebooks/09",
+        "notebooks/10",
         rf"= 10\^6\S+ it costs {NUMBER}, and",
         lambda: [improvement(10, 10**6, 1, scaling="optimal") / improvement(10, 10**6, 1)],
     ),
     "rivals beaten": (
-        "notebooks/10",
+        "notebooks/11",
         rf"Our error is smaller in {NUMBER} of {NUMBER} settings, .{{1,80}} from {NUMBER} to {NUMBER}, "
         rf"with median {NUMBER} ",
         beaten,
@@ -239,20 +239,20 @@ SENTENCES = {
         rf".{{1,150}} the median is {NUMBER}, and in {NUMBER} settings",
         rivals_in_short,
     ),
-    "zcdp": ("notebooks/11", rf"here it is {NUMBER}\. It finds", lambda: [calibration.zcdp_rho(4.0, 1e-6)]),
+    "zcdp": ("notebooks/12", rf"here it is {NUMBER}\. It finds", lambda: [calibration.zcdp_rho(4.0, 1e-6)]),
     "noise": (
-        "notebooks/B",
+        "notebooks/C",
         rf"'noise': {NUMBER}",
         lambda: [100 * 4 * chi2.isf(0.01, 100) * sigma_opt() ** 2],
     ),
-    "terms": ("notebooks/12", r"We add ([\d,]+) single-precision rows", lambda: [2**23]),
-    "four sigma": ("notebooks/A", rf"whatever \S+ is, and that is {NUMBER}\.", lambda: [2 * ndtr(-4)]),
+    "terms": ("notebooks/13", r"We add ([\d,]+) single-precision rows", lambda: [2**23]),
+    "four sigma": ("notebooks/B", rf"whatever \S+ is, and that is {NUMBER}\.", lambda: [2 * ndtr(-4)]),
     "least shares": (
-        "notebooks/A",
+        "notebooks/B",
         rf"\S+ or {NUMBER}, can be had .{{1,120}} \S+ or {NUMBER}\. This is the price",
         lambda: np.exp([-4, -0.5]),
     ),
-    "rows": ("notebooks/A", rf"up to {NUMBER} rows for \S+ = 100", lambda: [np.floor(np.exp(100 / 18))]),
+    "rows": ("notebooks/B", rf"up to {NUMBER} rows for \S+ = 100", lambda: [np.floor(np.exp(100 / 18))]),
 }
 
 
