@@ -315,8 +315,61 @@ def test_search_finds_the_chapter(book, browser, width):
         result.wait_for()
         result.click()
         page.wait_for_url("**/06-bernstein-bound.html*")
-        assert page.locator("article h1").inner_text().startswith("7. Tail bounds")
+        assert page.locator("article h1").inner_text().startswith("6. The Bernstein bound")
         assert not page.complaints
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("Theorem 4", "06-bernstein-bound.html#theorem-4"),
+        ("lemma 4.1", "05-lagrangian.html#lemma-4-1"),
+        ("Equation 27", "05-lagrangian.html#equation-report-27"),
+    ],
+)
+def test_search_finds_what_the_report_numbers(book, browser, words, place):
+    """A search for a number of the report gives first the place where the book states what has this number."""
+    with opened(browser, book / "search.html") as page:
+        page.goto(f"{page.url}?q={words}")
+        first = page.locator("#search-results li a").first
+        first.wait_for()
+        assert first.get_attribute("href").split("?")[0].endswith(place.partition("#")[0])
+        assert first.get_attribute("href").endswith(place.partition("#")[2])
+
+
+def test_link_shows_what_it_leads_to(book, browser):
+    """With the pointer or the keyboard on a link to a statement, the page shows the statement; Escape hides it."""
+    with opened(browser, book / "notebooks" / "04-gaussian-data.html") as page:
+        link = page.locator("article a.internal[href$='05-lagrangian.html#lemma-4-1']:visible").first
+        box = page.locator("#preview")
+        for look, away in (
+            (link.hover, lambda: page.mouse.move(0, 0)),
+            (link.focus, lambda: page.keyboard.press("Escape")),
+        ):
+            page.keyboard.press("Shift")  # from now on the keyboard is in use
+            look()
+            box.wait_for()
+            assert box.inner_text().startswith("Lemma 4.1 (The best scaling at a fixed noise level)")
+            assert box.locator("mjx-container").count() > 3
+            away()
+            box.wait_for(state="hidden")
+        assert not page.complaints
+
+
+def test_sources_of_a_figure_are_there(book, browser):
+    """Below a figure, links lead to its code, which opens, and to its data and drawings, under the name of its cell."""
+    with opened(browser, book / "notebooks" / "10-beyond-the-report.html") as page:
+        links = page.locator("#fig-left .figure-source a")
+        assert links.all_inner_texts() == ["code", "CSV", "SVG", "PDF"]
+        places = [link.get_attribute("href") for link in links.all()]
+        assert places == ["#cell-10-fig-left", *(f"../figures/10-left.{end}" for end in ("csv", "svg", "pdf"))]
+        lines = (book / "figures" / "10-left.csv").read_text().splitlines()
+        assert lines[0] == "panel,name,x,y"
+        assert all(len(list(map(float, line.split(",")[-2:]))) == 2 for line in lines[1:])
+        code = page.locator("#cell-10-fig-left details")
+        assert not code.evaluate("fold => fold.open")
+        links.first.click()
+        assert code.evaluate("fold => fold.open")
 
 
 # A place of each kind below many formulas: a cell, an equation, a statement, a section.
