@@ -21,7 +21,17 @@ from egm._types import Array, ArrayLike, StructuredArray, Target
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
 from egm.mechanisms import GaussianDataMechanism
 
-__all__ = ["duels", "improvement", "lugannani_rice", "profiles", "rivals", "searches", "sweep", "zipf_sigma"]
+__all__ = [
+    "duels",
+    "improvement",
+    "lugannani_rice",
+    "profiles",
+    "report_figure_2",
+    "rivals",
+    "searches",
+    "sweep",
+    "zipf_sigma",
+]
 
 
 def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
@@ -270,6 +280,46 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     r = np.sqrt(2 * s * x + np.sum(np.log1p(-2 * w * s)))
     u = np.sqrt(np.sum((2 * w * s / (1 - 2 * w * s)) ** 2) / 2)
     return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
+
+
+def report_figure_2() -> StructuredArray:
+    r"""Read the quantiles from which the report's Figure 2 was drawn.
+
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each point of the figure; see Notes.
+
+    See Also
+    --------
+    improvement : The exact improvement.
+
+    Notes
+    -----
+    The columns are:
+
+    - `d`, `n` and `alpha`: number of coordinates, number of rows and skewness, which together name the
+      point. The standard deviations are those of `zipf_sigma`, with sum 1.
+    - `without` and `scaled`: the squared clip norm at the clip probability 1/n, without scaling and with
+      the scaling of Lemma 4.1, as the report's program found it. The figure shows
+      :math:`d \cdot \mathrm{without} / \mathrm{scaled}`.
+
+    The numbers are those of the table of results in [1]_. They are wrong by up to 20 percent, because the
+    program's search stops early.
+
+    References
+    ----------
+    .. [1] Poulsen (2023), program, results and plots of the project report, commit c024974.
+
+    Examples
+    --------
+    >>> from egm.study.tables import improvement, report_figure_2
+    >>> table = report_figure_2()
+    >>> point = table[(table["d"] == 100) & (table["n"] == 1000) & (table["alpha"] == 1)]
+    >>> print(100 * point["without"] / point["scaled"], round(improvement(100, 1000, 1), 4))
+    [17.1875] 14.3234
+    """
+    return _measured("report-figure-2.csv", {"d": int, "n": int})
 
 
 def rivals() -> StructuredArray:

@@ -34,6 +34,16 @@ def test_improvement_lies_between_1_and_d(d, n):
     assert np.all(np.diff(ratios) > 0)
 
 
+def test_figure_of_the_report_has_every_point_and_is_off_by_a_fifth():
+    table = tables.report_figure_2()
+    points = table[["d", "n", "alpha"]].tolist()
+    assert len(set(points)) == len(points) == 3 * 3 * 12
+    assert [len(np.unique(table[name])) for name in ("d", "n", "alpha")] == [3, 3, 12]
+    drawn = table["d"] * table["without"] / table["scaled"]
+    exact = [tables.improvement(*point) for point in points]
+    assert np.max(np.abs(drawn / exact - 1)) == pytest.approx(0.2023, abs=5e-5)
+
+
 def test_equal_spread_leaves_nothing_to_improve():
     for scaling in ("expected_norm", "optimal"):
         assert tables.improvement(50, 1000, 0, scaling=scaling) == pytest.approx(1, rel=1e-12)
