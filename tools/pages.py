@@ -36,7 +36,7 @@ EARLIER = "Only in earlier versions"
 WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula", "wording": "Wording"}
 FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
 FINAL |= {"removed": "Not in the final report, which has no such passage"}
-DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-improvement"}  # the report's figures in the book
+DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-report-figure-2"}  # the report's figures in the book
 FIGURES = {  # file: chapter and cell
     "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
     "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
