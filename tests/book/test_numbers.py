@@ -181,10 +181,10 @@ SENTENCES = {
         rf"the share moves from {NUMBER} to {NUMBER},",
         lambda: [2 / 3, (scaling.optimal(np.array([2 / 3, 1 / 3]), 1e-6)[0] * 2 / 3) ** 2],
     ),
-    "range": ("notebooks/07", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
-    "least p": ("notebooks/07", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
+    "range": ("notebooks/06", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
+    "least p": ("notebooks/06", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
     "chebyshev": (
-        "notebooks/07",
+        "notebooks/06",
         rf"below the lemma’s for \S+ between {NUMBER} and {NUMBER};",
         chebyshev_ends,
     ),
