@@ -555,13 +555,13 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
     ("05", "signs-and-zero", "section-4-lagrangian", ("sum(x**-2 for x in b_d)", "sum(x**2 for x in b_d)")),
     ("05", "lagrange-identity", "section-4-conclusion", ("/ b_d[k] - spread[k]", "/ b_d[k] + spread[k]")),
     (
-        "07",
+        "06",
         "not-elementary",
         "section-4-no-closed-form",
         ("{sp.S.Zero: False, sp.S.Half: True}", "{sp.S.Zero: True, sp.S.Half: False}"),
     ),
     (
-        "07",
+        "06",
         "product-bound",
         "lemma-4-2-product-bound",
         ("sp.product(2 * c, (c, 3, order))", "sp.product(2 * c, (c, 2, order))"),

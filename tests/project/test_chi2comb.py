@@ -86,7 +86,7 @@ def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, m
         request.getfixturevalue("chi2comb")
     else:
         monkeypatch.setitem(sys.modules, "chi2comb", None)
-    cells = nbformat.read(ROOT / "notebooks" / "06-bernstein-bound.ipynb", as_version=4).cells
+    cells = nbformat.read(ROOT / "notebooks" / "07-exact-tail.ipynb", as_version=4).cells
     (source,) = (cell.source for cell in cells if cell.id == "race-chi2comb")
     harmonic = 1 / np.arange(1, 101)
     exact = 10.0 ** -np.arange(1, 17)
