@@ -56,7 +56,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """A statement of a source, and whether it holds."""
+    """A statement of a source, the first words of its sentence there, and whether it holds."""
 
     source: str
     section: str
@@ -65,11 +65,15 @@ class Claim(Entry):
     correction: str = ""
     slips: list[str] = field(default_factory=list)
     test: str | None = None
+    begins: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Something that is printed wrong, what it should be, what follows, and what the final report did with it."""
+    """An error in print: what is printed, what it should be, what follows, and what the final report did with it.
+
+    A slip with a headline is one of the ten that matter most.
+    """
 
     versions: list[str]
     weight: str
@@ -78,6 +82,7 @@ class Slip(Entry):
     correct: str
     why: str
     downstream: str
+    headline: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SHOWN = {"hide-input", "remove-input", "hide-cell", "remove-cell", "parameters"}
-NOT_PROSE = re.compile(r"\{(dropdown|table|list-table|math|figure|raw|code-block)\}|\{.*:class: .*dropdown", re.DOTALL)
+NOT_PROSE = re.compile(r"\{(dropdown|table|list-table|math|figure|raw|code-block)\}")
 ROLE = re.compile(r"\{[\w:]+\}`([^`<]*)[^`]*`")
+SHOWN = {"text": "{}", "code_inline": "`{}`"}
 OPTION = re.compile(r"^:[\w-]+:.*$", re.MULTILINE)
 MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, double_inline=True).use(colon_fence_plugin)
 
@@ -50,13 +51,13 @@ def of_markdown(text):
         if token.type.startswith("math_block"):
             length.displays += 1
         elif token.type in ("colon_fence", "fence"):
-            if token.info.startswith("{") and not NOT_PROSE.match(token.info + token.content.partition("\n\n")[0]):
+            if token.info.startswith("{") and not NOT_PROSE.match(token.info):
                 length += of_markdown(OPTION.sub("", token.content))
         elif token.type == "inline" and not in_table:
             for part in token.children:
                 length.inlines += part.type == "math_inline"
                 length.displays += part.type == "math_inline_double"
-            prose = "".join(part.content if part.type in ("text", "code_inline") else " " for part in token.children)
+            prose = "".join(SHOWN.get(part.type, " ").format(part.content) for part in token.children)
             length.words += len(re.findall(r"[^\W\d_][\w'’-]*", ROLE.sub(r"\1", prose)))
     return length
 

@@ -1,13 +1,14 @@
-"""Write the ledger for readers: the lists of two pages of the book, and under each check a line that leads there.
+"""Write the ledger for readers: the lists of three pages of the book, and beside each check a mark that leads there.
 
-The words of the pages stand in `book/claims.md` and `book/errata.md`; the lists that they include are made here, of
-what the chapters found when they ran. Every code cell becomes a target (`tools.sphinx.anchors`), so that an entry can
-point at it.
+The words of the pages stand in `book/claims.md`, `book/errata.md` and `book/numbered.md`; the lists that they include
+are made here, of what the chapters found when they ran. Every code cell becomes a target (`tools.sphinx.anchors`), so
+that an entry can point at it.
 """
 
 import html
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import nbformat
 
 from egm.study.claims import CORRECTED, FAILS, HOLDS, MIME
-from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip
+from tools.ledger import CITED, COMPUTED, VERSIONS, WEIGHTS, Claim, Entry, Ledger, Slip, labels_of
 from tools.sphinx.anchors import anchor
 
 KINDS = {
@@ -27,12 +28,15 @@ KINDS = {
 }
 RESULTS = (HOLDS, CORRECTED, FAILS, CITED)
 MARKS = {HOLDS: "✓", CORRECTED: "✎", FAILS: "✗"}
+SHORT = {HOLDS: "hold", CORRECTED: "hold with correction", FAILS: "do not hold", CITED: "are cited, not checked"}
+NUMBERED = ("Definition", "Lemma", "Corollary", "Theorem", "Algorithm", "Figure", "Equation")
 SOURCES = {"report": "The report of 20 January 2023", "notes": "The lecture notes of 27 May 2012"}
 PRINTS = {"20 January": "In the report of 20 January", "notes": "In the lecture notes"}
 EARLIER = "Only in earlier versions"
 WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula", "wording": "Wording"}
 FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
 FINAL |= {"removed": "Not in the final report, which has no such passage"}
+DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-improvement"}  # the report's figures in the book
 FIGURES = {  # file: chapter and cell
     "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
     "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
@@ -44,12 +48,19 @@ FIGURES = {  # file: chapter and cell
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Put the generated parts of both pages into a folder, from where the pages include them."""
+    """Put the generated parts of the pages into a folder, from where the pages include them."""
+    parts = {
+        "claims-counted": count_claims,
+        "claims-failed": list_failures,
+        "claims-listed": list_claims,
+        "errata-counted": count_slips,
+        "errata-headlines": list_headlines,
+        "errata-listed": list_slips,
+        "numbered": list_numbered,
+    }
     folder.mkdir(parents=True)
-    (folder / "claims-counted.md").write_text(count_claims(ledger))
-    (folder / "claims-listed.md").write_text(list_claims(ledger))
-    (folder / "errata-counted.md").write_text(count_slips(ledger))
-    (folder / "errata-listed.md").write_text(list_slips(ledger))
+    for name, part in parts.items():
+        (folder / f"{name}.md").write_text(part(ledger))
 
 
 def copy_figures(executed: dict[str, Path], folder: Path) -> None:
@@ -76,7 +87,7 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Count the slips of each version: by weight, those shown by a cell, and those still in the final report."""
+    """Count the slips of each version: by weight, those shown by a cell, and what the final report did with them."""
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
         (
@@ -84,11 +95,11 @@ def count_slips(ledger: Ledger) -> str:
             len(slips),
             *(sum(slip.weight == weight for slip in slips) for weight in WEIGHTS),
             sum(slip.kind in COMPUTED for slip in slips),
-            sum(slip.final == "stands" for slip in slips) if name != "notes" else "–",
+            *(sum(slip.final == fate for slip in slips) if name != "notes" else "–" for fate in FINAL),
         )
         for name, slips in (versions | {"all, each counted once": ledger.slips}).items()
     ]
-    return counts(("Version", "Slips", *WEIGHT.values(), "Shown by computing", FINAL["stands"]), rows)
+    return counts(("Version", "Slips", *WEIGHT.values(), "Shown by computing", "Stand", "Mended", "Gone"), rows)
 
 
 def counts(header: tuple, rows: Iterable[tuple]) -> str:
@@ -104,9 +115,36 @@ def list_claims(ledger: Ledger) -> str:
         parts.append(f"## {name}\n")
         claims = [claim for claim in ledger.claims if claim.source == source]
         for section, members in groupby(claims, key=lambda claim: claim.section):
-            rows = [(statement(ledger, claim), check(ledger, claim)) for claim in members]
-            parts.append(f"### {heading(section)}\n\n" + table(("Statement", "Check"), rows, "67 33"))
+            group = list(members)
+            rows = [(statement(ledger, claim), check(ledger, claim)) for claim in group]
+            results = Counter(found(ledger, claim) for claim in group)
+            title = ", ".join(f"{results[result]} {SHORT[result]}" for result in RESULTS if results[result])
+            parts.append(f"### {heading(section)}\n\n" + fold(title, table(("Statement", "Check"), rows, "67 33")))
     return "\n".join(parts)
+
+
+def list_failures(ledger: Ledger) -> str:
+    """List the claims that do not hold, each with what is true instead."""
+    failed = [claim for claim in ledger.claims if found(ledger, claim) == FAILS]
+    return "".join(f"- **{reference(claim)}.** {claim.claim} *Instead:* {claim.correction}\n" for claim in failed)
+
+
+def list_numbered(ledger: Ledger) -> str:
+    """List what has a number in the report: where it stands in the book, and what its check found."""
+    rows = []
+    for kind in NUMBERED:
+        named = re.compile(rf"{kind.lower()}-[\d-]+")
+        for claim in (claim for claim in ledger.claims if named.fullmatch(claim.id)):
+            name = f"{kind} {claim.id.partition('-')[2].replace('-', '.')}"
+            chapter = next((cell for cell, text in ledger.cells.items() if claim.id in labels_of(text)), claim.cell)
+            rows.append(
+                (
+                    name,
+                    f"{stated(claim, kind)}, {numbered(chapter)}",
+                    f"{MARKS.get(claim.result, '')} {verdict_of(claim)}",
+                )
+            )
+    return "".join(f"| {' | '.join(row)} |\n" for row in [("In the report", "Here", "Verdict"), (":--",) * 3, *rows])
 
 
 def heading(section: str) -> str:
@@ -114,15 +152,30 @@ def heading(section: str) -> str:
     return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
+def list_headlines(ledger: Ledger) -> str:
+    """List the slips that have a headline, one line each."""
+    chosen = [slip for slip in ledger.slips if slip.headline]
+    return "".join(f"1. **{reference(slip)}.** {slip.headline} *{FINAL[slip.final]}.*\n" for slip in chosen)
+
+
 def list_slips(ledger: Ledger) -> str:
-    """List every slip under the last version that prints it; those that change a result come first."""
+    """List every slip under the last version that prints it, folded by weight; the gravest come first."""
     parts = []
     for name in (*PRINTS.values(), EARLIER):
         slips = [slip for slip in ledger.slips if PRINTS.get(slip.versions[-1], EARLIER) == name]
-        slips.sort(key=lambda slip: WEIGHTS.index(slip.weight))
-        if rows := [(where(slip), correction(slip), check(ledger, slip)) for slip in slips]:
-            parts.append(f"## {name}\n\n" + table(("Where", "Slip", "Check"), rows, "20 52 28"))
+        for weight in WEIGHTS:
+            rows = [(where(s), correction(s), check(ledger, s)) for s in slips if s.weight == weight]
+            if rows and f"## {name}\n" not in parts:
+                parts.append(f"## {name}\n")
+            if rows:
+                title = f"{WEIGHT[weight]}: {len(rows)}"
+                parts.append(fold(title, table(("Where", "Slip", "Check"), rows, "20 52 28")))
     return "\n".join(parts)
+
+
+def fold(title: str, content: str) -> str:
+    """Return a box that is closed until a reader opens it."""
+    return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
@@ -136,7 +189,8 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
     """Return the target of the entry, the claim, and what must be read instead of it."""
-    paragraphs = [f"({target(claim)})=\n**{claim.place}.** {claim.claim}"]
+    begins = f" *“{claim.begins} …”*" if claim.begins else ""
+    paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
     if claim.correction:
         paragraphs.append(f"*{'Correction' if claim.result == CORRECTED else 'Instead'}:* {claim.correction}")
     if slips := [slip for slip in ledger.slips if slip.id in claim.slips]:
@@ -162,19 +216,18 @@ def check(ledger: Ledger, entry: Entry) -> str:
         lines[0] += ": " + "; ".join(links(entry.cells))
         lines.insert(0, verdict(ledger, entry))
     if getattr(entry, "test", None):
-        lines.append(f"`{entry.test.removeprefix('tests/')}`")
+        lines.append(f"Also a test, `{entry.test.partition('::')[0].rpartition('/')[2]}`")
     return "\n\n".join(lines)
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return the result in words, with the figures that the entry names."""
+    """Return the result in words."""
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
     else:
         text = result[0].upper() + result[1:] + "."
-    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in entry.figures.items())
-    return f"[{text}]{{.{result.replace(' ', '-')}}}" + (f"\n\n{figures}" if figures else "")
+    return f"[{text}]{{.{result.replace(' ', '-')}}}"
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
@@ -192,6 +245,18 @@ def reference(entry: Entry) -> str:
     return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
 
 
+def verdict_of(claim: Claim) -> str:
+    """Return a link to the entry of a claim, called by its result."""
+    return f"{{ref}}`{claim.result} <{target(claim)}>`"
+
+
+def stated(claim: Claim, kind: str) -> str:
+    """Return a link to the place in the book where a numbered statement of the report stands."""
+    if kind == "Figure":
+        return f"{{numref}}`{DRAWN[claim.id]}`"
+    return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"
+
+
 def plain(place: str) -> str:
     """Return the name of a place with its TeX as plain letters: a link cannot hold formulas."""
     return re.sub(r"\\mathcal |[${}]", "", place)
@@ -200,9 +265,14 @@ def plain(place: str) -> str:
 def links(cells: list[str]) -> Iterable[str]:
     """Yield links to the cells by name, after the chapter or appendix that they belong to."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
-        number = chapter.partition("-")[0]
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
-        yield (f"chapter {int(number)}, " if number.isdigit() else f"appendix {number}, ") + ", ".join(named)
+        yield f"{numbered(chapter)}, {', '.join(named)}"
+
+
+def numbered(chapter: str) -> str:
+    """Return the number of a chapter or the letter of an appendix, of its file's name or that of one of its cells."""
+    number = chapter.partition("-")[0]
+    return f"chapter {int(number)}" if number.isdigit() else f"appendix {number}"
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:

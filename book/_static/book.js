@@ -47,7 +47,46 @@ const toReturn = (place) => {
   };
 };
 
+// One button opens or closes the code of all folded cells, here and on the pages that follow.
+const switchCode = (folds) => {
+  const button = document.createElement("button");
+  button.className = "show-code btn btn-sm";
+  const set = (open) => {
+    folds.forEach((fold) => (fold.open = open));
+    button.setAttribute("aria-pressed", open);
+    button.textContent = open ? "Hide all code" : "Show all code";
+  };
+  button.addEventListener("click", () => {
+    const open = button.getAttribute("aria-pressed") === "false";
+    localStorage.setItem("show-code", open);
+    set(open);
+  });
+  set(localStorage.getItem("show-code") === "true");
+  document.querySelector("article h1").after(button);
+};
+
+// The entries of the ledger that contain some words: the others are hidden, and the boxes of these are open.
+const filterEntries = (boxes) => {
+  const input = document.createElement("input");
+  Object.assign(input, { type: "search", className: "filter form-control", placeholder: "Only entries with these words" });
+  input.setAttribute("aria-label", "Only entries with these words");
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    boxes.forEach((box) => {
+      const rows = [...box.querySelectorAll("tbody tr")];
+      rows.forEach((row) => (row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word))));
+      box.hidden = rows.every((row) => row.hidden);
+      box.open = words.length > 0 && !box.hidden;
+    });
+  });
+  document.querySelector("article > section > section:has(details.entries)").before(input);
+};
+
 document.addEventListener("DOMContentLoaded", async () => {
+  const folds = document.querySelectorAll("article div.cell details.hide");
+  if (folds.length) switchCode(folds);
+  const entries = document.querySelectorAll("article details.entries");
+  if (entries.length) filterEntries(entries);
   document.querySelectorAll("nav summary:not([aria-label])").forEach(nameArrow);
   ["primary", "secondary"].forEach((name) => document.querySelector(`.bd-sidebar-${name}`) && drawer(name));
   const move = toReturn(document.getElementById(decodeURIComponent(location.hash.slice(1))));

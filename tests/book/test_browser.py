@@ -198,6 +198,40 @@ def test_folds_open_by_keyboard(book, browser, key):
         assert fold.locator("summary").inner_text().strip() == "Imports"
 
 
+def test_one_button_shows_all_code(book, browser):
+    """The button opens every folded cell, and the next chapter opens with its code shown; a second press closes it."""
+    shown = "[...document.querySelectorAll('article div.cell details.hide')].map((fold) => fold.open)"
+    with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
+        assert not any(page.evaluate(shown))
+        for name, expected in (("Show all code", True), ("Hide all code", False), ("Show all code", True)):
+            page.get_by_role("button", name=name).click()
+            assert set(page.evaluate(shown)) == {expected}
+        go(page, book / "notebooks" / "01-preliminaries.html")
+        assert all(page.evaluate(shown))
+
+
+def test_link_to_an_entry_opens_its_box(book, browser):
+    """An address that names an entry of the ledger opens the box of the entry, which is closed otherwise."""
+    with opened(browser, book / "book" / "errata.html") as page:
+        entry = page.locator("#ledger-slip-lemma-4-1-clip-norm")
+        assert not entry.is_visible()
+        page.locator("a[href='#ledger-slip-lemma-4-1-clip-norm']").first.click()
+        entry.wait_for()
+
+
+def test_entries_are_filtered(book, browser):
+    """Of the entries only those that contain the words are shown, in open boxes; without words the boxes are closed."""
+    with opened(browser, book / "book" / "claims.html") as page:
+        rows = page.locator("details.entries tbody tr")
+        words = page.get_by_role("searchbox", name="Only entries with these words")
+        words.fill("bordered HESSIAN")
+        texts = rows.locator("visible=true").all_inner_texts()
+        assert 0 < len(texts) < rows.count()
+        assert all("bordered" in text.lower() and "hessian" in text.lower() for text in texts)
+        words.fill("")
+        assert not rows.locator("visible=true").count()
+
+
 def test_theme_changes_by_keyboard(book, browser):
     """The next page has the theme that was chosen on the page before."""
     with opened(browser, book / "book" / "notation.html") as page:

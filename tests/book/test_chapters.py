@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from threading import Event
 
 import nbformat
 import pytest
 
+import tools.lengths
 from tools import build, execute
 from tools.execute import ROOT, ChapterError, chapters
 
@@ -66,6 +68,50 @@ def test_cells_are_short_and_define_nothing(chapter):
         assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), cell.id
         named = (node.value for node in ast.walk(tree(cell)) if isinstance(node, ast.Assign))
         assert not any(isinstance(value, ast.Lambda) for value in named), cell.id
+
+
+@CHAPTERS
+def test_folded_code_has_a_title(chapter):
+    """The title of a folded cell says what the cell does, and only imports and figures share theirs."""
+    folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
+    titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
+    assert all(titles)
+    assert [title for title, times in Counter(titles).items() if times > 1] in ([], ["Code of this figure"])
+
+
+NUMBERED = tools.lengths.chapters()
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_chapter_is_read_in_one_sitting(name):
+    """The prose and the visible code of a chapter have at most 3500 words."""
+    assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
+
+
+def test_book_is_read_in_a_day():
+    """The prose of all chapters, appendices and folds not counted, has at most 30,000 words."""
+    assert sum(length.words for length in NUMBERED.values()) <= 30_000
+
+
+def test_length_counts_what_is_seen():
+    """Words, formulas and open boxes count; tables, folded boxes and directives' options do not."""
+    text = """# One title
+Three words $x$ here, and {ref}`a link <label>`.
+
+$$ y $$
+
+| no | table |
+|---|---|
+
+::::{admonition} Box
+:class: tip
+Four words stand open.
+:::{dropdown} Proof
+Not these.
+:::
+::::
+"""
+    assert tools.lengths.of_markdown(text) == tools.lengths.Length(words=12, displays=1, inlines=1)
 
 
 @CHAPTERS

@@ -331,6 +331,25 @@ def test_slips_that_change_a_result_are_listed_first(project):
     assert page.count("in the final report") == 3
 
 
+def test_ten_slips_have_a_headline(book_ledger):
+    """The page of errata begins with ten slips of the report, one line each, with a link to the whole entry."""
+    listed = pages.list_headlines(book_ledger).splitlines()
+    assert len(listed) == 10
+    for line, slip in zip(listed, (slip for slip in book_ledger.slips if slip.headline), strict=True):
+        assert f"<ledger-{slip.id}>" in line
+        assert slip.headline in line
+
+
+def test_index_has_everything_that_the_report_numbers(book_ledger):
+    """The index has a line for each numbered item: a link to where the book states it, and what its check found."""
+    lines = pages.list_numbered(book_ledger).splitlines()[2:]
+    assert len(lines) == sum(map(len, NUMBERED.values()))
+    (theorem,) = (line for line in lines if line.startswith("| Theorem 4 |"))
+    assert (
+        theorem == "| Theorem 4 | {prf:ref}`theorem-4`, chapter 6 | ✎ {ref}`holds with correction <ledger-theorem-4>` |"
+    )
+
+
 def test_claim_recorded_twice_is_refused(project):
     """A second record of a claim is an error, because only one of the two could count."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
@@ -459,31 +478,31 @@ def another_scaling(name, power):
 
 
 MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions that must change the finding
-    ("02", "chord", "notes-section-1-2-2-chord", ("weight * sp.exp(t * R)", "weight**2 * sp.exp(t * R)")),
-    ("02", "theorem-1-1", "notes-theorem-1-1", ("for c in (2, 0.5)", "for c in (20, 0.5)")),
-    ("02", "theorem-1-1", "notes-section-1-2-weaker", ("for c in (2, 0.5)", "for c in (2, 20)")),
-    ("02", "single-outputs", "notes-remark-2-2-3", ("np.exp(-epsilon * lies)", "np.exp(-2 * epsilon * lies)")),
-    ("02", "exercise-e-route", "notes-exercise-2-6-d", ("nu * np.sqrt(8 * ell)", "nu * np.sqrt(ell / 2)")),
-    ("02", "exercise-e-route", "notes-exercise-2-6-e", ("np.sqrt(8) * np.linalg.norm(c)", "0.7 * np.linalg.norm(c)")),
-    ("03", "noise-of-any-query", "section-3-error-is-noise", noise_of_the_data),
-    ("03", "few-halvings", "section-5-sigma-opt", ("(low, z) if left <= delta", "(low, z) if left <= 2 * delta")),
-    ("04", "equal-noise", "section-3-equal-noise", unequal_noise),
-    ("04", "distance-in-one-coordinate", "section-4-hyperrectangle", ("Y[:, 2] = draw", "Y[:, 2] = 2 * draw")),
-    ("04", "privacy-at-the-corner", "algorithm-2", too_little_noise),
-    ("04", "not-as-theorem-4", "section-3-proof-similar", ("radius_bound = at *", "radius_bound = 0 * at *")),
-    ("05", "clipping", "section-4-clipping", ("np.minimum(radius / length, 1)", "np.minimum(radius / length, 1) ** 2")),
-    ("05", "clipped-sum", "section-4-clipped-sum", ("minimum(radius / length, 1)", "minimum(radius / length, 1) ** 2")),
-    ("05", "centre-and-radius", "section-4-centre-and-radius", ("np.zeros(d))}", "mu)}")),
-    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.55)),
-    ("05", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.1)),
-    ("05", "mean-of-the-rows-is-better", "section-4-best-centre", ("scaled.mean(axis=0)]", "2 * scaled.mean(axis=0)]")),
-    ("05", "some-row-is-clipped", "section-4-none-clipped", ("(1 + 1e-9)", "(1 - 1e-4)")),
-    ("05", "as-algorithm-2", "section-4-like-algorithm-2", ("clip_norm * sigma, epsilon", "clip_norm * b, epsilon")),
-    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 50 * taken")),
-    ("05", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 1.1 * taken")),
-    ("06", "solve-b", "equation-12", ("sp.Rational(1, 4)", "sp.Rational(1, 2)")),
-    ("06", "signs-and-zero", "section-4-lagrangian", ("sum(x**-2 for x in b_d)", "sum(x**2 for x in b_d)")),
-    ("06", "lagrange-identity", "section-4-conclusion", ("/ b_d[k] - spread[k]", "/ b_d[k] + spread[k]")),
+    ("A", "chord", "notes-section-1-2-2-chord", ("weight * sp.exp(t * R)", "weight**2 * sp.exp(t * R)")),
+    ("A", "theorem-1-1", "notes-theorem-1-1", ("for c in (2, 0.5)", "for c in (20, 0.5)")),
+    ("A", "theorem-1-1", "notes-section-1-2-weaker", ("for c in (2, 0.5)", "for c in (2, 20)")),
+    ("A", "single-outputs", "notes-remark-2-2-3", ("np.exp(-epsilon * lies)", "np.exp(-2 * epsilon * lies)")),
+    ("A", "exercise-e-route", "notes-exercise-2-6-d", ("nu * np.sqrt(8 * ell)", "nu * np.sqrt(ell / 2)")),
+    ("A", "exercise-e-route", "notes-exercise-2-6-e", ("np.sqrt(8) * np.linalg.norm(c)", "0.7 * np.linalg.norm(c)")),
+    ("02", "noise-of-any-query", "section-3-error-is-noise", noise_of_the_data),
+    ("02", "few-halvings", "section-5-sigma-opt", ("(low, z) if left <= delta", "(low, z) if left <= 2 * delta")),
+    ("03", "equal-noise", "section-3-equal-noise", unequal_noise),
+    ("03", "distance-in-one-coordinate", "section-4-hyperrectangle", ("Y[:, 2] = draw", "Y[:, 2] = 2 * draw")),
+    ("03", "privacy-at-the-corner", "algorithm-2", too_little_noise),
+    ("03", "not-as-theorem-4", "section-3-proof-similar", ("radius_bound = at *", "radius_bound = 0 * at *")),
+    ("04", "clipping", "section-4-clipping", ("np.minimum(radius / length, 1)", "np.minimum(radius / length, 1) ** 2")),
+    ("04", "clipped-sum", "section-4-clipped-sum", ("minimum(radius / length, 1)", "minimum(radius / length, 1) ** 2")),
+    ("04", "centre-and-radius", "section-4-centre-and-radius", ("np.zeros(d))}", "mu)}")),
+    ("04", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.55)),
+    ("04", "first-coordinate-integrated", "algorithm-3-radius", rarer(1.1)),
+    ("04", "mean-of-the-rows-is-better", "section-4-best-centre", ("scaled.mean(axis=0)]", "2 * scaled.mean(axis=0)]")),
+    ("04", "some-row-is-clipped", "section-4-none-clipped", ("(1 + 1e-9)", "(1 - 1e-4)")),
+    ("04", "as-algorithm-2", "section-4-like-algorithm-2", ("clip_norm * sigma, epsilon", "clip_norm * b, epsilon")),
+    ("04", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 50 * taken")),
+    ("04", "clipping-in-sight", "section-4-larger-error", ("noise - taken", "noise - 1.1 * taken")),
+    ("05", "solve-b", "equation-12", ("sp.Rational(1, 4)", "sp.Rational(1, 2)")),
+    ("05", "signs-and-zero", "section-4-lagrangian", ("sum(x**-2 for x in b_d)", "sum(x**2 for x in b_d)")),
+    ("05", "lagrange-identity", "section-4-conclusion", ("/ b_d[k] - spread[k]", "/ b_d[k] + spread[k]")),
     (
         "07",
         "not-elementary",
@@ -496,19 +515,19 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
         "lemma-4-2-product-bound",
         ("sp.product(2 * c, (c, 3, order))", "sp.product(2 * c, (c, 2, order))"),
     ),
-    ("07", "shift", "lemma-4-2-shift", ("level + np.sum(skewed)", "level + 0.9 * np.sum(skewed)")),
-    ("07", "chain", "lemma-4-2-range", ("2 * 1.5 ** (1", "2 * 1.6 ** (1")),
-    ("07", "theorem-bound", "theorem-4-radius-2", ("rate_2 * S1", "rate_2 * S2")),
-    ("07", "theorem-bound", "theorem-4-radius-3", ("rate_4 * S2", "rate_4 * S1")),
-    ("07", "theorem-bound", "theorem-4-error-2", ("rate_4 * S2", "rate_4 * S1")),
-    ("07", "theorem-bound", "theorem-4-error-3", ("rate_inv * S1", "rate_inv * S2")),
-    ("07", "never-worse", "section-4-better-results", another_scaling("optimal", -0.5)),
+    ("06", "shift", "lemma-4-2-shift", ("level + np.sum(skewed)", "level + 0.9 * np.sum(skewed)")),
+    ("06", "chain", "lemma-4-2-range", ("2 * 1.5 ** (1", "2 * 1.6 ** (1")),
+    ("06", "theorem-bound", "theorem-4-radius-2", ("rate_2 * S1", "rate_2 * S2")),
+    ("06", "theorem-bound", "theorem-4-radius-3", ("rate_4 * S2", "rate_4 * S1")),
+    ("06", "theorem-bound", "theorem-4-error-2", ("rate_4 * S2", "rate_4 * S1")),
+    ("06", "theorem-bound", "theorem-4-error-3", ("rate_inv * S1", "rate_inv * S2")),
+    ("06", "never-worse", "section-4-better-results", another_scaling("optimal", -0.5)),
     ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 19 *")),
     ("08", "bound-of-any-scaling", "section-5-similar-argument", ("limit = 20 *", "limit = 25 *")),
     ("08", "search-least", "section-5-at-least-1", another_scaling("expected_norm", -1.5)),
     ("08", "radii-in-means", "section-5-not-trivial", ("p = [1e-2, 1e-3, 1e-6]", "p = [1e-2, 1e-2, 1e-2]")),
-    ("A", "lemma-7-1-steps", "lemma-7-1-proof", ("2 * below - 1", "2 * below")),
-    ("A", "moment-chain", "section-7-moment-chain", ("u**m * of_square", "u ** (m + 1) * of_square")),
+    ("B", "lemma-7-1-steps", "lemma-7-1-proof", ("2 * below - 1", "2 * below")),
+    ("B", "moment-chain", "section-7-moment-chain", ("u**m * of_square", "u ** (m + 1) * of_square")),
 ]
 
 

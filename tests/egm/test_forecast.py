@@ -276,7 +276,7 @@ def test_a_bad_true_sigma_is_named():
 
 
 def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
-    """In chapter 10's example, scalings for other clip probabilities, each with its best C, have 2 to 5 % less error."""
+    """In chapter 10's example, scalings for other clip probabilities, each with its best C, have 2 to 5% less error."""
     sigma, n = zipf_sigma(100, 1.0), 10**5
     options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}
     mechanism, totals = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options), []
