@@ -1,4 +1,4 @@
-"""Fixtures for the tests of several folders."""
+"""Fixtures that the tests of several folders use."""
 
 import importlib
 import os
@@ -17,13 +17,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Return a function that takes what this machine lacks: it skips the test, but fails on continuous integration."""
+    """Return pytest.skip, or pytest.fail on continuous integration, to be called with what this machine lacks.
+
+    So a test that cannot run is skipped on a developer's machine, and fails where everything must be installed.
+    """
     return pytest.fail if os.environ.get("CI") else pytest.skip
 
 
 @pytest.fixture(scope="session")
 def chi2comb(do_without):
-    """Return the module chi2comb, or skip the test with a reason where it has no wheel."""
+    """Return the module chi2comb; skip the test with a reason if this machine has no wheel (binary package) of it."""
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():
             pytest.skip(reason)

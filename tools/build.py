@@ -52,6 +52,7 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     launch.configure(stage / "_config.yml", address, made)
     for name, file in executed.items():
         notebook = pages.link_findings(nbformat.read(file, as_version=4), found, name)
+        notebook = pages.link_sources(notebook, name, stage / "extra" / "figures")
         provenance.add_stamp(notebook, file, made, address)
         nbformat.write(notebook, stage / "notebooks" / name)
     pages.write(found, stage / "book" / "generated")

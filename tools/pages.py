@@ -36,7 +36,7 @@ EARLIER = "Only in earlier versions"
 WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula", "wording": "Wording"}
 FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
 FINAL |= {"removed": "Not in the final report, which has no such passage"}
-DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-improvement"}  # the report's figures in the book
+DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-report-figure-2"}  # the report's figures in the book
 FIGURES = {  # file: chapter and cell
     "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
     "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
@@ -72,6 +72,22 @@ def copy_figures(executed: dict[str, Path], folder: Path) -> None:
                 (folder / f"{name}.svg").write_text(data["image/svg+xml"])
             if "application/pdf" in data:
                 (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
+
+
+def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
+    """Save each figure of a chapter in its formats under the name of its cell, and link to them in the caption."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in notebook.cells:
+        for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
+            name = f"{chapter.partition('-')[0]}-{cell.id.removeprefix('fig-')}"
+            (folder / f"{name}.svg").write_text(data["image/svg+xml"])
+            (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
+            (folder / f"{name}.csv").write_text(data.pop("text/csv"))
+            places = {"code": f"#{anchor(chapter, cell.id)}"}
+            places |= {end.upper(): f"../figures/{name}.{end}" for end in ("csv", "svg", "pdf")}
+            links = ", ".join(f'<a href="{place}">{text}</a>' for text, place in places.items())
+            cell.metadata.mystnb.figure.caption += f' <span class="figure-source">Source: {links}.</span>'
+    return notebook
 
 
 def count_claims(ledger: Ledger) -> str:

@@ -61,6 +61,9 @@ const switchCode = (folds) => {
     localStorage.setItem("show-code", open);
     set(open);
   });
+  document.querySelectorAll(".figure-source a[href^='#']").forEach((link) => {
+    link.addEventListener("click", () => link.closest("div.cell").querySelector("details.hide").setAttribute("open", ""));
+  });
   set(localStorage.getItem("show-code") === "true");
   document.querySelector("article h1").after(button);
 };
@@ -82,7 +85,50 @@ const filterEntries = (boxes) => {
   document.querySelector("article > section > section:has(details.entries)").before(input);
 };
 
+// A link to an equation or a statement shows it while the pointer or the keyboard is there. The script with all of them is
+// loaded when a reader first looks at such a link.
+const previews = () => {
+  const base = new URL(document.documentElement.dataset.content_root, location.href);
+  const box = Object.assign(document.createElement("div"), { className: "preview", id: "preview", hidden: true });
+  box.setAttribute("role", "tooltip");
+  document.querySelector("article").append(box);
+  let wanted = null;
+  const loaded = () =>
+    (loaded.done ??= new Promise((done) => {
+      const script = Object.assign(document.createElement("script"), { src: new URL("_static/previews.js", base), onload: done });
+      document.head.append(script);
+    }));
+  const hide = () => {
+    wanted?.removeAttribute("aria-describedby");
+    wanted = null;
+    box.hidden = true;
+  };
+  const show = async (link) => {
+    wanted = link;
+    await Promise.all([loaded(), new Promise((done) => setTimeout(done, 250))]);
+    const content = window.previews[link.href.slice(base.href.length)];
+    if (wanted !== link || !content) return;
+    box.innerHTML = content;
+    await window.MathJax?.typesetPromise?.([box]);
+    if (wanted !== link) return;
+    box.hidden = false;
+    link.setAttribute("aria-describedby", "preview");
+    const at = link.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = box;
+    const below = at.bottom + height + 12 < innerHeight || at.top < height + 12;
+    box.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
+    box.style.top = `${below ? at.bottom + 6 : at.top - height - 6}px`;
+  };
+  const meant = (event) => event.target.closest?.("article a.internal[href*='#']");
+  document.addEventListener("mouseover", (event) => meant(event) && meant(event) !== wanted && show(meant(event)));
+  document.addEventListener("mouseout", (event) => meant(event) && hide());
+  document.addEventListener("focusin", (event) => meant(event)?.matches(":focus-visible") && show(meant(event)));
+  document.addEventListener("focusout", hide);
+  document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  document.addEventListener("scroll", hide, { passive: true });
+};
+
 document.addEventListener("DOMContentLoaded", async () => {
+  if (matchMedia("(hover: hover)").matches && document.querySelector("article a.internal")) previews();
   const folds = document.querySelectorAll("article div.cell details.hide");
   if (folds.length) switchCode(folds);
   const entries = document.querySelectorAll("article details.entries");

@@ -1,4 +1,4 @@
-"""Fixtures: the book, built once for all tests in HTML and as PDF, and a browser to look at it."""
+"""Fixtures: the book, built once for all tests as HTML and as PDF, and a browser that opens it."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Return a function that calls `make`, unless another worker has already, and returns the path of the result."""
+    """Return a function that calls `make` once for all test processes, and returns the path that `make` returns."""
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
 
@@ -38,18 +38,18 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def book(once):
-    """Build the book as `make book` does, with only changed chapters executed; return its folder."""
+    """Build the book as `make book` does, and return the folder of its HTML; only changed chapters are executed."""
     return once(build).parent
 
 
 @pytest.fixture(scope="session")
 def executed(book):
-    """Return the executed chapters of the book by name."""
+    """Return the executed chapters of the book, as a dictionary from file name to path."""
     return execute_all()
 
 
 def contents():
-    """Return every source in the table of contents as a path without suffix."""
+    """Return the path, without suffix, of each page in the table of contents, in order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -63,19 +63,19 @@ def toc():
 
 @pytest.fixture(scope="session")
 def made_by_sphinx():
-    """Return the pages that Sphinx makes by itself."""
+    """Return the names of the pages that Sphinx makes by itself."""
     return MADE_BY_SPHINX
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return each page of the book in turn, as a path without suffix."""
+    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def browser(do_without):
-    """Return a browser without a network."""
+    """Yield a browser that cannot use the network; skip the test if none is installed."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
         do_without(f"no browser found, looked for {', '.join(BROWSERS)}")
@@ -87,7 +87,7 @@ def browser(do_without):
 
 @pytest.fixture(scope="session")
 def xelatex(do_without):
-    """Require XeLaTeX and poppler."""
+    """Skip the test if XeLaTeX or pdftotext, with which the PDF is made and read, is not installed."""
     try:
         pdf.require_tex("pdftotext")
     except BookError as error:
@@ -96,13 +96,13 @@ def xelatex(do_without):
 
 @pytest.fixture(scope="session")
 def typeset(book, once, xelatex):
-    """Build the PDF as `make pdf` does, after the book, so that no chapter is executed twice."""
+    """Build the PDF of the book as `make pdf` does, and return its path; chapters are not executed again."""
     return once(pdf.build)
 
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """Build the article as `make paper` does."""
+    """Build the PDF of the article as `make paper` does, and return its path."""
     return once(pdf.paper)
 
 
@@ -132,7 +132,7 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
 @pytest.fixture(scope="session")
 def small(once, tmp_path_factory):
-    """Build a book of one page and one chapter, with the project's settings and as on GitHub; return its folder."""
+    """Build a book of one page and one chapter, with the project's settings and as if on GitHub; return its folder."""
 
     def small_book():
         root = tmp_path_factory.mktemp("small")

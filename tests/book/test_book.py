@@ -1,4 +1,4 @@
-"""The HTML of the built book is right where Sphinx gives no warning."""
+"""Test what Sphinx does not warn of in the HTML of the book: numbers, links, anchors, figures and citations."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -13,19 +13,19 @@ from tools.sphinx.numbering import reported
 
 @pytest.fixture(scope="module")
 def pages(book, toc):
-    """Return {path: parsed page} of every page that is written by hand."""
+    """Return a dictionary from path to parsed HTML for each page that is written by hand."""
     paths = [book / f"{name}.html" for name in toc]
     return {path: BeautifulSoup(path.read_text(), "html.parser") for path in paths}
 
 
 def test_toc_names_every_source(toc):
-    """A page or a chapter outside the table of contents would be missing in the book without a warning."""
+    """The table of contents names every page and chapter of the project, because a missing one causes no warning."""
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
 
 
 def test_every_chapter_was_executed(book):
-    """The notebooks of the book have a result for every cell, and no error."""
+    """Each cell of code in the book's notebooks has been executed, and none has an error."""
     for chapter in chapters():
         executed = nbformat.read(book.parent / "stage" / "notebooks" / chapter.name, as_version=4)
         code = [cell for cell in executed.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -34,7 +34,7 @@ def test_every_chapter_was_executed(book):
 
 
 def test_chapters_have_the_number_of_their_file(pages):
-    """Chapter 7 is in the file 07-*.ipynb."""
+    """The number of a chapter is that in its file's name: chapter 7 is made from 07-*.ipynb."""
     for path, page in pages.items():
         if path.parent.name == "notebooks":
             number = page.select_one("article h1").get_text().split(".")[0]
@@ -42,7 +42,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """Lemma 4.1 of the report is Lemma 4.1 in the book."""
+    """A statement of the report has the report's number in the book: its Lemma 4.1 is Lemma 4.1 here."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -51,20 +51,20 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """No two statements of the book share a number, the report's or the book's."""
+    """No two statements of the book have the same number, whether the number is the report's or the book's own."""
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 
 
 def test_figures_are_shown_and_described(pages):
-    """No figure is shown as a line of text only, and each image has an alternative text."""
+    """Each image has an alternative text, and no figure is shown as a line "<Figure size ...>" instead of an image."""
     for path, page in pages.items():
         assert "<Figure size" not in page.get_text(), path.name
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name
 
 
 def test_links_lead_somewhere(book, pages):
-    """For every relative link its file exists, and so does its anchor."""
+    """Each relative link on a page leads to an existing file and, if it names an anchor, to an existing anchor."""
     anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
     for path, page in pages.items():
         for link in (tag["href"] for tag in page.find_all("a", href=True)):
@@ -77,14 +77,14 @@ def test_links_lead_somewhere(book, pages):
 
 
 def test_anchors_are_unique(pages):
-    """A link to an anchor that exists twice leads to the first place only."""
+    """No page has two elements with the same id, because a link leads to the first of them only."""
     for path, page in pages.items():
         anchors = [tag["id"] for tag in page.find_all(id=True)]
         assert len(anchors) == len(set(anchors)), path.name
 
 
 def test_nothing_is_loaded_from_the_network(book):
-    """Scripts, styles, fonts and images are all files of the book."""
+    """Scripts, styles, fonts and images of all pages are files of the book, not addresses on the network."""
     sources = [("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")]
     for path in book.rglob("*.html"):
         page = BeautifulSoup(path.read_text(), "html.parser")
@@ -95,7 +95,10 @@ def test_nothing_is_loaded_from_the_network(book):
 
 
 def test_every_entry_of_the_bibliography_is_cited():
-    """Only this direction is tested, because Sphinx itself warns of a citation without an entry."""
+    """Each entry of the bibliography is cited in a page or a chapter.
+
+    The converse is not tested, because Sphinx warns of a citation without an entry.
+    """
     entries = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "book" / "references.bib").read_text(), re.MULTILINE))
     text = "".join(path.read_text() for path in [*(ROOT / "book").glob("*.md"), *chapters()])
     cited = re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text)

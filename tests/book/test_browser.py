@@ -1,5 +1,7 @@
-"""The built book in a browser without a network: at three widths, light and dark, by mouse and by keyboard, and by the
-rules of WCAG 2.1 AA, which axe-core checks."""
+"""Test the built book in a browser without a network: layout, colors, keyboard, search, folds and printing.
+
+Pages are opened at three widths, light and dark, and axe-core checks the rules of WCAG 2.1 AA for accessibility.
+"""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +31,7 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 
 @contextmanager
 def opened(browser, path, width="laptop", anchor=""):
-    """Open a page of the book with nothing stored in the browser, and wait for the end of its scripts."""
+    """Open a page of the book in a fresh browser profile, wait until its scripts have ended, and yield the page."""
     context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
     page = context.new_page()
     page.complaints = complaints_of(page)
@@ -39,7 +41,7 @@ def opened(browser, path, width="laptop", anchor=""):
 
 
 def go(page, path, anchor=""):
-    """Open another page, and wait for its scripts."""
+    """Open another page of the book in the same window, and wait until its scripts have ended."""
     page.goto(path.as_uri() + anchor)
     page.add_style_tag(content=AT_ONCE)
     page.evaluate(LOOKING)
@@ -47,7 +49,7 @@ def go(page, path, anchor=""):
 
 
 def complaints_of(page):
-    """Return a list that collects the page's errors and its requests to the network."""
+    """Return a list to which each error of the page, and each request to the network, is added as text."""
     found = []
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("request", lambda request: request.url.startswith(LOCAL) or found.append(request.url))
@@ -56,13 +58,16 @@ def complaints_of(page):
 
 
 def resize(page, width):
-    """Change the width of the window, and wait until the page has followed."""
+    """Change the width of the window, and wait until the layout of the page has followed."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
 
 def switch_theme(page, theme):
-    """Click the theme's switch until it shows this theme; the switch cycles through light, dark and automatic."""
+    """Click the theme's switch until the page shows this theme.
+
+    The switch cycles through light, dark and automatic.
+    """
     for _ in range(3):
         if page.evaluate("document.documentElement.dataset.mode") != theme:
             page.locator(".theme-switch-button").first.dispatch_event("click")
@@ -71,13 +76,19 @@ def switch_theme(page, theme):
 
 
 def violations(page, **options):
-    """Return what axe-core finds with these options and the usual ones, a line for each element."""
+    """Return the violations that axe-core, a checker of accessibility, finds on a page, one line for each element.
+
+    The options are added to the usual ones in WCAG.
+    """
     found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG | options)
     return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 
 
 def look_at(page, path):
-    """Return {fact: list of faults} of a page, at every width and in both themes."""
+    """Return a dictionary from each kind of fault to the list of such faults on a page.
+
+    The page is examined at all widths and in both themes.
+    """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
         "raw": page.locator(".math:not(:has(mjx-container))").all_inner_texts() + page.evaluate("looking.rawTex()"),
@@ -103,21 +114,23 @@ def look_at(page, path):
 
 
 def anchors(path):
-    """Return the anchors that a page has before its scripts run."""
+    """Return the ids of all elements in the HTML file of a page, before scripts change it."""
     return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").select("[id]")}
 
 
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
-    """The tests below open every page of the book."""
+    """The pages that this module's tests open are all pages of the book."""
     made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
     assert {name for name in found if not name.startswith("_static/")} == made | set(toc)
 
 
 def test_page(book, browser, page_name):
-    """A page needs no network, has no error, and shows every formula in the color of its text. At no width is anything
-    too wide, cut off, on top of something else, or out of the keyboard's reach. No rule of WCAG 2.1, A and AA, is
-    violated."""
+    """A page makes no request to the network, has no error, and breaks no rule of WCAG 2.1, levels A and AA.
+
+    It shows every formula in the color of its text. At no width is anything too wide, cut off, on top of something
+    else, or out of the keyboard's reach.
+    """
     path = book / f"{page_name}.html"
     with opened(browser, path) as page:
         wrong = {fact: found for fact, found in look_at(page, path).items() if found}
@@ -136,7 +149,7 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The checks find each planted fault, and no fault in a sound page."""
+    """The checks in looking.js find each fault that is planted on a page, and none on a sound page."""
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
     page.evaluate(LOOKING)
@@ -155,7 +168,10 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """Low contrast is found although only one of several similar elements is checked."""
+    """Low contrast of a text is found, although only one of several similar elements is examined.
+
+    The examination is by axe-core, a checker of accessibility.
+    """
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
     page.evaluate(LOOKING + AXE_SCRIPT)
@@ -166,14 +182,14 @@ def test_low_contrast_is_seen(browser, fault):
 
 
 def focused(page):
-    """Return the name of the focused element, and whether one can see the focus."""
+    """Return the name of the focused element, and whether one can see that it has the focus."""
     return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
 
 
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/02-gaussian-mechanism", "search"])
 def test_tab_reaches_everything(book, browser, name, width):
-    """Tab visits every link, button, fold and scrolling box in order and visibly, and then leaves the page."""
+    """The Tab key visits each link, button, fold and scrolling box of a page in order, with a visible focus."""
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
         page.evaluate("document.activeElement.blur()")
@@ -187,7 +203,7 @@ def test_tab_reaches_everything(book, browser, name, width):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
-    """A fold opens and closes with Enter and with Space, and its title says what it holds."""
+    """A fold opens and closes with Enter and with Space; the title of the first fold in chapter 2 is "Imports"."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
@@ -199,7 +215,10 @@ def test_folds_open_by_keyboard(book, browser, key):
 
 
 def test_one_button_shows_all_code(book, browser):
-    """The button opens every folded cell, and the next chapter opens with its code shown; a second press closes it."""
+    """The button "Show all code" opens each folded cell, and the next chapter then opens with its code shown.
+
+    A second press of the button closes the cells.
+    """
     shown = "[...document.querySelectorAll('article div.cell details.hide')].map((fold) => fold.open)"
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         assert not any(page.evaluate(shown))
@@ -211,7 +230,10 @@ def test_one_button_shows_all_code(book, browser):
 
 
 def test_link_to_an_entry_opens_its_box(book, browser):
-    """An address that names an entry of the ledger opens the box of the entry, which is closed otherwise."""
+    """A link to an entry of the ledger of claims and errata opens the box that holds the entry.
+
+    Boxes are closed otherwise.
+    """
     with opened(browser, book / "book" / "errata.html") as page:
         entry = page.locator("#ledger-slip-lemma-4-1-clip-norm")
         assert not entry.is_visible()
@@ -220,7 +242,10 @@ def test_link_to_an_entry_opens_its_box(book, browser):
 
 
 def test_entries_are_filtered(book, browser):
-    """Of the entries only those that contain the words are shown, in open boxes; without words the boxes are closed."""
+    """If words are typed into the filter of the ledger's page, only entries with all these words are shown.
+
+    Their boxes are open. If the words are deleted, all boxes are closed.
+    """
     with opened(browser, book / "book" / "claims.html") as page:
         rows = page.locator("details.entries tbody tr")
         words = page.get_by_role("searchbox", name="Only entries with these words")
@@ -233,7 +258,7 @@ def test_entries_are_filtered(book, browser):
 
 
 def test_theme_changes_by_keyboard(book, browser):
-    """The next page has the theme that was chosen on the page before."""
+    """The theme can be changed with the Enter key, and the next page has the theme that was chosen."""
     with opened(browser, book / "book" / "notation.html") as page:
         before = page.evaluate("document.documentElement.dataset.mode")
         page.locator(".bd-header-article .theme-switch-button").focus()
@@ -244,7 +269,7 @@ def test_theme_changes_by_keyboard(book, browser):
 
 
 def test_buttons_work_by_keyboard(book, browser):
-    """By keyboard the search opens and closes, code is copied, and the menu of downloads opens."""
+    """By keyboard the search opens and closes, code can be copied, and the menu of downloads opens."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         page.locator(".search-button__button:visible").first.focus()
         page.keyboard.press("Enter")
@@ -265,7 +290,7 @@ def test_buttons_work_by_keyboard(book, browser):
 
 @pytest.mark.parametrize("side", ["primary", "secondary"])
 def test_drawers_work_by_keyboard(book, browser, side):
-    """On a phone a table of contents opens with Enter and takes the focus; Escape closes it and returns the focus."""
+    """On a phone, Enter opens a table of contents and gives it the focus; Escape closes it and returns the focus."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html", "phone") as page:
         drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
         assert not drawer.is_visible()
@@ -280,7 +305,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 def test_search_finds_the_chapter(book, browser, width):
-    """Without a network, a search for Bernstein leads to the chapter on tail bounds."""
+    """Without a network, a search for "Bernstein" leads to the chapter with Bernstein's bound."""
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
         page.keyboard.type("Bernstein")
@@ -290,8 +315,61 @@ def test_search_finds_the_chapter(book, browser, width):
         result.wait_for()
         result.click()
         page.wait_for_url("**/06-bernstein-bound.html*")
-        assert page.locator("article h1").inner_text().startswith("7. Tail bounds")
+        assert page.locator("article h1").inner_text().startswith("6. The Bernstein bound")
         assert not page.complaints
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("Theorem 4", "06-bernstein-bound.html#theorem-4"),
+        ("lemma 4.1", "05-lagrangian.html#lemma-4-1"),
+        ("Equation 27", "05-lagrangian.html#equation-report-27"),
+    ],
+)
+def test_search_finds_what_the_report_numbers(book, browser, words, place):
+    """A search for a number of the report gives first the place where the book states what has this number."""
+    with opened(browser, book / "search.html") as page:
+        page.goto(f"{page.url}?q={words}")
+        first = page.locator("#search-results li a").first
+        first.wait_for()
+        assert first.get_attribute("href").split("?")[0].endswith(place.partition("#")[0])
+        assert first.get_attribute("href").endswith(place.partition("#")[2])
+
+
+def test_link_shows_what_it_leads_to(book, browser):
+    """With the pointer or the keyboard on a link to a statement, the page shows the statement; Escape hides it."""
+    with opened(browser, book / "notebooks" / "04-gaussian-data.html") as page:
+        link = page.locator("article a.internal[href$='05-lagrangian.html#lemma-4-1']:visible").first
+        box = page.locator("#preview")
+        for look, away in (
+            (link.hover, lambda: page.mouse.move(0, 0)),
+            (link.focus, lambda: page.keyboard.press("Escape")),
+        ):
+            page.keyboard.press("Shift")  # from now on the keyboard is in use
+            look()
+            box.wait_for()
+            assert box.inner_text().startswith("Lemma 4.1 (The best scaling at a fixed noise level)")
+            assert box.locator("mjx-container").count() > 3
+            away()
+            box.wait_for(state="hidden")
+        assert not page.complaints
+
+
+def test_sources_of_a_figure_are_there(book, browser):
+    """Below a figure, links lead to its code, which opens, and to its data and drawings, under the name of its cell."""
+    with opened(browser, book / "notebooks" / "10-beyond-the-report.html") as page:
+        links = page.locator("#fig-left .figure-source a")
+        assert links.all_inner_texts() == ["code", "CSV", "SVG", "PDF"]
+        places = [link.get_attribute("href") for link in links.all()]
+        assert places == ["#cell-10-fig-left", *(f"../figures/10-left.{end}" for end in ("csv", "svg", "pdf"))]
+        lines = (book / "figures" / "10-left.csv").read_text().splitlines()
+        assert lines[0] == "panel,name,x,y"
+        assert all(len(list(map(float, line.split(",")[-2:]))) == 2 for line in lines[1:])
+        code = page.locator("#cell-10-fig-left details")
+        assert not code.evaluate("fold => fold.open")
+        links.first.click()
+        assert code.evaluate("fold => fold.open")
 
 
 # A place of each kind below many formulas: a cell, an equation, a statement, a section.
@@ -306,7 +384,7 @@ PLACES = [
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize(("name", "kind"), PLACES)
 def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
-    """A link to a place shows the place on the screen, not behind the header and not in a closed fold."""
+    """A link to an element of a page shows this element on the screen, not behind the header or in a closed fold."""
     path = book / f"{name}.html"
     place = BeautifulSoup(path.read_text(), "html.parser").select(kind)[-1]["id"]
     with opened(browser, path, width, f"#{place}") as page:
@@ -319,7 +397,7 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
 
 
 def test_landing_page_is_found(book, browser, toc):
-    """The path that `make book` prints leads to the first page."""
+    """The file index.html, whose path `make book` prints, leads to the first page of the book."""
     page = browser.new_page()
     page.goto((book / "index.html").as_uri())
     page.wait_for_url(f"**/{toc[0]}.html")
@@ -328,7 +406,7 @@ def test_landing_page_is_found(book, browser, toc):
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_prints_the_text_alone(book, browser, theme):
-    """A printed page has black text in any theme, fits the width of the sheet, and has no buttons."""
+    """A printed page has black text in any theme, fits the width of the sheet, and shows no buttons."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         switch_theme(page, theme)
         page.emulate_media(media="print")

@@ -1,4 +1,4 @@
-"""Chapters as committed, chapters under papermill alone, and the build of changed or failing chapters."""
+"""Test the chapters as they are committed, as papermill runs them, and when the book is built after a change."""
 
 import ast
 import re
@@ -25,18 +25,18 @@ def code_cells(chapter):
 
 
 def tree(cell):
-    """Return the syntax tree of a cell without its magics."""
+    """Return the syntax tree of a cell, without lines that begin with "%" (IPython's magics)."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))
 
 
 def parameters(chapter):
-    """Return the chapter's only cell of parameters."""
+    """Return the cell of a chapter that has the tag "parameters"; there must be exactly one."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     return cell
 
 
 def papermill(chapter, folder, *arguments):
-    """Run papermill from another folder, as a reader would; return the exit code and all that it printed."""
+    """Run a chapter by papermill in the folder `folder`; return the exit code and all that was printed."""
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -44,13 +44,13 @@ def papermill(chapter, folder, *arguments):
 
 @CHAPTERS
 def test_committed_without_outputs(chapter):
-    """All results in a chapter are computed when the book is built."""
+    """A chapter is committed without outputs, so all results are computed when the book is built."""
     assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
 
 
 @CHAPTERS
 def test_runs_on_any_machine(chapter):
-    """The kernel is the one that every machine has, and the first cell is the title."""
+    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title."""
     notebook = nbformat.read(chapter, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith("# ")
@@ -58,7 +58,10 @@ def test_runs_on_any_machine(chapter):
 
 @CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
-    """A reader sees a cell at a glance. A function belongs to egm, where tests check it."""
+    """A visible code cell has at most 15 lines; no cell has a line of more than 88 characters, or a definition.
+
+    So a reader sees a cell at a glance. Functions and classes belong to egm, where tests check them.
+    """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         hidden = {"parameters", "record", "remove-cell"} & set(cell.metadata.get("tags", []))
@@ -72,7 +75,10 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 @CHAPTERS
 def test_folded_code_has_a_title(chapter):
-    """The title of a folded cell says what the cell does, and only imports and figures share theirs."""
+    """Each folded code cell has a title that says what it does.
+
+    Only the titles "Code of this figure" may occur more than once in a chapter.
+    """
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
     titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
     assert all(titles)
@@ -84,17 +90,20 @@ NUMBERED = tools.lengths.chapters()
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_chapter_is_read_in_one_sitting(name):
-    """The prose and the visible code of a chapter have at most 3500 words."""
+    """The prose and the visible code of a chapter have together at most 3500 words."""
     assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
 
 
 def test_book_is_read_in_a_day():
-    """The prose of all chapters, appendices and folds not counted, has at most 30,000 words."""
+    """The prose of all chapters has together at most 30,000 words; appendices and folded boxes are not counted."""
     assert sum(length.words for length in NUMBERED.values()) <= 30_000
 
 
 def test_length_counts_what_is_seen():
-    """Words, formulas and open boxes count; tables, folded boxes and directives' options do not."""
+    """`tools.lengths.of_markdown` counts the words, formulas and open boxes that a reader sees.
+
+    It does not count tables, folded boxes and options of directives.
+    """
     text = """# One title
 Three words $x$ here, and {ref}`a link <label>`.
 
@@ -116,7 +125,10 @@ Not these.
 
 @CHAPTERS
 def test_one_statement_a_line(chapter):
-    """Calls are not joined by commas or brackets into one statement; only the last one of a cell may show values."""
+    """A cell has at most one statement a line, and does not join calls by commas or brackets into one statement.
+
+    Only the last statement of a cell may do so, in order to show several values.
+    """
     for cell in code_cells(chapter):
         body = tree(cell).body
         blocks = [node.body for node in ast.walk(tree(cell)) if isinstance(node, (ast.For, ast.If, ast.With))]
@@ -130,7 +142,7 @@ def test_one_statement_a_line(chapter):
 
 @CHAPTERS
 def test_findings_are_recorded_out_of_sight(chapter):
-    """The call that records a finding is in a hidden cell below the check, and no other bookkeeping is visible."""
+    """Calls of `claims.record`, which store the result of a check, are in hidden cells, and so is `glue`."""
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])
         assert ("claims.record(" in cell.source) == ("record" in tags), cell.id
@@ -140,7 +152,7 @@ def test_findings_are_recorded_out_of_sight(chapter):
 
 @CHAPTERS
 def test_parameters_are_plain_and_checked(chapter, monkeypatch):
-    """The parameters cell only assigns names, and the chapter checks each of these names."""
+    """The cell of parameters only assigns names, and the chapter passes each of them to `check_parameters`."""
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
     (check,) = [cell for cell in code_cells(chapter) if "check_parameters(" in cell.source]
@@ -151,21 +163,24 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 
 @CHAPTERS
 def test_unknown_parameter_is_refused(chapter, tmp_path):
-    """An unknown parameter is an error, where papermill alone would warn and use the defaults."""
+    """If papermill is given a parameter that a chapter does not have, the chapter raises an error.
+
+    papermill alone would only warn, and use the defaults.
+    """
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
     assert "unknown parameter d_mx = 50" in printed
 
 
 def test_parameter_from_elsewhere(tmp_path):
-    """A chapter runs with a parameter from any folder, as the README promises."""
+    """papermill can run a chapter with a changed parameter from any folder, as the README promises."""
     failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
     assert not failed, printed
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "2.5"])
 def test_bad_parameter_is_refused(value, tmp_path):
-    """The message names the parameter and the value."""
+    """If a parameter has a wrong value, the error message of the chapter names the parameter and the value."""
     chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
     failed, printed = papermill(chapter, tmp_path, "-p", "d_max", value)
     assert failed
@@ -174,12 +189,12 @@ def test_bad_parameter_is_refused(value, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """Return a project with one chapter that works."""
+    """Return the folder of a small project with one chapter that works."""
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write a project with one chapter that works into a folder."""
+    """Write a small project with one chapter that works into a folder, and return the folder."""
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -196,13 +211,16 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Write a chapter with these code cells."""
+    """Write a chapter that consists of these code cells."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
 
 def test_failing_chapter_stops_the_build(project):
-    """The error names chapter, cell and reason; other chapters are stopped, and no book remains, even an old one."""
+    """If a chapter fails, the build ends with an error that names the chapter, the cell and the reason.
+
+    Chapters that still run are stopped, and no book remains, not even an older one.
+    """
     write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
     write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
     start = time.perf_counter()
@@ -215,7 +233,10 @@ def test_failing_chapter_stops_the_build(project):
 
 @pytest.fixture(scope="module")
 def executed_project(tmp_path_factory):
-    """Return a project with a small package in place of egm; a second chapter loads one of its modules late."""
+    """Return an executed project of two chapters, with a small package in place of egm.
+
+    The second chapter calls a function that imports a module of the package only when it is called.
+    """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
     (folder / "part").mkdir(parents=True)
@@ -232,13 +253,13 @@ def executed_project(tmp_path_factory):
 
 @pytest.fixture
 def uses(executed_project, tmp_path, monkeypatch):
-    """Return a copy of the executed project, which a test may change."""
+    """Return a copy of the executed project of two chapters, which a test may change."""
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")
 
 
 def executed_again(project):
-    """Return the numbers of the chapters that would be executed now."""
+    """Return the numbers of the chapters that a build would execute now, as a string such as "12"."""
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -266,7 +287,10 @@ def executed_again(project):
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """A chapter depends on constraints.txt, the modules that it loads, and the package's data and list of files."""
+    """A chapter is executed again if a module that it loads, or constraints.txt, has changed.
+
+    The same holds for the data and the list of files of the package. Other files, such as README.md, have no effect.
+    """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
     with (uses / file).open("a") as handle:
@@ -275,7 +299,10 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 
 
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
-    """If a module changes during a run, the stored result belongs to the old file, so the chapter is executed again."""
+    """If a module changes while a chapter runs, the next build executes the chapter again.
+
+    The reason is that the stored result may belong to the old module.
+    """
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
     write_chapter(uses, "02-uses", change, "print(first.late())")
@@ -284,7 +311,10 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 
 
 def test_what_is_gone_is_noticed(uses):
-    """A lost record of a chapter or a deleted module, even one that was not loaded, causes a new execution."""
+    """A chapter is executed again if the record of its last run is lost, or if a module of the package is deleted.
+
+    The second holds for all chapters, even if they have not loaded the module.
+    """
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
     assert executed_again(uses) == "2"
@@ -293,7 +323,10 @@ def test_what_is_gone_is_noticed(uses):
 
 
 def test_change_of_the_text_executes_no_chapter_again(uses):
-    """After a change of text or captions, the stored outputs appear in the new text, as after a full execution."""
+    """If only text or captions of a chapter change, the stored outputs are put into the new text without a new run.
+
+    The result is the same file as after a new run.
+    """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
     notebook.cells.insert(1, nbformat.v4.new_markdown_cell("A new text.", id="text"))
@@ -310,7 +343,10 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 
 @pytest.mark.parametrize("change", ["source", "id", "tags"])
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
-    """A change of source, tags or ids executes the chapter again; findings and links refer to ids."""
+    """If the source, the tags or the id of a code cell change, the chapter is executed again.
+
+    Tags and ids matter because recorded results and links refer to them.
+    """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
     (notebook.cells[-1].metadata if change == "tags" else notebook.cells[-1])[change] = "new"
@@ -319,7 +355,10 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
 
 
 def test_chapters_start_no_process():
-    """The record of a chapter would not list the modules that another process loads."""
+    """Neither chapters nor the package import a module that starts processes.
+
+    The list of modules that a chapter loads, on which a new execution depends, would miss those of another process.
+    """
     trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
     nodes = [node for each in trees for node in ast.walk(each)]
@@ -330,14 +369,17 @@ def test_chapters_start_no_process():
 
 
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
-    """The result has no path and no time, so that equal sources give equal files."""
+    """An executed chapter contains no path of the project and no metadata of papermill.
+
+    So equal sources give equal files.
+    """
     text = execute.execute_all(project)["01-works.ipynb"].read_text()
     assert str(project) not in text
     assert "papermill" not in text
 
 
 def test_what_a_cell_prints_stays_in_one_piece(project):
-    """Slow output of a cell stays in one piece, although the kernel sends it in several."""
+    """What a cell prints slowly to a stream is stored as one output, although the kernel sends it in several parts."""
     slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
     write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
     (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells
@@ -346,7 +388,7 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 @pytest.fixture
 def small_book(project):
-    """Build a project with two pages and the least that Jupyter Book needs."""
+    """Build a book of two pages with the least settings that Jupyter Book needs, and return its project folder."""
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")
@@ -358,13 +400,13 @@ def small_book(project):
 
 
 def read_again(project):
-    """Return the number of pages that Sphinx read for the last build."""
+    """Return the number of source files that Sphinx read in the last build."""
     log = (project / "_build" / "sphinx-html.log").read_text()
     return sum(map(int, re.search(r"(\d+) added, (\d+) changed", log).groups()))
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """After a change Sphinx reads only the pages that depend on it, and the book equals that of a full build."""
+    """After a change, Sphinx reads only the pages that depend on it, and the book equals that of a complete build."""
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
         ("part.md", "New part.\n", 1),
@@ -381,12 +423,15 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
 
 
 def contents(folder):
-    """Return {path: content} of the files in a folder."""
+    """Return a dictionary from the path of each file in a folder to its content."""
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_warning_stops_every_build_until_it_is_mended(small_book):
-    """The warning stops also a build in which its page did not change, and no book remains, not even an old one."""
+    """A warning of Sphinx stops each build until its cause is mended, even if the page itself does not change again.
+
+    No book remains after such a build, not even an older one.
+    """
     page = small_book / "book" / "index.md"
     text = page.read_text()
     for wrong, why in [("{ref}`nowhere`", "nowhere"), ("```{nothing}\n```", "Unknown directive"), ("", None)]:

@@ -1,4 +1,7 @@
-"""The ledger of claims agrees with the findings of the chapters, and planted faults are noticed."""
+"""Test the ledger of claims and errata: each entry agrees with what the checks in the chapters find.
+
+Faults are planted, too, to show that they would be noticed.
+"""
 
 import ast
 import builtins
@@ -44,32 +47,39 @@ EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 @pytest.fixture(scope="session")
 def book_ledger(executed):
-    """Return the ledger with the findings of the last execution."""
+    """Return the ledger of claims and errata, with the results ("findings") that the executed chapters recorded."""
     return ledger.read(executed)
 
 
 def entry(found, key):
-    """Return the entry with this key."""
+    """Return the entry of the ledger `found` whose id is `key`."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """The cell of the entry exists, ran, and found what the entry says."""
+    """An entry of the ledger of claims and errata names a cell that was executed and found what the entry says."""
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
 @EACH
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
-    """If this fails, read the statement and its check against the entry, then run `python -m tools.ledger lock`."""
+    """The check of an entry in the ledger of claims and errata has not changed since its author compared the two.
+
+    For this, a digest (seal) of entry and check is stored in ledger/lock. If this test fails, read the statement and
+    its check against the entry, then run `python -m tools.ledger lock`.
+    """
     it = entry(book_ledger, key)
     if it.cell:
         assert ledger.read_lock().get(key) == ledger.seal(book_ledger, it)
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Every finding and every labeled statement has exactly one entry."""
+    """Each result that a chapter records, and each labeled statement in a chapter, has exactly one entry in the ledger.
+
+    The ledger is the list of claims and errata in the folder ledger.
+    """
     assert ledger.strangers(book_ledger) == []
 
 
@@ -77,17 +87,25 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Every statement that the sources number is in the ledger."""
+    """Each statement that the report or the lecture notes number has an entry in the ledger of claims and errata."""
     assert key in {entry["id"] for entry in ENTRIES}
 
 
+def test_artifact_appendix_names_checks():
+    """Each main result of the artifact appendix names an entry of the ledger, and the chapter whose cell checks it."""
+    rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
+    checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
+    assert len(rows) >= 5
+    assert [(checked[key], key) for _, key in rows] == rows
+
+
 def test_lock_has_no_leftovers(book_ledger):
-    """The lock has a seal for each entry with a check, and no other seal."""
+    """ledger/lock has a seal, a digest of entry and check, for each entry with a check, and no other seal."""
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
 def test_findings_are_computed():
-    """No cell records a literal True or False."""
+    """No cell of a chapter passes a literal such as True to `claims.record`: each recorded result is computed."""
     cells = [cell for chapter in chapters() for cell in nbformat.read(chapter, as_version=4).cells]
     trees = [ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)) for cell in cells if cell.cell_type == "code"]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -99,7 +117,7 @@ def test_findings_are_computed():
 
 @pytest.fixture(scope="module")
 def sound_project(tmp_path_factory):
-    """Return an executed project with one chapter that checks one claim and shows one slip."""
+    """Return an executed project with one chapter, which checks a claim and an error in print, and a correct ledger."""
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
         (tmp_path / folder).mkdir()
@@ -134,19 +152,19 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Return a copy of the sound project, in which a test may plant a fault."""
+    """Return a copy of the project with the correct ledger, in which a test may plant a fault."""
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
 def edit(file, old, new):
-    """Replace a text in a file, which must be there."""
+    """Replace the text `old` by `new` in a file; `old` must occur there."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 def complaints(project):
-    """Execute a project where necessary, and return all faults of its ledger."""
+    """Execute the chapters that have changed, and return all faults of the project's ledger as a list of texts."""
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
     lock = ledger.read_lock(project)
@@ -155,7 +173,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """Without a planted fault there is no complaint, so the complaints in other tests come from their faults."""
+    """The ledger of the correct project has no fault, so the faults in other tests are those that they plant."""
     assert complaints(project) == []
 
 
@@ -179,7 +197,7 @@ def test_sound_ledger_has_no_complaint(project):
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """A changed number, a deleted check, a renamed cell and a new statement each cause a complaint."""
+    """A changed number, a deleted check, a renamed cell and a new statement in a chapter are reported as faults."""
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
 
@@ -198,7 +216,10 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """A change in such a cell makes entries stale, even with equal results; other cells do not matter."""
+    """If a cell on which a check depends is changed, its entries must be read again, even if all results are equal.
+
+    A change of any other cell has no such effect.
+    """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
 
@@ -230,13 +251,19 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
     ],
 )
 def test_dependencies_follow_the_names(cells, needed):
-    """A cell is needed if it assigns, changes or draws from a name that is used, also through other cells."""
+    """`dataflow.dependencies` returns the cells that assign, change or draw from a name that the last cell uses.
+
+    It follows the names through other cells.
+    """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
 
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
-    """A change of the mechanism concerns the entries that are checked with it, and not those checked by algebra."""
+    """If the mechanism in a chapter changes, the seals of the entries that are checked with it change, and no others.
+
+    Entries that are checked by algebra alone are not affected. A seal is a digest of an entry and its check.
+    """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
     after.code[chapter]["mechanisms"] = after.cells[f"{chapter}#mechanisms"] = changed
@@ -246,14 +273,20 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 
 def test_dependencies_have_only_the_imports_in_use():
-    """A new import that a check does not use makes no entry stale."""
+    """`dataflow.dependencies` returns only those imports that a check uses.
+
+    So a new import that it does not use does not make anybody read its entries again.
+    """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
-    """A check can run with the needed cells and imports alone."""
+    """A check in a chapter reads only names from the cells and imports that `dataflow.dependencies` returns for it.
+
+    So the check could run with these alone.
+    """
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
         needed, imports = dataflow.dependencies(code, cell)
@@ -265,7 +298,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """Both entries that the cell checked cause a complaint."""
+    """If a cell with a check is deleted, the ledger reports that the cell is missing and that it records nothing."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -292,33 +325,42 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """An entry with an unknown value, a missing reference or a contradiction causes a complaint."""
+    """An entry of the ledger of claims and errata with an unknown value or a contradiction is reported as a fault.
+
+    So is an entry that refers to something that does not exist.
+    """
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """A slip whose printed form holds is no slip."""
+    """An entry for an error in print (a slip) is refused if the check finds that the printed form holds."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """The page of errata promises that the printed form fails and that the corrected form holds."""
+    """An entry for an error in print (a slip) is refused if its check does not test the corrected form."""
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """Without a weight a slip has no place in the order of slips."""
+    """An entry for an error in print (a slip) is refused if it has no weight.
+
+    The weight says how much the error matters, and the page of errata is ordered by it.
+    """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
         ledger.read(execute_all(project), project)
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """Within a version, other slips follow in the order of the file. Each slip says what the final report did."""
+    """On the page of errata, within a version of the report, errors that change a result come first.
+
+    All others follow in the order of the file. Each of them says what the final report did about it.
+    """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
     given = {"first": "wording", "second": "proof", "third": "result", "fourth": "proof"}
@@ -332,7 +374,7 @@ def test_slips_that_change_a_result_are_listed_first(project):
 
 
 def test_ten_slips_have_a_headline(book_ledger):
-    """The page of errata begins with ten slips of the report, one line each, with a link to the whole entry."""
+    """The page of errata begins with ten errors of the report, one line each, with a link to the whole entry."""
     listed = pages.list_headlines(book_ledger).splitlines()
     assert len(listed) == 10
     for line, slip in zip(listed, (slip for slip in book_ledger.slips if slip.headline), strict=True):
@@ -341,7 +383,10 @@ def test_ten_slips_have_a_headline(book_ledger):
 
 
 def test_index_has_everything_that_the_report_numbers(book_ledger):
-    """The index has a line for each numbered item: a link to where the book states it, and what its check found."""
+    """The index has a line for each numbered item of the report.
+
+    The line links to the place in the book where the item is stated, and shows what its check found.
+    """
     lines = pages.list_numbered(book_ledger).splitlines()[2:]
     assert len(lines) == sum(map(len, NUMBERED.values()))
     (theorem,) = (line for line in lines if line.startswith("| Theorem 4 |"))
@@ -351,14 +396,14 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """A second record of a claim is an error, because only one of the two could count."""
+    """If two cells record a result for the same claim, reading the ledger raises an error."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """The finding is in a JSON file beside the chapter, with the cell that recorded it."""
+    """What a check has found is stored in a JSON file beside the executed chapter, with the id of its cell."""
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -378,13 +423,13 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """A figure is compared in all digits that are written, and in no more."""
+    """`ledger.agrees` compares a computed number with a written one in all digits that are written, and in no more."""
     assert ledger.agrees(computed, written) == same
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return the list of findings that `record` displays."""
+    """Return a list to which `claims.record` adds each result that it would display."""
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -400,7 +445,10 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """The result follows the table in the module's docstring."""
+    """`claims.record` finds that a claim "holds", "holds with correction" or "does not hold", from two truth values.
+
+    They say whether the printed and the corrected form of the claim hold.
+    """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
     assert shown[0]._repr_mimebundle_()["text/plain"] == f"lemma-9-9: {result}, worst = 0.5"
@@ -408,7 +456,10 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 
 @pytest.mark.parametrize("truth", [{"printed": True, "corrected": True}, {"printed": False, "corrected": False}])
 def test_correction_must_be_needed_and_hold(shown, truth):
-    """A correction that is not needed or fails is an error of the chapter and not of its source."""
+    """`claims.record` raises an error if a correction is not needed or does not hold, and displays nothing.
+
+    Such a correction would be an error of the chapter and not of the report.
+    """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", **truth)
     assert not shown
@@ -416,14 +467,14 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 
 @pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
 def test_truth_value_is_required(shown, value):
-    """A number or an array is refused, because it is often true by accident."""
+    """`claims.record` refuses a number or an array in place of a truth value, because it is often true by accident."""
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
     assert not shown
 
 
 def run(chapter, cell, *changes):
-    """Execute a cell after the cells that it needs, with some texts replaced."""
+    """Execute a cell of a chapter after the cells that it needs, with the texts in `changes` replaced."""
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))
     needed, imports = dataflow.dependencies(code, cell)
@@ -435,7 +486,7 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Change the noise: half of it in the first coordinate, one and a half times as much in the last."""
+    """Change the simulated noise: half of it in the first coordinate, and one and a half times as much in the last."""
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -443,7 +494,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Make the noise larger where the answer is large."""
+    """Change the Gaussian mechanism so that its noise is larger where the answer is larger than 10."""
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -454,7 +505,7 @@ def noise_of_the_data(patch):
 
 
 def rarer(factor):
-    """Return a change that makes quantiles those of another probability, and tails that agree with them."""
+    """Return a function that replaces quantiles by those of `factor` times the probability, and tails to match them."""
     isf, sf = gx2.isf, gx2.sf
 
     def mutate(patch):
@@ -465,7 +516,7 @@ def rarer(factor):
 
 
 def too_little_noise(patch):
-    """Make the noise one percent smaller, with a privacy curve that agrees with it."""
+    """Make the noise of all mechanisms one percent smaller, and change the privacy curve so that it hides this."""
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
         patch.setattr(room, "calibrate", lambda mechanism: 0.99 * least(mechanism))
@@ -473,7 +524,7 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a change that replaces a scaling by a power of sigma."""
+    """Return a function that replaces the scaling `name` by a power of sigma."""
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
 
@@ -534,7 +585,10 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 @pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
 @pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
-    """The unchanged chapter finds what the entry says, and does not after a fault in the chapter or the package."""
+    """A check in a chapter finds what the ledger says, and something else after a planted fault.
+
+    The fault is in the chapter or in the package. The ledger is the list of claims and errata.
+    """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
     assert {finding.claim: finding.result for finding in shown}[claim] == result
@@ -547,6 +601,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A misspelled field is refused when the file is read."""
+    """A claim of the ledger with a misspelled field raises a TypeError."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

@@ -1,4 +1,4 @@
-"""The explorer's page, in a browser without a network, shows the numbers of the package."""
+"""Test the explorer, an interactive page of the book, in a browser: it shows the numbers that the package computes."""
 
 import re
 
@@ -19,7 +19,7 @@ EXACT, AT_MINIMUM = 1e-12, 1e-7
 
 
 def expected(alpha, d, n, epsilon, delta, scaling):
-    """Return the package's results for a setting, under the names of the page."""
+    """Return what the package computes for a setting, as a dictionary with the page's names."""
     mechanism = GaussianDataMechanism(zipf_sigma(d, alpha), n, epsilon, delta, scaling=scaling)
     error = mechanism.error(mean=0.0)
     return {
@@ -37,7 +37,7 @@ def expected(alpha, d, n, epsilon, delta, scaling):
 
 
 def settings():
-    """Return the corners of the page's ranges, and twenty random settings between them."""
+    """Return corners of the ranges that the page allows, and twenty random settings between them."""
     rng = np.random.default_rng(20)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.0, 1000, 10), (0.3, 1000, 10**9), (10.0, 2, 37)]
     corners = [(*corner, *budget) for corner, budget in zip(corners, BUDGETS, strict=True)]
@@ -52,7 +52,7 @@ BUDGETS = [(0.01, 1e-12), (50.0, 0.1), (0.01, 0.1), (50.0, 1e-12), (1.0, 1e-6)]
 
 @pytest.fixture(scope="module")
 def page(book, browser):
-    """Open the page for all tests; an error in its scripts is a failure at the end."""
+    """Open the explorer once for all tests, and yield it; fail at the end if one of its scripts raised an error."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -63,7 +63,7 @@ def page(book, browser):
 
 
 def type_in(page, **values):
-    """Write numbers into the fields of the page, as a reader would."""
+    """Type numbers into the fields of the page, as a reader would, and wait for the results."""
     for name, value in values.items():
         page.fill(f"#explorer-{name}", str(value))
     settle(page)
@@ -75,7 +75,7 @@ def settle(page):
 
 
 def number(text):
-    """Return the value of a number in the form of the page, "1.5 × 10⁻³"."""
+    """Return the value of a number that is written as on the page, such as "1.5 × 10⁻³"."""
     plain = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")).replace(" × 10", "e")
     return float(plain)
 
@@ -83,7 +83,10 @@ def number(text):
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("setting", settings(), ids=lambda s: "-".join(f"{value:.3g}" for value in s.values()))
 def test_same_as_the_package(page, setting, scaling):
-    """The page and the package agree in every number of a forecast, as far as the minimum determines its digits."""
+    """The page's JavaScript and the package agree in each number of a forecast to 1e-12.
+
+    The tolerance is 1e-7 for numbers that depend on where a flat minimum is found.
+    """
     found = page.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
         soft = scaling == "optimal" and name in ("scaling", "clipNorm", "noiseStd", "clipping", "total")
@@ -93,14 +96,17 @@ def test_same_as_the_package(page, setting, scaling):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [3.0, 2.0, 0.5], list(1 / np.arange(1.0, 101))])
 @pytest.mark.parametrize("p", [0.1, 1e-3, 1e-9])
 def test_quantiles(page, weights, p):
-    """The quantiles of the page are those of the package."""
+    """The quantiles of a chi-square form that the page's JavaScript computes are those of `egm.gx2.isf`, to 1e-13."""
     found = page.evaluate("([p, weights]) => egm.isf(p, weights)", [p, weights])
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_shows_what_the_package_computes(page, scaling):
-    """For a typed setting and a chosen scaling, the cards and the table show six digits of the package's numbers."""
+    """For a typed setting and a chosen scaling, the page shows six digits of the numbers that the package computes.
+
+    They are in cards and in a table with a row for each coordinate.
+    """
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
     type_in(page, **setting)
     page.check(f"#explorer-scaling-{scaling}")
@@ -117,7 +123,7 @@ def test_shows_what_the_package_computes(page, scaling):
 
 
 def test_sliders_move_the_numbers(page):
-    """A slider moves by keys from its least to its greatest value, and the field beside it follows."""
+    """The Home and End keys move a slider to its ends; the field beside it and the forecast follow."""
     type_in(page, **START)
     for name, low, high in (
         ("alpha", 0, 10),
@@ -137,7 +143,7 @@ def test_sliders_move_the_numbers(page):
 
 
 def test_figures_have_a_point_for_each_coordinate(page):
-    """The lines of sigma, of the noise and of b have one point for each coordinate, in order."""
+    """The lines of sigma, of the noise and of the scaling b have one point for each coordinate, in order."""
     type_in(page, **START | {"d": 37})
     lines = (
         page.locator("#egm-explorer figure").nth(0).locator("polyline"),
@@ -153,7 +159,7 @@ def test_figures_have_a_point_for_each_coordinate(page):
 
 
 def test_gain_is_drawn(page):
-    """The curve of the gain has 25 points, and a setting's ring lies on the curve."""
+    """The curve of the gain has 25 points, and the ring that marks the present setting lies on the curve."""
     type_in(page, **START | {"d": 5})
     page.check("#explorer-scaling-expected_norm")
     chart = page.locator("#egm-explorer figure").nth(2)
@@ -167,7 +173,7 @@ def test_gain_is_drawn(page):
 
 
 def test_python_on_the_page_does_the_same(page):
-    """The Python lines run, and compute the clip norm that the page shows."""
+    """The Python code that the page shows runs, and its clip norm is the one on the page."""
     type_in(page, **START | {"alpha": 0.25, "n": 12345})
     namespace = {}
     exec(page.inner_text("#egm-explorer pre"), namespace)
@@ -185,7 +191,7 @@ def test_python_on_the_page_does_the_same(page):
     ],
 )
 def test_bad_values_are_refused(page, name, value, words):
-    """The message says what is allowed, and the numbers stay those of the last good setting."""
+    """If a bad value is typed, a message says what is allowed, and the page keeps the numbers from before."""
     type_in(page, **START)
     before = page.get_attribute("#explorer-total", "data-value")
     type_in(page, **{name: value})
@@ -197,7 +203,10 @@ def test_bad_values_are_refused(page, name, value, words):
 
 
 def test_address_keeps_the_setting(book, browser, page):
-    """A copied address opens the same setting, and bad values in an address give the usual setting."""
+    """The page's address contains the setting, so that a copy of the address opens the same setting.
+
+    A bad value in an address is replaced by the default.
+    """
     type_in(page, **START | {"d": 7, "delta": 1e-8})
     page.wait_for_url(re.compile("&d=7&.*&delta=1e-8&"))
     other = browser.new_page()
@@ -211,7 +220,7 @@ def test_address_keeps_the_setting(book, browser, page):
 
 
 def test_says_so_without_scripts(book, browser):
-    """Without scripts the page names the chapter that needs none."""
+    """In a browser without scripts, the page names the chapter that has the explorer as a notebook."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())

@@ -1,4 +1,4 @@
-"""The figures of the built book in the HTML and in the SVG files, in both themes, as a referee would check them."""
+"""Test the figures of the built book, in the HTML and as SVG files: captions, alternative texts, fonts and colors."""
 
 import re
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ LARGEST = 300_000  # bytes
 
 @pytest.fixture(scope="module")
 def images(book, toc):
-    """Return (page, image) for every image in the text of every page of the table of contents."""
+    """Return pairs (path of the page, image tag) for all images in the texts of the book."""
     paths = [book / f"{name}.html" for name in toc]
     found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
     assert len([image for _, images in found for image in images]) > 50
@@ -32,23 +32,26 @@ def images(book, toc):
 
 @pytest.fixture(scope="module")
 def files(images):
-    """Return {file: its source} of every image."""
+    """Return a dictionary from the path of each image to its SVG source."""
     paths = {(path.parent / unquote(image["src"])).resolve() for path, image in images}
     return {path: path.read_text() for path in paths}
 
 
 def plain(tag):
-    """Return the words of a tag, with one space between them."""
+    """Return the text of an HTML tag, with single spaces between the words."""
     return " ".join(tag.get_text().split())
 
 
 def after(source, patch):
-    """Return the content of a group in an SVG file."""
+    """Return the content of the group with the id `patch` in the source of an SVG file."""
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 
 def test_every_image_is_a_figure_with_a_message(images):
-    """A caption has a number, begins with a bold sentence about what to see, and says how its values were obtained."""
+    """Each image is a figure with a number, and its caption begins with a bold sentence about what to see.
+
+    The caption also says whether the values are exact, simulated, or counted.
+    """
     for path, image in images:
         figure = image.find_parent("figure")
         assert figure, f"{path.name}: {image}"
@@ -65,7 +68,7 @@ def test_every_image_is_a_figure_with_a_message(images):
 
 
 def test_every_image_has_a_text_that_replaces_it(images):
-    """The alternative text tells in words, without formulas, what is drawn, and is not a copy of the caption."""
+    """The alternative text of an image has at least 12 words, no formulas, and is not a copy of the caption."""
     texts = [image.get("alt", "") for _, image in images]
     assert len(set(texts)) == len(texts)
     for (path, image), text in zip(images, texts, strict=True):
@@ -75,7 +78,7 @@ def test_every_image_has_a_text_that_replaces_it(images):
 
 
 def test_every_figure_is_referred_to(images):
-    """The text of a chapter, of the paper or of the landing page refers to every figure."""
+    """Each figure is referred to in the text of a chapter, of the paper or of the landing page."""
     sources = [(ROOT / "book" / f"{page}.md").read_text() for page in ("index", "paper")]
     sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
     referred = set(re.findall(r"\{numref\}`([\w-]+)`", "\n".join(sources)))
@@ -83,14 +86,14 @@ def test_every_figure_is_referred_to(images):
 
 
 def test_landing_page_shows_the_figure_of_its_chapter(images):
-    """The landing page and the chapter show the same drawing, not one of an earlier run."""
+    """The figure on the landing page is the same drawing as in its chapter, and not one of an earlier run."""
     files = {image.find_parent("figure")["id"]: path.parent / image["src"] for path, image in images}
     drawn = {name: file.read_text().strip() for name, file in files.items()}
     assert drawn["fig-headline"] == drawn["fig-improvement"]
 
 
 def test_images_are_drawings_of_one_size(files):
-    """Figures are small vector files that fit the page, with text in one family and two sizes."""
+    """Figures are small SVG files that fit the page, with text in one family of fonts and two sizes."""
     for path, source in files.items():
         assert path.suffix == ".svg", path
         assert len(source.encode()) < LARGEST, path
@@ -105,7 +108,7 @@ def test_images_are_drawings_of_one_size(files):
 
 
 def test_images_have_the_colours_of_the_style(files):
-    """Figures have only grays and colors of the palette, and no background."""
+    """Figures have no other colors than grays and those of the palette `plots.COLORS`, and no background."""
     own = {colour.lower() for colour in plots.COLORS}
     for path, source in files.items():
         colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
@@ -115,25 +118,31 @@ def test_images_have_the_colours_of_the_style(files):
 
 
 def rgb(colour):
-    """Return red, green and blue between 0 and 1."""
+    """Return the red, green and blue parts of a color such as "#1f77b4", between 0 and 1."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
 
 
 def contrast(first, second):
-    """Return the contrast ratio of two colors as WCAG 2 defines it."""
+    """Return the contrast ratio of two colors, given by `rgb`, as WCAG 2 defines it."""
     parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (first, second)]
     low, high = sorted(part @ [0.2126, 0.7152, 0.0722] for part in parts)
     return (high + 0.05) / (low + 0.05)
 
 
 def half_turn(colour):
-    """Return a color after the filter hue-rotate(180deg), by the matrix of the Filter Effects specification."""
+    """Return the color that the CSS filter hue-rotate(180deg) makes of a color.
+
+    The matrix is that of the Filter Effects specification.
+    """
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 
 
 def backgrounds(book):
-    """Return the page's background in each theme, from the last style of the theme that the page loads."""
+    """Return the background color of the page in the light and in the dark theme, as a dictionary.
+
+    The colors are read from the style sheets, of which the last one that the page loads decides.
+    """
     styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
     return {theme: "#ffffff" if colour == "#fff" else colour for theme, colour in rules}
@@ -144,7 +153,10 @@ STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_can_be_read(book, theme):
-    """Each color of the palette and the gray of texts has a contrast of at least 4.5 in both themes."""
+    """Each color of the palette, and the gray of texts, has a contrast of at least 4.5 to the background.
+
+    In the dark theme, figures are inverted by a filter, which is taken into account.
+    """
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
     behind = rgb(backgrounds(book)[theme])
     for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:

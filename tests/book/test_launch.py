@@ -1,6 +1,6 @@
-"""Buttons that open a chapter on another site lead to the right place, and are missing without an address.
+"""Test the buttons that open a chapter on Binder or Colab, or report an error: their links, and when there are none.
 
-The address in these tests is invented.
+Links need the address of the project on GitHub. The address in these tests is invented.
 """
 
 import ast
@@ -28,14 +28,14 @@ MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False
 
 
 def write_project(root, urls=""):
-    """Write a project whose pyproject.toml has only a name, a version and the given lines."""
+    """Write a project whose pyproject.toml has a name, a version and the lines `urls`; return its folder."""
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
     return root
 
 
 def commit_all(root):
-    """Make a folder a repository with one commit, and return its hash."""
+    """Make the folder a git repository with one commit of all files, and return the hash of the commit."""
     identity = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
     for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "all"]):
         subprocess.run(["git", *command], cwd=root, check=True)
@@ -57,24 +57,30 @@ def commit_all(root):
     ],
 )
 def test_address(tmp_path, urls, environ, address):
-    """The address is that of pyproject.toml, else that of the workflow, and none if it is not on GitHub."""
+    """`launch.repository` returns the address in pyproject.toml, or else that of the workflow that runs.
+
+    It returns None if there is none, or if it is not on GitHub.
+    """
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
 @pytest.fixture(scope="module")
 def commit(small):
-    """Return the hash of the commit from which the small book was built."""
+    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
     return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 
 def buttons(book, page):
-    """Return {words on the button: link} of the buttons in the header of a page."""
+    """Return a dictionary from the words on each button in the header of a page to its link."""
     header = BeautifulSoup((book / f"{page}.html").read_text(), "html.parser").select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
 def test_links_of_a_chapter(small, commit):
-    """Binder and Colab open this chapter at the commit of the page; the form for errata has chapter and commit."""
+    """The buttons of a chapter open it in Binder and Colab at the commit from which the page was made.
+
+    The link to the form for errata contains the chapter and the commit.
+    """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     assert found["Repository"] == ADDRESS
     assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{commit}?urlpath=lab/tree/{place}"
@@ -87,7 +93,10 @@ def test_links_of_a_chapter(small, commit):
 
 
 def test_form_for_errata_has_the_fields_of_the_link():
-    """GitHub fills in a field by its id, and ignores unknown ids."""
+    """The form for errata on GitHub has a field for each value that the link to it contains.
+
+    GitHub fills in a field by its id, and ignores unknown ids without a warning.
+    """
     form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     fields = {field.get("id"): field["attributes"] for field in form["body"]}
     filled = parse_qs(urlsplit(launch.report(ADDRESS, MADE.hash, "book/index")).query)
@@ -97,12 +106,24 @@ def test_form_for_errata_has_the_fields_of_the_link():
 
 
 def test_pages_that_are_no_chapter(small):
-    """Such a page has nothing to launch, but a reader can report an error on it."""
-    assert {"Repository", "Report an error", ".md"} == buttons(small, "book/index").keys()
+    """A page that is no chapter has no buttons for Binder and Colab, but one to report an error."""
+    found = buttons(small, "book/index")
+    assert found.keys() == {"Repository", "Report an error", ".md", *launch.PRINTED.values()}
+    assert [found[text] for text in launch.PRINTED.values()] == [f"../{name}" for name in launch.PRINTED]
+
+
+def test_files_of_the_download_menu_are_published():
+    """The workflow that publishes the book puts the files of the download menu beside the pages."""
+    workflow = (ROOT / ".github" / "workflows" / "book.yml").read_text()
+    (copied,) = re.findall(r"run: cp (.*) _build/html/\n", workflow)
+    assert {f"_build/{name}" for name in launch.PRINTED} <= set(copied.split())
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """Without an address a page has only the download button, and mentions no other site."""
+    """If the project has no address, a page of the book has only the download button, and mentions no other site.
+
+    If it has one, all pages have the links.
+    """
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:
         chapter = page.startswith("notebooks/")
@@ -116,7 +137,7 @@ def test_every_page_has_links_or_none(book, toc):
 
 
 def test_no_address_is_committed():
-    """The committed settings have no address; a build writes it into its copy."""
+    """The committed _config.yml has no address of the project; a build writes the address into its own copy."""
     settings = yaml.safe_load((ROOT / "_config.yml").read_text())
     assert not settings["repository"]["url"]
     assert not {"binderhub_url", "colab_url", "jupyterhub_url"} & settings["launch_buttons"].keys()
@@ -131,7 +152,7 @@ def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, ma
 
 
 def test_download(small):
-    """The link leads to a valid notebook beside the page, from which the page was made."""
+    """The download button of a chapter leads to a valid notebook, from which the page was made."""
     file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
     assert file.is_relative_to(small)
     assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
@@ -140,7 +161,10 @@ def test_download(small):
 
 @CHAPTERS
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
-    """The download has the chapter's code, cell by cell, and the stamp."""
+    """A downloaded chapter has the code of the committed chapter, cell by cell.
+
+    Its last cell is the box "Provenance" with commit and versions.
+    """
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
     code = [
@@ -153,7 +177,7 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
 
 
 def test_icons_come_with_the_book(small):
-    """The icons of Binder and Colab are files of the book."""
+    """The icons of Binder and Colab are files of the book, so that no network is needed to show them."""
     page = BeautifulSoup((small / "notebooks" / "01-chapter.html").read_text(), "html.parser")
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
@@ -162,7 +186,10 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """A first cell installs the package at the commit, and every package that the chapter imports."""
+    """The notebook for Colab begins with a cell that installs the package at the commit.
+
+    The cell also installs all packages that the chapter imports.
+    """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
     assert notebook.cells[1:] == original.cells
@@ -177,7 +204,10 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 
 
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
-    """Links name the commit, and the notebook installs it, so the files must be those of the commit."""
+    """Notebooks for Colab are written only from a commit without uncommitted changes, and only if there is an address.
+
+    The reason is that each of them installs the package from the commit that it names.
+    """
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]
     (tmp_path / "notebooks").mkdir()
@@ -193,7 +223,10 @@ def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
 
 
 def test_binder_finds_what_it_needs():
-    """`postBuild` is executable and beside `environment.yml`; a folder for Binder would hide both."""
+    """The files that Binder needs are where it looks: `environment.yml`, and `postBuild`, which is executable.
+
+    There is no folder for Binder and no Dockerfile, either of which would make Binder ignore these files.
+    """
     assert (ROOT / "environment.yml").is_file()
     assert os.access(ROOT / "postBuild", os.X_OK)
     assert not any((ROOT / name).exists() for name in ("binder", ".binder", "Dockerfile"))

@@ -1,4 +1,4 @@
-"""The check of external links, with links to a server on this machine."""
+"""Test `tools.links`, the check of external links, against a web server on this machine."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +9,7 @@ from tools import links
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A server whose only page is `/there`."""
+    """Web server whose only page is `/there`; all other paths answer with status 404."""
 
     def do_GET(self):
         self.send_response(200 if self.path == "/there" else 404)
@@ -18,12 +18,12 @@ class Answers(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, *_):
-        """Print no log."""
+        """Print nothing, where the base class would print each request."""
 
 
 @pytest.fixture
 def server():
-    """Start a server, and return its address."""
+    """Start a web server on this machine, and yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_port}"
@@ -31,7 +31,7 @@ def server():
 
 
 def test_dead_links_are_found(tmp_path, server):
-    """Dead links are found on pages of the book and in files beside it, and live links cause no complaint."""
+    """`links.check` reports each dead link in pages of the book and in files beside it, and no live one."""
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "index.md").write_text(f"# Title\n\n[there]({server}/there), [gone]({server}/gone)\n")
     (tmp_path / "README.md").write_text(f"See [this]({server}/missing), {server}/there, {server}/gone.\n")
@@ -42,7 +42,10 @@ def test_dead_links_are_found(tmp_path, server):
 
 
 def test_links_are_read_from_all_sources(tmp_path):
-    """Links come from pages, chapters, docstrings and the bibliography, also from an entry that has only a DOI."""
+    """`links.links` finds links in pages, chapters, docstrings and the bibliography.
+
+    An entry of the bibliography that has only a DOI counts, too.
+    """
     for name, text in {
         "book/api/a.rst": "`a <https://a.example>`_",
         "book/b.bib": "@article{b,\n  doi = {10.1/b},\n  url = {https://b.example},\n}",
@@ -65,12 +68,15 @@ def test_links_are_read_from_all_sources(tmp_path):
     ],
 )
 def test_what_counts_as_dead(uri, status, info, dead):
-    """A DOI is alive if doi.org knows it, even if the publisher refuses access."""
+    """`links.is_dead` is True for a link that is broken or times out, and False for one that is redirected.
+
+    A DOI that doi.org knows is not dead, even if the publisher refuses access (status 403).
+    """
     assert links.is_dead({"uri": uri, "status": status, "info": info}) is dead
 
 
 def test_links_end_where_the_sentence_goes_on():
-    """Punctuation around a link does not belong to the link."""
+    """The pattern `links.LINK` finds addresses without the punctuation around them."""
     text = "See <https://a.example/b>, (https://c.example/d_e), https://f.example/g.html. And `https://h.example/i`"
     assert links.LINK.findall(text) == [
         "https://a.example/b",

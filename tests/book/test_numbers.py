@@ -1,7 +1,7 @@
-"""Numbers in sentences of the book are right: they are read from the page and computed here again.
+"""Test numbers in sentences of the book: they are read from the built page and computed here independently.
 
 The computation avoids the package where possible: it uses closed forms, SciPy's distributions and root finder, and
-Imhof's integral for quantiles of sums of weighted squares. The formulas are the chapters', and the code is independent.
+Imhof's integral for quantiles of sums of weighted squares. The formulas are those of the chapters, but the code is not.
 """
 
 import csv
@@ -25,18 +25,18 @@ NUMBER = r"([\d.]+(?:e-?\d+)?)"
 
 
 def delta_of(epsilon, z):
-    """Return delta on the privacy curve of Balle and Wang, at noise multiplier z."""
+    """Return delta at `epsilon` for Gaussian noise with noise multiplier z, by the formula of Balle and Wang."""
     return ndtr(0.5 / z - epsilon * z) - np.exp(epsilon + log_ndtr(-0.5 / z - epsilon * z))
 
 
 @cache
 def sigma_opt(epsilon=1.0, delta=1e-6):
-    """Return the smallest noise multiplier that satisfies (epsilon, delta)."""
+    """Return the smallest noise multiplier of Gaussian noise that is (epsilon, delta)-private."""
     return brentq(lambda z: delta_of(epsilon, z) - delta, 0.1, 100, xtol=1e-14)
 
 
 def upper_tail(x, weights):
-    """Return P[sum_j weights_j Z_j**2 > x] by Imhof's integral."""
+    """Return P[sum_j weights_j Z_j**2 > x] for standard normal Z_j, by Imhof's integral."""
 
     def integrand(u):
         angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * x * u
@@ -48,7 +48,10 @@ def upper_tail(x, weights):
 
 @cache
 def gain(n, d=100):
-    """Return E_n / E_t at skewness 1: d times a squared radius over (sum sigma)^2 times the radius with scaling."""
+    """Return E_n / E_t, the factor by which a scaling reduces the squared noise, for sigma_j proportional to 1 / j.
+
+    It is d times the squared clip norm without scaling, over sum(sigma)**2 times the squared clip norm with scaling.
+    """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
     radii = [brentq(lambda x, w=w: upper_tail(x, w) - 1 / n, w.sum(), 60 * w.max()) for w in (spread**2, share)]
@@ -56,28 +59,37 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return the delta of two releases of the count with six coins, and twice the delta at half of epsilon."""
+    """Return two values of delta at `epsilon` for a count that gets the number of heads of six coins as its noise.
+
+    The first is the exact delta of two releases together, and the second is twice the delta of one at epsilon / 2.
+    """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
     return both, 2 * np.maximum(p - np.exp(epsilon / 2) * q, 0).sum()
 
 
 def draws_enough(error, beta):
-    """Return the number of draws from which on an error above `error` has probability at most beta."""
+    """Return how many coin tosses are enough for the share of heads to be within `error` of 1/2.
+
+    For this and any larger number of tosses, the probability of a larger difference is at most beta.
+    """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
     return draws[2 * off > beta].max() + 1
 
 
 def local_accuracy(users, beta, epsilon):
-    """Return the error of a count to which each user adds noise: gamma variables, mixed by a negative binomial."""
+    """Return the error that a count exceeds with probability beta, if each of `users` adds Laplace noise to it.
+
+    The sum of their noise is a mixture of gamma variables with negative binomial weights.
+    """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
     return brentq(lambda x: weights @ gammaincc(users - kept, x) - beta, 0, 50 * users) / epsilon
 
 
 def chebyshev_ends():
-    """Return where Chebyshev's bound equals the lemma's: the roots of 4 p ln(1/p) = 1."""
+    """Return the two values of p at which Chebyshev's bound equals the lemma's: the roots of 4 p ln(1/p) = 1."""
 
     def crossing(p):
         return 4 * p * np.log(1 / p) - 1
@@ -86,7 +98,11 @@ def chebyshev_ends():
 
 
 def ratios_to_rivals(error):
-    """Return our error over the best rival's, in every setting."""
+    """Return, for each setting of the benchmark, the error of egm's method over that of the best rival.
+
+    Rivals that know more than the largest sigma or the norm of the mean, or that failed in some run, are left out. The
+    error is "sample" or "population", a column of the table.
+    """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
         if row["method"] == "ours" or (row["knows"] in ("", "largest sigma", "norm of mu") and row["failures"] == "0"):
@@ -95,13 +111,19 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return how many ratios are below 1, how many ratios there are, and the least, largest and median ratio."""
+    """Return five numbers about the ratios of `ratios_to_rivals` for the sample mean.
+
+    They are how many are below 1, how many there are, and the least, the largest and the median ratio.
+    """
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)
 
 
 def rivals_in_short():
-    """Return largest and median ratio and their number; then, for the population mean, median and number above 1."""
+    """Return the largest ratio, the median ratio and the number of ratios of `ratios_to_rivals` for the sample mean.
+
+    Then follow the median ratio, and the number of ratios above 1, for the population mean.
+    """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)
 
@@ -124,14 +146,14 @@ SENTENCES = {
         lambda: coin_releases(0.5),
     ),
     "samples": (
-        "notebooks/02",
-        rf"above {NUMBER} samples are enough \(Fig\. 2\.1\) at .{{1,40}} asks for {NUMBER} "
+        "notebooks/A",
+        rf"above {NUMBER} samples are enough \(Fig\. A\.1\) at .{{1,40}} asks for {NUMBER} "
         rf"and the weaker form for {NUMBER}\.",
         lambda: [draws_enough(0.05, 0.05), np.ceil(np.log(40) / 0.005), np.ceil(np.log(40) / 0.00125)],
     ),
     "local": (
-        "notebooks/02",
-        rf"exact value is {NUMBER} \(Fig\. 2\.3\); \(d\) gives {NUMBER} and \(e\) {NUMBER}\. "
+        "notebooks/A",
+        rf"exact value is {NUMBER} \(Fig\. A\.3\); \(d\) gives {NUMBER} and \(e\) {NUMBER}\. "
         rf"A trusted .{{1,20}} is {NUMBER}\.",
         lambda: [
             local_accuracy(1000, 0.05, 0.5),
@@ -141,12 +163,12 @@ SENTENCES = {
         ],
     ),
     "classic": (
-        "notebooks/03",
+        "notebooks/02",
         rf"the formula gives {NUMBER} where {NUMBER} is enough: {NUMBER} times the error",
         lambda: [C_PRINTED / 0.5, sigma_opt(0.5), (C_PRINTED / 0.5 / sigma_opt(0.5)) ** 2],
     ),
     "not private": (
-        "notebooks/03",
+        "notebooks/02",
         rf"up to \S+ =\S+ {NUMBER}\. Beyond, it fails: at \S+ = 20\S+ it delivers {NUMBER} times",
         lambda: [
             brentq(lambda epsilon: delta_of(epsilon, C_PRINTED / epsilon) - 1e-6, 2, 15),
@@ -154,37 +176,37 @@ SENTENCES = {
         ],
     ),
     "variance": (
-        "notebooks/04",
+        "notebooks/03",
         rf"the release would spend \S+ =\S+ {NUMBER} instead of 1e-06",
         lambda: [delta_of(1, np.sqrt(sigma_opt()))],
     ),
     "ratio": (
-        "notebooks/04",
+        "notebooks/03",
         rf"smaller by the factor \S+ =\S+ {NUMBER};",
         lambda: [100 * SQUARES / HARMONIC**2],
     ),
     "half the noise": (
-        "notebooks/05",
+        "notebooks/04",
         rf"opposite rows would spend \S+ =\S+ {NUMBER} instead",
         lambda: [delta_of(1, sigma_opt() / 2)],
     ),
-    "some row": ("notebooks/05", rf"1 - e\^{{-1}}\S+ here {NUMBER}\.", lambda: [1 - 0.999**1000]),
-    "no scaling": ("notebooks/05", rf"no scaling the error is {NUMBER} times", lambda: [gain(1000)]),
-    "first share": ("notebooks/06", rf"makes up {NUMBER}% of a row’s squared norm", lambda: [100 / HARMONIC]),
+    "some row": ("notebooks/04", rf"1 - e\^{{-1}}\S+ here {NUMBER}\.", lambda: [1 - 0.999**1000]),
+    "no scaling": ("notebooks/04", rf"no scaling the error is {NUMBER} times", lambda: [gain(1000)]),
+    "first share": ("notebooks/05", rf"makes up {NUMBER}% of a row’s squared norm", lambda: [100 / HARMONIC]),
     "loss": (
-        "notebooks/06",
+        "notebooks/05",
         rf"the lemma’s scaling makes {NUMBER} times the error",
         lambda: [improvement(100, 10**6, 1, scaling="optimal") / gain(10**6)],
     ),
     "two coordinates": (
-        "notebooks/06",
+        "notebooks/05",
         rf"the share moves from {NUMBER} to {NUMBER},",
         lambda: [2 / 3, (scaling.optimal(np.array([2 / 3, 1 / 3]), 1e-6)[0] * 2 / 3) ** 2],
     ),
-    "range": ("notebooks/07", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
-    "least p": ("notebooks/07", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
+    "range": ("notebooks/06", rf"lemma is claimed for \S+ \S+ {NUMBER}\.", lambda: [np.sqrt(2) / 6]),
+    "least p": ("notebooks/06", rf"lemma applies down to \S+ =\S+ {NUMBER},", lambda: [np.exp(-1000 / 18)]),
     "chebyshev": (
-        "notebooks/07",
+        "notebooks/06",
         rf"below the lemma’s for \S+ between {NUMBER} and {NUMBER};",
         chebyshev_ends,
     ),
@@ -201,12 +223,12 @@ SENTENCES = {
     "limit": ("notebooks/08", rf"its bound in Theorem 8.1 is {NUMBER}\.", lambda: [100 / HARMONIC]),
     "harm": ("notebooks/08", rf"by which harm begins at {NUMBER}\.", lambda: [chi2.sf(4 / 3, 2)]),
     "left": (
-        "notebooks/09",
+        "notebooks/10",
         rf"= 10\^6\S+ it costs {NUMBER}, and",
         lambda: [improvement(10, 10**6, 1, scaling="optimal") / improvement(10, 10**6, 1)],
     ),
     "rivals beaten": (
-        "notebooks/10",
+        "notebooks/11",
         rf"Our error is smaller in {NUMBER} of {NUMBER} settings, .{{1,80}} from {NUMBER} to {NUMBER}, "
         rf"with median {NUMBER} ",
         beaten,
@@ -217,31 +239,34 @@ SENTENCES = {
         rf".{{1,150}} the median is {NUMBER}, and in {NUMBER} settings",
         rivals_in_short,
     ),
-    "zcdp": ("notebooks/11", rf"here it is {NUMBER}\. It finds", lambda: [calibration.zcdp_rho(4.0, 1e-6)]),
+    "zcdp": ("notebooks/12", rf"here it is {NUMBER}\. It finds", lambda: [calibration.zcdp_rho(4.0, 1e-6)]),
     "noise": (
-        "notebooks/B",
+        "notebooks/C",
         rf"'noise': {NUMBER}",
         lambda: [100 * 4 * chi2.isf(0.01, 100) * sigma_opt() ** 2],
     ),
-    "terms": ("notebooks/12", r"We add ([\d,]+) single-precision rows", lambda: [2**23]),
-    "four sigma": ("notebooks/A", rf"whatever \S+ is, and that is {NUMBER}\.", lambda: [2 * ndtr(-4)]),
+    "terms": ("notebooks/13", r"We add ([\d,]+) single-precision rows", lambda: [2**23]),
+    "four sigma": ("notebooks/B", rf"whatever \S+ is, and that is {NUMBER}\.", lambda: [2 * ndtr(-4)]),
     "least shares": (
-        "notebooks/A",
+        "notebooks/B",
         rf"\S+ or {NUMBER}, can be had .{{1,120}} \S+ or {NUMBER}\. This is the price",
         lambda: np.exp([-4, -0.5]),
     ),
-    "rows": ("notebooks/A", rf"up to {NUMBER} rows for \S+ = 100", lambda: [np.floor(np.exp(100 / 18))]),
+    "rows": ("notebooks/B", rf"up to {NUMBER} rows for \S+ = 100", lambda: [np.floor(np.exp(100 / 18))]),
 }
 
 
 @cache
 def text(path):
-    """Return the text of a page with single spaces."""
+    """Return the text of a page of the book, with single spaces between the words."""
     return " ".join(BeautifulSoup(path.read_text(), "html.parser").select_one("article").get_text().split())
 
 
 def tolerance(shown):
-    """Return half a unit of the last digit, and a little more for the rounding of numbers shown in full."""
+    """Return half a unit of the last digit of the number `shown`, plus a relative 1e-12.
+
+    The small addition is for numbers that are shown in full.
+    """
     mantissa, _, exponent = shown.partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
     return half + 1e-12 * float(shown)
@@ -249,7 +274,7 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """A number on the page equals the computed one in all digits that the page shows."""
+    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows."""
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")
     found = re.search(pattern, text(path))

@@ -1,4 +1,4 @@
-"""The pages about the package show what the package does, and the reference has every public name."""
+"""Test that the pages about the package show what the package does, and that the API reference is complete."""
 
 import argparse
 import contextlib
@@ -36,14 +36,14 @@ BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.D
 
 
 def run_python(code, names):
-    """Run a block of Python, and return its output."""
+    """Execute a block of Python code with the variables `names`, and return what it prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(code, "book/tutorial.md", "exec"), names)
     return printed.getvalue()
 
 
 def run_console(session):
-    """Run the commands of a block, and return their output; installing belongs to the tests of the wheel."""
+    """Run the commands of a block, and return what they print; `pip install` is left out."""
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
     done = [subprocess.run(["sh", "-c", each], env={**os.environ, "PATH": path}, **PIPES) for each in commands]
@@ -55,7 +55,7 @@ PIPES = {"capture_output": True, "text": True, "check": True}
 
 
 def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
-    """In an empty folder, each block of the tutorial prints exactly what the page shows after it."""
+    """In an empty folder, each block of code in the tutorial prints exactly what the page shows after it."""
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
     for language, block in BLOCK.findall(TUTORIAL):
@@ -73,7 +73,7 @@ def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
 
 
 def test_tutorial_releases_securely():
-    """Every release is made without rng, unless its name says that it is a trial."""
+    """Each release in the tutorial is made without an rng, unless the variable that holds it is called `trial`."""
     calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
     assert {name for name, _ in calls} == {"release", "trial"}
     assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
@@ -112,7 +112,7 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 
 
 def test_decisions_rest_on_what_the_package_does():
-    """The package confirms each number on the page of decisions that no chapter computes."""
+    """The numbers on the page about the choice of a mechanism are those that the package computes."""
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
@@ -140,14 +140,20 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):
-    """Make a simulated release within the ranges of the tutorial; return it with its 95 % interval."""
+    """Return a simulated release of X by the adaptive mechanism, and the ends of its 95 % intervals.
+
+    The declared ranges are those of the tutorial.
+    """
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
     return release, *release.interval(0.95)
 
 
 def test_interval_is_as_wide_as_the_page_says():
-    """The median width of the interval, for several numbers of rows, is as the page says."""
+    """The median width of an adaptive release's interval is as the page on practice says, within 25 %.
+
+    Four numbers of rows are tested, and all intervals hold the exact sum.
+    """
     assert (
         "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
         "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
@@ -163,7 +169,10 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """Rows far away are always noticed if their share is as the page says, and not always at a third of it."""
+    """If the share of far rows is the one that the page on practice states, a release always takes them into account.
+
+    If it is a third of this, it does not always do so. `reach` is n sqrt(rho).
+    """
     text = " ".join(PRACTICE.split())
     assert (
         r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 1200, "
@@ -186,7 +195,10 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 
 
 def test_guesses_are_better_than_a_search_where_rows_are_few():
-    """For few rows the tutorial's forecast with guesses is far smaller; for many rows both are about equal."""
+    """For 1000 rows the tutorial's mechanism with guesses has a far smaller forecast than the adaptive mechanism.
+
+    For 100 000 rows the forecasts are about equal, as the tutorial says.
+    """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
     sigma, center = [18, 1200, 3], [45, 2500, 5]
@@ -201,7 +213,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 
 
 def test_sum_stops_at_the_declared_radius():
-    """Beyond the declared radius the sum is cut off without a warning, as the page says."""
+    """If the mean is beyond the declared radius, the released sum stops at it without a warning, as the page says."""
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
     release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
@@ -210,7 +222,10 @@ def test_sum_stops_at_the_declared_radius():
 
 
 def test_sums_by_group_are_as_the_page_says():
-    """Rows have one nonzero entry, the income in the column of the region; the errors are as the page says."""
+    """For sums of incomes by region, the errors and the number of clipped rows are as the page on mechanisms says.
+
+    Each row has one nonzero entry, the income in the column of its region.
+    """
     n, rng = 100_000, np.random.default_rng(1)
     share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
     region, income = rng.choice(20, n, p=share), np.exp(rng.normal(7.5, 0.6, n))
@@ -258,7 +273,10 @@ MODULES = {
 
 
 def offered():
-    """Return {full name: object} of the public names of every module, without names from other modules."""
+    """Return a dictionary from full name to object for the public names of all modules.
+
+    Names that a module only imports from another one are left out.
+    """
     names = {f"{module}.{name}": getattr(found, name) for module, found in MODULES.items() for name in found.__all__}
     homes = {full: getattr(thing, "__module__", None) for full, thing in names.items()}
     borrowed = {full for full, home in homes.items() if home in MODULES and not full.startswith(f"{home}.")}
@@ -266,7 +284,10 @@ def offered():
 
 
 def members(cls):
-    """Return the public methods and properties of a class; for a field that the constructor computes, None."""
+    """Return the public methods and properties of a class as a dictionary from name to object.
+
+    Fields that the constructor computes are included, with None in place of an object.
+    """
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     own = {name: thing for name, thing in vars(cls).items() if inspect.isfunction(thing) or isinstance(thing, property)}
     found = {**{field.name: None for field in fields if not field.init}, **own}
@@ -274,7 +295,7 @@ def members(cls):
 
 
 def parameters(thing):
-    """Return the names of the parameters; an exception may have no signature."""
+    """Return the names of the parameters of a function or class, or an empty list if it has no signature."""
     try:
         return [name for name in inspect.signature(thing).parameters if name != "self"]
     except (TypeError, ValueError):
@@ -298,13 +319,16 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def reference(book):
-    """Return {page: parsed page} of the reference."""
+    """Return a dictionary from page name to parsed HTML for the pages of the API reference."""
     pages = (book / "book" / "api").glob("*.html")
     return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
 
 
 def test_every_public_name_stands_there_once(reference):
-    """Every name has one entry, with its parameters in order; all other entries are attributes of a class."""
+    """The API reference has one entry for each public name, with the parameters in order.
+
+    All other entries are attributes of a public class.
+    """
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dt[id^='egm.']")}
     found = Counter(entry["id"] for page in reference.values() for entry in page.select("[id^='egm.']"))
     assert set(found.values()) == {1}
@@ -316,7 +340,7 @@ def test_every_public_name_stands_there_once(reference):
 
 
 def test_exception_says_by_what_it_is_caught(reference):
-    """The entry of an exception names its bases."""
+    """The entry of an exception in the API reference names its base classes."""
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
     exceptions = {
         name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)
@@ -328,7 +352,7 @@ def test_exception_says_by_what_it_is_caught(reference):
 
 
 def test_overview_has_every_public_name(book):
-    """The overview has every name once, with a description and a link to its entry."""
+    """The overview of the API lists every public name once, with a description and a link to its entry."""
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
     assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
@@ -336,7 +360,7 @@ def test_overview_has_every_public_name(book):
 
 
 def test_every_module_and_command_has_a_place():
-    """Every module and every command is on exactly one page."""
+    """Each module of the package and each command of `egm` is documented on exactly one page."""
     text = "".join(path.read_text() for path in (ROOT / "book" / "api").glob("*.rst"))
     assert Counter(re.findall(r"^\.\. automodule:: (.*)$", text, re.MULTILINE)) == Counter(MODULES.keys())
     assert Counter(re.findall(r"^   :path: (.*)$", text, re.MULTILINE)) == Counter(COMMANDS.keys())
@@ -344,7 +368,7 @@ def test_every_module_and_command_has_a_place():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_listed(reference, name):
-    """Every option is listed with its explanation, and hyphens are not turned into dashes."""
+    """Each option of a command is listed in the reference with its explanation and with hyphens, not dashes."""
     items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
     actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
@@ -356,7 +380,10 @@ def test_every_option_is_listed(reference, name):
 
 @pytest.mark.parametrize("name", [name for name in egm.__all__ if name.endswith("Mechanism")])
 def test_mechanism_is_found_by_its_short_name(book, name):
-    """A reference to egm.GaussianDataMechanism leads to the entry of egm.mechanisms.GaussianDataMechanism."""
+    """A reference to egm.GaussianDataMechanism leads to the entry of egm.mechanisms.GaussianDataMechanism.
+
+    The same holds for every other mechanism.
+    """
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
     targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
@@ -369,7 +396,10 @@ DOCUMENTED = [name for name, thing in PUBLIC.items() if callable(thing) or isins
 
 
 class Reader(Validator):
-    """numpydoc's validator, which looks in vain for a definition in a module that only imports names."""
+    """numpydoc's validator, without its search for the line of a definition.
+
+    That search would fail in a module that only imports the name.
+    """
 
     def __init__(self, obj_name):
         super().__init__(get_doc_object(Validator._load_obj(obj_name)))
@@ -378,20 +408,23 @@ class Reader(Validator):
 
 
 def complaints(name, also=()):
-    """Return what numpydoc finds in a docstring by the checks of pyproject.toml and by others."""
+    """Return the faults that numpydoc finds in a docstring, by the checks in pyproject.toml and those in `also`."""
     return [error for error in validate(name, Reader)["errors"] if error[0] in CHECKS.union(also)]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *DOCUMENTED])
 def test_docstring_is_in_the_format(name):
-    """numpydoc accepts each docstring, and functions and classes other than exceptions have an example."""
+    """numpydoc finds no fault in the docstring of any public name, and each public function and class has an example.
+
+    Exceptions need no example.
+    """
     thing = PUBLIC.get(name)
     shows = inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
     assert not complaints(name, {"EX01"} if shows and name in OFFERED else ())
 
 
 def test_docstring_that_is_missing_is_seen(monkeypatch):
-    """A missing docstring is noticed although a dataclass makes one and a subclass inherits one."""
+    """A missing docstring is reported even if Python would provide one, as it does for a dataclass or a subclass."""
 
     @dataclasses.dataclass
     class Silent:
@@ -409,7 +442,7 @@ def test_docstring_that_is_missing_is_seen(monkeypatch):
 
 
 def test_names_in_the_table_of_notation_exist():
-    """Each name in the table is a name of the reference, an argument or a field."""
+    """Each name of code in the table of notation is a public name, an argument or a field of the package."""
     things = MODULES | PUBLIC
     arguments = {name for thing in PUBLIC.values() for name in parameters(thing)}
     cells = [line.split(" | ")[2] for line in NOTATION.splitlines() if line.startswith("| $")]
@@ -431,7 +464,10 @@ def field(name, text):
 
 
 def test_citations_agree():
-    """BibTeX, text, CITATION.cff, pyproject.toml and the book's own bibliography agree."""
+    """The BibTeX entries on the page on citation agree with CITATION.cff, pyproject.toml and the bibliography.
+
+    The text of the page agrees with them, too.
+    """
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     report, work = re.findall(r"^```bibtex\n(.*?)^```$", CITE, re.MULTILINE | re.DOTALL)
@@ -445,7 +481,9 @@ def test_citations_agree():
     assert field("author", work) == names
     assert (field("title", work), field("license", work)) == (cff["title"], project["license"])
     assert field("version", work) == cff["version"] == project["version"] == egm.__version__
-    assert f"> {names}. *{cff['title']}.* Version {project['version']}." in CITE
+    year = yaml.safe_load((ROOT / "_config.yml").read_text())["copyright"]
+    assert field("year", work) == year
+    assert f"> {names} ({year}). *{cff['title']}.* Version {project['version']}." in CITE
     assert set(re.findall(r"version (\d[\w.]*\w)", CITE, re.IGNORECASE)) == {project["version"]}
 
 

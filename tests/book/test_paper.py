@@ -1,4 +1,4 @@
-"""The paper is a page without code, all of whose results come from chapters, and an article with the same text."""
+"""Test the paper, a page of the book without code whose results come from chapters, and its PDF with the same text."""
 
 import re
 
@@ -15,17 +15,17 @@ GIVEN = {"0", "1", "2", "3", "4", "5", "6", "8", "9", "10", "11", "18", "20", "2
 
 @pytest.fixture(scope="module")
 def page(book):
-    """Return the text of the page in HTML."""
+    """Return the parsed HTML of the page."""
     return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
 
 
 def test_it_has_no_code(page):
-    """A reader of the paper finds the code by links."""
+    """The page of the paper shows no code and no cell; a reader finds the code by links."""
     assert not page.select("div.cell, div.highlight")
 
 
 def test_numbers_come_from_chapters():
-    """The text itself has no numbers but those in GIVEN; chapters insert all others."""
+    """The source of the paper has no numbers but those in GIVEN; all results are inserted from chapters."""
     text = re.sub(
         r"\{glue:text\}`[^`]*`|\{[a-z:]+\}`[^`]*`|^:[a-z]+:.*$|\]\([^)]*\)|^#.*$", "", SOURCE, flags=re.MULTILINE
     )
@@ -33,7 +33,7 @@ def test_numbers_come_from_chapters():
 
 
 def test_article_is_short_and_whole(article):
-    """The article has eight to twelve pages, its abstract first, and no unresolved reference."""
+    """The article has eight to twelve pages, an abstract on the first page, and no unresolved reference ("??")."""
     pages = [page.extract_text() for page in PdfReader(article).pages]
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]

@@ -1,4 +1,7 @@
-"""The PDF of the book has the numbers of the HTML, margins, vectors and fonts; a defect stops its build."""
+"""Test the PDF of the book: it has the numbers of the HTML, clean margins, vector figures and embedded fonts.
+
+A defect stops its build.
+"""
 
 import posixpath
 import re
@@ -25,21 +28,24 @@ MM = 72 / 25.4  # points of PDF
 
 
 def names_in(entries, depth=0):
-    """Yield (docname, depth below the chapters) of entries in the table of contents, and of the entries below them."""
+    """Yield pairs (docname, depth) for entries of the table of contents and all entries below them.
+
+    The depth is the number of levels below a chapter.
+    """
     for entry in entries:
         yield entry["file"], depth
         yield from names_in(entry.get("sections", []), depth + 1)
 
 
 def names_in_toc():
-    """Return (docname, depth below the chapters) for the whole book, in order."""
+    """Return pairs (docname, number of levels below a chapter) for all pages of the book, in order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
 
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """Return {docname: the article of its page}, in the order of the book."""
+    """Return a dictionary from docname to the parsed article of its HTML page, in the order of the book."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
 
@@ -52,14 +58,17 @@ def latex(typeset):
 
 @pytest.fixture(scope="module")
 def printed(latex):
-    """Return {label: (number, page)} of all that can be referred to, as LaTeX wrote it down."""
+    """Return a dictionary from LaTeX label to (number, page), as LaTeX has written them to its .aux file."""
     lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
     return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
 
 
 @pytest.fixture(scope="module")
 def words(typeset):
-    """Return for each page its label, its width and its words as (left, right, text), from poppler."""
+    """Return for each page of the PDF its label, its width, and its words as (left, right, text).
+
+    The words and their places are read by pdftotext.
+    """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     labels = PdfReader(typeset).page_labels
@@ -72,7 +81,10 @@ def words(typeset):
 
 
 def shown_numbers(name, article):
-    """Return {label in LaTeX: number} of every equation, statement, figure, table and listing of a page."""
+    """Return a dictionary from LaTeX label to number for all numbered items of an HTML page.
+
+    These are equations, statements, figures, tables and listings.
+    """
     found = {}
     for place in article.select(".eqno, .caption-number"):
         holder = place.find_parent(id=True)
@@ -84,7 +96,7 @@ def shown_numbers(name, article):
 
 
 def test_every_number_is_that_of_the_html(pages, printed):
-    """Equations, definitions, lemmas, theorems, algorithms, figures and tables have the numbers of the HTML."""
+    """Equations, statements, algorithms, figures and tables have the same numbers in the PDF and in the HTML."""
     expected, places = {}, 0
     for name, article in pages.items():
         expected |= shown_numbers(name, article)
@@ -94,7 +106,10 @@ def test_every_number_is_that_of_the_html(pages, printed):
 
 
 def test_every_heading_has_the_number_of_the_html(pages, latex):
-    """Chapters, appendices and sections have the numbers and the order of the HTML; pages without numbers have none."""
+    """Chapters, appendices and sections have the same numbers and order in PDF and HTML.
+
+    Pages without a number in the HTML have none in the PDF.
+    """
     expected = []
     for name, depth in names_in_toc():
         for heading in pages[name].select("section > h1, section > h2, section > h3, section > h4"):
@@ -106,7 +121,7 @@ def test_every_heading_has_the_number_of_the_html(pages, latex):
 
 
 def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
-    """Every reference to a number leads to the same place in the PDF as in the HTML, and has the same text.
+    """Every reference to a number leads to the same place and has the same text in PDF and HTML.
 
     Links in headings and in titles of tables are not compared, because LaTeX has none there.
     """
@@ -134,7 +149,7 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
 
 
 def test_numbers_stand_on_their_pages(pages, printed, words):
-    """A number is visible on the page that LaTeX wrote down for it."""
+    """Each number is visible in the PDF on the page that LaTeX has noted for its label."""
     text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
     for name, article in pages.items():
         for label, number in shown_numbers(name, article).items():
@@ -143,7 +158,7 @@ def test_numbers_stand_on_their_pages(pages, printed, words):
 
 
 def test_nothing_stands_in_the_margins(words):
-    """No word begins or ends more than a millimeter outside of the text block."""
+    """No word of the PDF reaches more than a millimeter into the left or right margin."""
     left, right = MARGINS
     outside = [
         (label, word)
@@ -155,12 +170,12 @@ def test_nothing_stands_in_the_margins(words):
 
 
 def hanging(word):
-    """Return by how many points microtype lets the last character of a word stand in the margin."""
+    """Return by how many points microtype may push the last character of a word into the margin."""
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
 
 def test_every_page_has_text(words):
-    """Each page has text that can be searched and copied, in the order of reading."""
+    """Each page of the PDF has text that can be searched and copied, in the order of reading."""
     assert all(found for _, _, found in words)
     text = [" ".join(word for *_, word in found) for _, _, found in words]
     assert any(
@@ -169,7 +184,7 @@ def test_every_page_has_text(words):
 
 
 def test_figures_are_vectors(typeset, pages):
-    """The PDF has as many figures as the HTML, all of them drawings: there is no raster image."""
+    """The PDF has as many figures as the HTML, and all of them are vector drawings."""
     reader = PdfReader(typeset)
     kinds = Counter()
     for page in reader.pages:
@@ -180,7 +195,7 @@ def test_figures_are_vectors(typeset, pages):
 
 
 def fonts(resources, seen):
-    """Yield the font dictionaries of a page's resources and of the figures in them."""
+    """Yield the font dictionaries in the resources of a PDF page, and in those of the figures on it."""
     for font in resources.get("/Font", {}).values():
         font = font.get_object()
         yield from (inner.get_object() for inner in font.get("/DescendantFonts", [font]))
@@ -192,7 +207,7 @@ def fonts(resources, seen):
 
 
 def test_fonts_are_embedded(typeset):
-    """Journals refuse a PDF with fonts that are not embedded or of type 3."""
+    """All fonts of the PDF are embedded and none is of type 3, because journals refuse such a PDF."""
     seen, wrong = set(), set()
     for page in PdfReader(typeset).pages:
         for font in fonts(page["/Resources"], seen):
@@ -203,7 +218,7 @@ def test_fonts_are_embedded(typeset):
 
 
 def test_metadata(typeset):
-    """The PDF has title and authors in the form for a library's catalog, and the date of the commit."""
+    """The PDF has the title and the authors of _config.yml in its metadata, and the date of the commit."""
     reader, config = PdfReader(typeset), yaml.safe_load((ROOT / "_config.yml").read_text())
     assert (reader.metadata.title, reader.metadata.author) == (config["title"], config["author"])
     command = ["git", "log", "-1", "--format=%ct"]
@@ -214,7 +229,7 @@ def test_metadata(typeset):
 
 
 def test_log_is_clean(latex):
-    """The log has no undefined or doubled reference, no missing character, no error, and nothing too wide."""
+    """The log of XeLaTeX has no undefined or doubled reference, missing character, error, or line that is too wide."""
     assert not pdf.complaints((latex / "egm.log").read_text(errors="replace"))
 
 
@@ -231,13 +246,19 @@ def test_log_is_clean(latex):
     ],
 )
 def test_log_that_is_not_clean(line):
-    """Each kind of complaint is found, and a box that is too wide by an invisible amount is none."""
+    """`pdf.complaints` finds each kind of complaint in a log of LaTeX.
+
+    It ignores a line that is too wide by less than one can see.
+    """
     harmless = "This is XeTeX\nOverfull \\hbox (0.4pt too wide) in paragraph at lines 1--2\n"
     assert pdf.complaints(f"{harmless}{line}\n") == [line]
 
 
 def test_missing_programs_are_named(monkeypatch, tmp_path):
-    """Without XeLaTeX the message says what to install, and an outdated PDF is removed."""
+    """Without XeLaTeX, the build of the PDF fails with a message that says what to install.
+
+    An outdated PDF is removed.
+    """
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build" / "egm.pdf").touch()
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -268,7 +289,7 @@ The ε of f.
 
 
 def small_book(folder, more=""):
-    """Lay out a book of one page, and typeset it."""
+    """Build a book of one page, to which the text `more` is added, as a PDF, and return its path."""
     stage = folder / "stage"
     (stage / "book" / "_static").mkdir(parents=True)
     shutil.copy(ROOT / "_config.yml", stage)
@@ -281,7 +302,10 @@ def small_book(folder, more=""):
 
 @pytest.mark.usefixtures("xelatex")
 def test_page_of_every_kind(tmp_path, monkeypatch):
-    """Raw HTML is left out, code wraps, every symbol has a glyph, and the name of the folder does not matter."""
+    """A page with raw HTML, long code and Greek letters becomes a PDF: the HTML is left out, and no glyph is missing.
+
+    The PDF does not depend on the name of the folder in which it is made.
+    """
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # no commit gives a date
     (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))
     text = PdfReader(one).pages[-1].extract_text()
@@ -296,6 +320,6 @@ def test_page_of_every_kind(tmp_path, monkeypatch):
     [("\N{EGYPTIAN HIEROGLYPH A001}", "Missing character"), ("$\\undefined$", "Undefined control sequence")],
 )
 def test_defect_stops_the_build(tmp_path, more, complaint):
-    """A character without a glyph and an unknown command in a formula stop the build."""
+    """A character without a glyph, or an unknown command in a formula, stops the build of the PDF."""
     with pytest.raises(BookError, match=complaint):
         small_book(tmp_path, more)

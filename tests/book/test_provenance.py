@@ -1,4 +1,7 @@
-"""The stamp at the end of each chapter is true for every way in which the chapter came into the book."""
+"""Test the stamp at the end of each chapter, a box with commit, versions, parameters and seeds: all of it is true.
+
+It must be true for each way in which a chapter comes into the book: executed now, stored, or without a repository.
+"""
 
 import ast
 import json
@@ -24,7 +27,7 @@ FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
 
 
 def git(*arguments):
-    """Return what git prints about this repository."""
+    """Return what a git command prints in this repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -35,7 +38,10 @@ def code_cells(chapter):
 
 @pytest.fixture
 def shown(book, chapter):
-    """Return {fact: text} of the stamp on a chapter's page, with its title under None."""
+    """Return the stamp on a chapter's page as a dictionary from fact to text; its title has the key None.
+
+    The stamp is the box at the end with commit, versions, parameters and seeds.
+    """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("details.provenance")
     facts = dict(re.sub(r"\s+", " ", item.get_text()).strip().split(": ", 1) for item in box.select("li"))
@@ -44,7 +50,10 @@ def shown(book, chapter):
 
 @CHAPTERS
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
-    """The stamp does not disturb a reader, and a keyboard can open it, because browsers provide that for `details`."""
+    """The stamp, a box with commit and versions, is the last element of a chapter's page, and is closed.
+
+    It is a `details` element, which a keyboard can open in every browser.
+    """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("article details.provenance")
     assert not box.has_attr("open")
@@ -54,7 +63,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 
 @CHAPTERS
 def test_commit_and_time(shown):
-    """The stamp has commit and time of the repository, and says so if the files differ from the commit."""
+    """The stamp of a chapter shows the commit and its time, and says if files differ from the commit."""
     assert list(shown) == [None, *FACTS]
     time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
     changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
@@ -65,7 +74,7 @@ def test_commit_and_time(shown):
 
 @CHAPTERS
 def test_parameters(shown, chapter):
-    """The stamp has all parameters, with the values that Python gives them."""
+    """The stamp of a chapter shows all its parameters, with the values that its cell of parameters gives them."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
     exec(cell.source, {}, namespace)
@@ -75,7 +84,10 @@ def test_parameters(shown, chapter):
 
 @CHAPTERS
 def test_versions(shown, book, chapter):
-    """The stamp has the recorded versions of the package, NumPy, SciPy and the chapter's imports, by pip's names."""
+    """The stamp of a chapter shows the versions, recorded during its run, of all packages that it imports.
+
+    Also shown are egm, NumPy and SciPy. Packages have the names that pip uses.
+    """
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
     listed = dict(item.split(" ") for item in shown["Executed with"].split(", "))
@@ -89,7 +101,7 @@ def test_versions(shown, book, chapter):
 
 @CHAPTERS
 def test_seeds(shown, chapter):
-    """The seeds of the stamp are parameters, and all generators of the chapter are made from them."""
+    """All random generators of a chapter are made from the parameter `seed`, and the stamp lists it among the seeds."""
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
     ]
@@ -100,7 +112,7 @@ def test_seeds(shown, chapter):
 
 @pytest.fixture
 def project(tmp_path):
-    """Write a project with one chapter, which draws a number from a seed."""
+    """Write a project with one chapter, which draws a random number from a seed, and return its folder."""
     for folder in ("notebooks", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
@@ -124,7 +136,10 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Lay out the project's book, and return {chapter: its stamp}."""
+    """Execute the project's chapters, lay out its book, and return a dictionary from chapter to the text of its stamp.
+
+    A stamp is the box with commit, versions, parameters and seeds.
+    """
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
     files = sorted((project / "_build" / "stage" / "notebooks").iterdir())
@@ -132,7 +147,7 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """The kernel records the installed versions, and the chapter does not notice the recording."""
+    """During a run, the kernel records the installed versions, and the variables of the chapter are not affected."""
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text
     assert re.search(rf"Executed with:.* sympy {re.escape(version('sympy'))}\n", text)
@@ -143,7 +158,7 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """A stored chapter has unchanged inputs, so its stamp names the present commit; nothing else changes."""
+    """If a chapter need not be executed again, its stamp still names the present commit; nothing else in it changes."""
     commit_all(project)
     before = stamps(project)
     (project / "README.md").touch()
@@ -159,7 +174,7 @@ def test_stored_chapter_has_the_present_commit(project, capsys):
 
 
 def test_same_commit_same_bytes(project):
-    """Two layouts give the same files with their stamps, even if every chapter is executed again between them."""
+    """Two builds from the same commit give the same files, even if each chapter is executed again in between."""
     commit_all(project)
     contents = []
     for _ in range(2):
@@ -171,7 +186,10 @@ def test_same_commit_same_bytes(project):
 
 
 def test_commit_of_a_folder(tmp_path, monkeypatch):
-    """There is no commit without a repository, inside another one, before the first commit, or without git."""
+    """`provenance.commit` returns None for a folder without a repository of its own, without a commit, or without git.
+
+    For a repository with a commit it returns the hash, the time, and whether files have changed.
+    """
     inner = tmp_path / "inner"
     inner.mkdir()
     assert provenance.commit(inner) is None
@@ -189,14 +207,14 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """The stamp says that there is no repository, and has no date."""
+    """In a copy without a repository, the stamp says "not from a repository" and has no date."""
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
         assert "- **Commit:** not from a repository\n" in text
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """With an address the stamp links to the commit."""
+    """If the project's address is known, the commit in the stamp is a link to it."""
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
     record = {"python": "3.11.0", "packages": {}}
     text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")

@@ -1,4 +1,7 @@
-"""The supplement is complete, has no trace of its maker's machine, and is the same whenever a commit is packed."""
+"""Test the supplement, the archive that comes with a publication: it is complete and the same whenever it is packed.
+
+It must have no trace of the machine on which it is made.
+"""
 
 import hashlib
 import json
@@ -27,7 +30,7 @@ WHEN = 1_600_000_000
 
 @pytest.fixture(scope="module")
 def files(book, executed, typeset, article, do_without):
-    """Return {path: content} of the supplement of the book that this session has built."""
+    """Return a dictionary from path to content of the supplement, made from the book that the tests have built."""
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
     return supplement.contents(executed, book, [typeset, article])
@@ -35,23 +38,23 @@ def files(book, executed, typeset, article, do_without):
 
 @pytest.fixture(scope="module")
 def archive(files, tmp_path_factory):
-    """Return the packed supplement."""
+    """Return the path of the supplement, packed as a ZIP file."""
     return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
 
 
 @pytest.fixture(scope="module")
 def html(files):
-    """Return {path: parsed page} of the book in the supplement."""
+    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement."""
     return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):
-    """The supplement is small enough for a journal."""
+    """The archive has less than 40 MB, which journals accept."""
     assert archive.stat().st_size < MOST
 
 
 def test_check_sums(archive, tmp_path):
-    """The list of check sums has every unpacked file but itself, with the right digest."""
+    """The list of check sums names each unpacked file but itself, with the right SHA-256 digest."""
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)
@@ -63,7 +66,10 @@ def test_check_sums(archive, tmp_path):
 
 
 def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
-    """Entries are in order, with one date and one set of permissions; packing the files again gives the same bytes."""
+    """If the same files are packed again in another order, the archive has the same bytes.
+
+    Its entries are sorted, and have one date and one set of permissions.
+    """
     again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
     assert again.read_bytes() == archive.read_bytes()
     with zipfile.ZipFile(archive) as packed:
@@ -74,7 +80,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README lists exactly the entries at the top of the supplement."""
+    """The README of the supplement lists exactly the files and folders at its top, and names the version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
@@ -82,7 +88,10 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """All that a page refers to is in the supplement, down to the anchor, so the book can be read offline."""
+    """Each relative link and each source on a page of the supplement leads to a file in it, and to an existing anchor.
+
+    So the book can be read offline.
+    """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
         for link in (tag[kind] for kind in ("href", "src") for tag in page.find_all(attrs={kind: True})):
@@ -96,7 +105,7 @@ def test_links_resolve_within(files, html):
 
 
 def test_no_trace_of_the_machine(files):
-    """Neither the files nor the book's index contain the path of the project, of Python or of a home folder."""
+    """No file of the supplement contains the path of the project, of the Python installation or of a home folder."""
     places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
     plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
     for name, data in plain.items():
@@ -104,7 +113,7 @@ def test_no_trace_of_the_machine(files):
 
 
 def test_chapters_are_executed(files):
-    """Every chapter has its results, and none has an error."""
+    """Each code cell of each chapter in the supplement has been executed, and none has an error."""
     for chapter in chapters():
         notebook = nbformat.reads(files[f"notebooks/{chapter.name}"].decode(), as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -113,7 +122,10 @@ def test_chapters_are_executed(files):
 
 
 def test_findings_are_those_of_the_ledger(files):
-    """Every claim and every slip is there in order, and each one with a check has its finding."""
+    """The file findings.json has all entries of the ledger of claims and errata, in order.
+
+    Each entry that is checked in a chapter has the result of its check.
+    """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
     assert [row["id"] for row in rows] == [entry["id"] for entry in entries]
@@ -124,7 +136,7 @@ def test_findings_are_those_of_the_ledger(files):
 
 
 def test_only_a_commit_is_archived(monkeypatch, tmp_path):
-    """With uncommitted changes or outside of a repository no archive is made, and an old one is removed."""
+    """With uncommitted changes, or outside of a repository, no archive is made, and an older one is removed."""
     (tmp_path / "_build").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     outdated = tmp_path / "_build" / "egm-supplement-0.0.9.zip"
@@ -138,7 +150,7 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
 
 
 def test_book_is_the_same_when_built_again(small, tmp_path):
-    """In another folder, later, with another order of sets, the build gives the same HTML, byte for byte."""
+    """If the book is built again, in another folder and by another process, its HTML is the same byte for byte."""
     stage = tmp_path / "another stage"
     shutil.copytree(small.parents[1], stage, ignore=shutil.ignore_patterns("_build"))
     (tmp_path / "_build").mkdir()
@@ -148,5 +160,5 @@ def test_book_is_the_same_when_built_again(small, tmp_path):
 
 
 def different(one, other):
-    """Return the names whose contents differ between two collections of files."""
+    """Return the names for which two dictionaries have different contents, or which only one of them has."""
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

@@ -1,4 +1,4 @@
-"""The mechanism for unknown center and spread: its budget, its forecast, and its results on strange data."""
+"""Test AdaptiveDataMechanism, which sums rows of unknown center and spread: budget, forecasts and strange data."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Return a simulated release of the sum of X, and the Euclidean norm of its error."""
+    """Release the sum of X with simulated noise; return the release and the Euclidean norm of its error."""
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -42,8 +42,11 @@ def run(X, rho=0.5, seed=0, **options):
 
 @pytest.fixture
 def costs(monkeypatch):
-    """List the name and the exact zCDP cost, a Fraction, of every question. A cost follows from what the samplers are
-    given and from the proven squared distance of neighbors."""
+    """Return a list in which each private query of a run is recorded as a pair (name, exact zCDP cost as a Fraction).
+
+    The cost of a query follows from the scale that its sampler of noise is called with, and from the proven squared
+    distance between its answers on two neighboring data sets.
+    """
     found, lattices, asked = [], [], []
     squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
     squared |= {"shells": lambda: 2, "longer": lambda: 1}
@@ -76,7 +79,10 @@ def costs(monkeypatch):
 @pytest.mark.parametrize("rng", [None, 1], ids=["secure", "simulated"])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
 def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
-    """The charges cover the exact cost of all questions, with every rounding, and hardly exceed it."""
+    """The costs that a release reports in `spent` add up to at least the exact zCDP cost of its private queries.
+
+    They exceed the exact cost by less than a relative 1e-9, and they use 90 to 100 % of the budget rho = 0.5.
+    """
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
@@ -89,7 +95,10 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
-    """Added exactly, the charges stay within budgets that are no round numbers, and rounding makes no release fail."""
+    """For random data and random budgets rho, no release fails, and its costs add up to between 0.9 rho and rho.
+
+    The costs are added as exact fractions, so that a sum above rho by a rounding error would be seen.
+    """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
     for _ in range(8):
@@ -101,7 +110,11 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
 
 
 def test_a_budget_is_never_exceeded_by_rounding():
-    """In doubles 0.1 + 0.2 + 0.3 exceeds 0.6, so the third step is refused; so is a step that is repeated too often."""
+    """`Account` refuses a step if the exact sum of all costs would exceed the budget, even if only by a rounding error.
+
+    The doubles 0.1, 0.2 and 0.3 add up to a little more than the double 0.6, and ten times the double 0.01 is a little
+    more than the double 0.1.
+    """
     account = Account(0.6)
     account.spend("first", 0.1)
     account.spend("second", 0.2)
@@ -145,7 +158,10 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
-    """The question is refused before any row is read: these rows have a shape and no values."""
+    """A query that costs more than the rest of the budget raises a ValueError before it reads any row.
+
+    The rows are a stand-in that has a shape and no values, so that an attempt to read them is another error.
+    """
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
         QUESTIONS[name](unread, 0.2)
@@ -155,7 +171,7 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace all Gaussian noise by zeros."""
+    """Replace all Gaussian noise, secure or simulated, by zeros."""
     monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
@@ -166,8 +182,11 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 @PATHS
 @pytest.mark.parametrize("name", ["mean", "squares", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
-    """Without noise, the squared distance of two answers over twice the variance of the noise is at most the charge,
-    and equal to it for some neighbors."""
+    """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
+
+    The squared distance of the answers over twice the variance of the noise is at most the zCDP cost rho of the query,
+    and it equals rho for some neighbors.
+    """
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
     X = rows(50, ONE, 0.0, 3)
@@ -182,7 +201,10 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 
 
 def test_secure_and_simulated_answers_agree_without_noise(silent):
-    """Without noise, secure and simulated answers differ only by rounding; their standard deviations are equal."""
+    """If all noise is zero, secure and simulated queries agree in their answers, up to rounding.
+
+    The standard deviations of the noise that they report agree, too.
+    """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "squares", "shells", "longer"):
         (secure, std), (simulated, same) = (
@@ -193,7 +215,11 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 
 
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
-    """The answers equal those that NumPy computes, with some rows clipped. A quantile is the middle of an interval."""
+    """Without noise, each private query returns the statistic that NumPy computes from the same rows.
+
+    Some rows are clipped. Quantiles agree within 10 %, because the answer is the middle of an interval that holds the
+    quantile.
+    """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
     norms, scaled = np.linalg.norm(X, axis=1), np.linalg.norm(X * b, axis=1)
@@ -211,7 +237,11 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
-    """The cost of a question equals its charge up to 1e-12, after square roots, quotients and shares of columns."""
+    """If rho is recorded as the cost of a query, its exact zCDP cost is at most rho and at least (1 - 1e-12) rho.
+
+    This is tested for 300 random rho. Square roots, quotients and the division of rho among columns therefore lose
+    hardly anything.
+    """
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
         costs.clear()
@@ -221,8 +251,11 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 
 
 def test_a_secure_release_is_as_good_as_a_simulated_one():
-    """Secure errors agree with their forecasts, and these with forecasts of simulations. Some runs raise the clip norm,
-    so medians are compared. By chance this test fails once in thousands of runs."""
+    """Secure releases have the errors that they forecast, and their forecasts are those of simulated releases.
+
+    The mean error is compared with the mean forecast, and the median forecasts of secure and simulated releases with
+    each other, because some runs choose a larger clip norm. By chance the test fails once in thousands of runs.
+    """
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
         X = rows(4000, sigma, 3.0, seed)
@@ -242,7 +275,10 @@ def test_epsilon_is_that_of_the_whole_budget():
 
 @pytest.mark.parametrize("d", [1, 3, 200])
 def test_below_the_least_budget_all_is_refused(d):
-    """Below the least budget `check`, `release` and `forecast` refuse; at the least budget all of them work."""
+    """For rho just below the least budget `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
+
+    For rho equal to `least_rho(d)` all three work. The number of columns is d.
+    """
     X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
     few = mechanism(300, math.nextafter(least, 0))
     columns = "1 column" if d == 1 else f"{d} columns"
@@ -263,7 +299,10 @@ def test_below_the_least_budget_all_is_refused(d):
     st.floats(1e-6, 0.99),
 )
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
-    """The message names a rho and an n, and either of them would be enough, up to the last digit of a double."""
+    """If the budget is too small, the error message names a larger rho and a larger n, and either of them is enough.
+
+    For the larger n this holds up to a relative error of 1e-14 in rho.
+    """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
     with pytest.raises(ValueError, match="is too small") as refused:
@@ -275,7 +314,10 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 
 
 def test_the_least_budget_grows_with_the_task():
-    """The least budget falls like 1 / n**2, grows with the columns and with the range, and depends on nothing else."""
+    """`least_rho` is proportional to 1 / n**2, and grows with the number of columns and with radius / sigma_range[0].
+
+    It depends neither on rho nor on sigma_range[1].
+    """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
         return mechanism(n, rho, radius=radius, sigma_range=(smallest, largest)).least_rho(d)
@@ -305,8 +347,10 @@ FORECASTS = {  # n, sigma, mu, rho over the least budget
 
 @pytest.mark.parametrize("case", [*list(FORECASTS)[:-1], pytest.param("mixed", marks=pytest.mark.slow)])
 def test_forecasts_agree_with_simulation(case):
-    """Forecasts before and after a release agree with the mean squared error, within four standard errors and a quarter
-    of the error."""
+    """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
+
+    The tolerance is four standard errors and a quarter of the error.
+    """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
     expected, found = it.forecast(sigma, mu), []
@@ -323,8 +367,10 @@ def test_forecasts_agree_with_simulation(case):
 
 @pytest.mark.parametrize("d", [1, 4, 50])
 def test_a_forecast_from_the_least_budget_on(d):
-    """The search succeeds in 99 % of the runs at the least budget and in 98 % above it. It spends the budget, and a
-    larger budget never gives a larger error."""
+    """For every rho from `least_rho(d)` to 1e4 times that, `forecast` finds a probability of success of at least 0.98.
+
+    At `least_rho(d)` it is at least 0.99. The forecast spends 90 to 100 % of rho, and its error never grows with rho.
+    """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
         rho = mechanism(500).least_rho(d) * more
@@ -338,7 +384,10 @@ def test_a_forecast_from_the_least_budget_on(d):
 
 
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
-    """The forecast follows a permutation of the columns and a change of unit, and a missing mean counts as zero."""
+    """A permutation of the columns leaves the forecast of the squared error unchanged, up to a relative 1e-3.
+
+    If all lengths are multiplied by 2.54, the forecast is multiplied by 2.54**2. The default for the center is zero.
+    """
     sigma, mu = zipf_sigma(7, 1.0, total=7.0), np.linspace(-5, 5, 7)
     found = mechanism(1000, 0.5).forecast(sigma, mu)
     turned = mechanism(1000, 0.5).forecast(sigma[::-1], mu[::-1])
@@ -365,7 +414,10 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
 
 
 def test_unknown_centre_and_spread_cost_little():
-    """The error is less than twice the error of a mechanism that knows both, for the same budget."""
+    """The mean squared error is less than twice that of a mechanism with the same budget that knows center and spread.
+
+    It is also more than half of it, so that the comparison is not with a far too large error.
+    """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
     b = scaling.optimal(sigma, 0.05)
@@ -407,7 +459,10 @@ FEW = ("normal", "one-hot", "two points")
 
 @pytest.mark.parametrize("law", [*FEW, *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law not in FEW)])
 def test_errors_are_those_that_are_forecast(law):
-    """For every law no error exceeds five forecasts, and the median of error over forecast is between 0.1 and 1.6."""
+    """For rows of each law in LAWS, the error of a release is at most five times the forecast that comes with it.
+
+    The forecast here is the root of the expected squared error. The median of error over forecast is from 0.1 to 1.6.
+    """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
         X = np.asarray(LAWS[law](np.random.default_rng([seed, n, d]), n, d), dtype=float)
@@ -432,7 +487,7 @@ def test_at_the_least_budget_searches_find_their_way(d):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
-    """The search finds rows that are all equal, although there is no distance between them."""
+    """If all rows are equal, the release finds them: the mean is off by less than 1e-6 times the declared radius."""
     row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
     for seed in range(5):
         _, off = run(np.tile(row, (1000, 1)), 0.25, seed, radius=1e4, sigma_range=(1e-3, 1e4))
@@ -453,7 +508,10 @@ def test_one_constant_column_among_others_is_found():
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
-    """Intervals hold the sum at least as often as their confidence says, up to four binomial standard errors."""
+    """Confidence intervals of a release, at 0.8 and 0.95, hold the exact sum at least that often.
+
+    The tolerance is four binomial standard errors.
+    """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
         X = np.asarray(LAWS[law](np.random.default_rng([seed, n, d]), n, d), dtype=float)
@@ -490,7 +548,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Draw rows with a common factor, so that all large rows lie on one side of the mean."""
+    """Return n random rows, each with a random factor, so that all long rows lie on one side of the mean."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -501,7 +559,11 @@ def test_normal_rows_are_believed():
 
 
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
-    """Without a look at the tail and counts of long rows, the squared error is ten times as large and not noticed."""
+    """If all long rows lie on one side of the mean, a release says `model_holds = False` and forecasts its error well.
+
+    The squared error is between 1/25 of its forecast and 4 times its forecast. Without the check of the tail and the
+    counts of long rows, `model_holds` is True, and the squared error is more than ten times as large.
+    """
     errors = {}
     for doubt in (True, False):
         if not doubt:
@@ -530,7 +592,10 @@ MODELS = {  # standard deviations, and offsets from the center
 
 @pytest.mark.parametrize("model", MODELS)
 def test_radial_is_near_the_exact_law(model):
-    """The quantile of the norm is right within 3 %, and its tail within 3 % at p = 0.5 and 13 % at p = 0.01."""
+    """`Radial`, an approximate law of the norm of a normal row, has quantiles within 3 % of the exact ones.
+
+    Its tail probability at an exact quantile is within 3 % for p = 0.5, and within 13 % for p = 0.01.
+    """
     sigma, offset = MODELS[model]
     radial = Radial(sigma, offset, np.ones(sigma.size))
     for p, close in ((0.5, 0.03), (0.2, 0.05), (0.05, 0.06), (0.01, 0.13)):
@@ -542,7 +607,10 @@ def test_radial_is_near_the_exact_law(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_radial_row_has_beyond_the_clip_norm(model):
-    """The means of the excess length, its square and the part cut off agree with those of 300,000 random rows."""
+    """`Radial.excess` agrees within 12 % with the means over 300,000 random rows, for three clip norms C.
+
+    For a row of norm r, these are the means of max(r - C, 0), of its square, and of max(1 - C / r, 0).
+    """
     sigma, offset = MODELS[model]
     X = np.random.default_rng(4).normal(offset, sigma, (300_000, sigma.size))
     r = np.linalg.norm(X, axis=1)
@@ -573,7 +641,11 @@ TAILS = [
 
 
 def longer(tail, t):
-    """Return the number of rows longer than t: between the edges it is a straight line in logarithms."""
+    """Return how many rows are longer than t according to `tail`, by a formula that does not use the methods of `tail`.
+
+    Between two edges the logarithm of this number is linear in log t; beyond the last edge the number follows a power
+    law.
+    """
     i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
     if i >= tail.edges.size - 1:
         return tail.rows[-1] * (t / tail.edges[-1]) ** -tail.power
@@ -583,7 +655,11 @@ def longer(tail, t):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
-    """The two moments of the excess equal integrals of the number of rows beyond t, up to where 0.001 rows remain."""
+    """`Tail.excess(C)` returns two sums over all rows, within 2 % of integrals: the excess over C, and its square.
+
+    The excess of a row is its length beyond C. The integrals are those of N(t) and of 2 (t - C) N(t), where N(t) is the
+    number of rows longer than t. They end where N(t) = 0.001.
+    """
     end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
     for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
         points = [math.log(edge) for edge in tail.edges if edge > C]
@@ -599,7 +675,10 @@ def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_mean_excess_of_a_tail(tail):
-    """The mean excess is the total excess per row beyond C, in units of C. For a power law p it is 1 / (p - 1)."""
+    """`Tail.mean_excess(C)` is the mean length beyond C of the rows longer than C, divided by C.
+
+    For a power law with power p it is 1 / (p - 1), here 0.5 for p = 3.
+    """
     for C in (tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
         assert tail.mean_excess(C) == pytest.approx(tail.excess(C)[0] / longer(tail, C) / C, rel=1e-2)
     law = Tail(tail.edges, 1e9 * tail.edges**-3.0, 3.0)
@@ -619,7 +698,7 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
-    """Neither more rows in a tail nor less noise gives a smaller clip norm."""
+    """`Tail.clip_norm`, the clip norm of least error, does not decrease if there are more long rows or less noise."""
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
     norms = [tail.clip_norm(noise) for noise in np.geomspace(1e6, 1e-3, 12)]
@@ -627,7 +706,11 @@ def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
 
 
 def test_a_tail_from_numbers_in_shells():
-    """The rows beyond an edge are those of all shells from it on. Where noise hides the rows, some are assumed."""
+    """`Tail.through` turns noisy counts of rows between successive edges ("shells") into the rows beyond each edge.
+
+    The rows beyond an edge are those of all shells from this edge on. At the first edge where noise hides the rows,
+    three standard deviations of the noise are taken as their number.
+    """
     edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
     tail = Tail.through(edges, counts, 3, 1.0)
     assert tail.rows[:4] == pytest.approx([1500.1, 700.1, 300.1, 100.1])
@@ -639,7 +722,10 @@ def test_a_tail_from_numbers_in_shells():
 
 @pytest.mark.parametrize("spread", ["alike", "skewed"])
 def test_expected_answers_are_those_of_many_rows(spread):
-    """Expected answers agree within a few percent with the answers from 20,000 normal rows and negligible noise."""
+    """`ExpectedRows` answers a query as `PrivateRows` does for 20,000 normal rows and negligible noise.
+
+    The tolerance is 10 % for numbers of rows, 3 % for quantiles and squares, and absolute for means.
+    """
     sigma, mu = (np.ones(5) if spread == "alike" else zipf_sigma(5, 1.0, total=5.0)), np.linspace(0, 0.5, 5)
     X, b = rows(20_000, sigma, mu, 1), 1 / np.sqrt(sigma)
     private, expected = PrivateRows(X, 1e9, np.random.default_rng(1)), ExpectedRows(20_000, 1e9, sigma, mu)
@@ -707,7 +793,10 @@ def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
-    """Changing one row alters no bit of what other rows add, so the proven sensitivities hold in floating point."""
+    """If one row is replaced by an extreme one, no bit of the distances and summands of the other rows changes.
+
+    Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
+    """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
     for n in (2, 3, 8, 33):
@@ -727,8 +816,11 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 @pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155, 1e-200])
 def test_one_long_row_causes_no_warning(long, errors):
-    """A warning would reveal the long row. None may occur, even where its square overflows and all NumPy errors are
-    switched on."""
+    """No query warns if one row is extremely long or short, because a warning would reveal that row.
+
+    This holds even if the square of the row overflows, and if NumPy is set to warn or raise on every floating-point
+    error.
+    """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
     for unit in (1e-8, 1e-100):
@@ -766,8 +858,11 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", ANYTHING)
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
-    """With arbitrary quantiles and noise, no run fails or warns after the budget is spent, and the estimate stays
-    within the declared radius."""
+    """With arbitrary numbers in place of quantiles and noise, no release fails or warns.
+
+    The estimate stays within n times the declared radius, the standard deviations within their declared range, and the
+    costs within the budget.
+    """
     n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)
 

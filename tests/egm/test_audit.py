@@ -1,4 +1,4 @@
-"""The audit can be trusted: its lower bound is right, and replayed releases have the right law."""
+"""Test `egm.audit`: its lower bounds of epsilon hold, and `replay` draws releases with the right law."""
 
 import math
 
@@ -16,12 +16,15 @@ PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
 
 
 def answers(p, m, rng):
-    """Return m random answers, each 1 with probability p and otherwise 0."""
+    """Return an array of m random answers, each 1 with probability p and otherwise 0."""
     return (rng.random(m) < p).astype(float)
 
 
 def test_bound_is_too_large_as_seldom_as_stated():
-    """The epsilon of this randomized response is 1; bounds above 1 are no more frequent than stated."""
+    """For a procedure with epsilon = 1, `lower_bound` at confidence 0.8 exceeds 1 in at most a fifth of 1000 runs.
+
+    The procedure is randomized response. The tolerance is four binomial standard errors.
+    """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
         audit.lower_bound(answers(p, 500, rng), answers(1 - p, 500, rng), 0.0, confidence=0.8) > 1 for _ in range(1000)
@@ -46,7 +49,10 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """A mechanism that reveals everything with probability 0.1 satisfies delta = 0.1 and not delta = 0.05."""
+    """`lower_bound` is 0 for a procedure that reveals everything, but does so only with probability delta.
+
+    If the probability is 0.1, the bound is 0 for delta = 0.1 and above 4 for delta = 0.05.
+    """
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
     assert audit.lower_bound(one, other, 0.1) == 0
@@ -64,7 +70,11 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """Without noise only the number of releases limits the bound: here 800 of 800 against 0 of 800."""
+    """For releases without noise, `lower_bound` is the largest bound that their number allows.
+
+    The first 200 of 1000 releases choose an event and 800 are counted, so the largest bound is that of an event that
+    occurs in 800 of 800 releases for one data set, and in 0 of 800 for the other.
+    """
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
     assert most > 4
@@ -73,7 +83,10 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """The audit finds a combination of noisy numbers that has no noise, and ignores a number that is constant."""
+    """`lower_bound` finds a linear combination of noisy numbers that has no noise, and gives a bound above 4 for it.
+
+    If the releases contain a constant number, that number does not raise the bound.
+    """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
     one, other = (
@@ -91,7 +104,10 @@ def test_the_same_releases_show_nothing():
 
 
 def test_direction_is_that_of_the_likelihood_ratio():
-    """The direction is the inverse covariance times the difference of the means."""
+    """For normal releases, `project` returns the inverse covariance matrix times the difference of the means.
+
+    The covariance matrix is the sum of those of the two kinds of releases.
+    """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])
     one, other = (rng.multivariate_normal(mean, covariance, 200_000) for mean in (shift, np.zeros(3)))

@@ -1,4 +1,4 @@
-"""Every wrong parameter and every wrong data set gives a clear error, or has a stated meaning."""
+"""Test that every wrong parameter or data set raises an error that names it, unless its meaning is documented."""
 
 import traceback
 from decimal import Decimal
@@ -67,7 +67,7 @@ def test_delta_of_one_and_more_is_refused(kind, delta):
 
 
 def data(row):
-    """Return five rows of which the third is `row`."""
+    """Return a data set of five rows, of which the third is `row` and all others are (1, 1)."""
     X = np.ones((5, 2))
     X[2] = row
     return X
@@ -124,7 +124,7 @@ ODD_DATA = {
 @pytest.mark.parametrize("rng", RNG)
 @pytest.mark.parametrize("name", ODD_DATA)
 def test_odd_data_are_data(name, rng):
-    """Every matrix of finite real numbers gives a finite release."""
+    """A release of any matrix of finite real numbers is finite, whatever their type, size and order in memory."""
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
     assert np.all(np.isfinite(release.estimate))
@@ -137,7 +137,7 @@ SECRETS = ["Smith", "52000.17", "41.5"]
 
 
 class Frame:
-    """Stand-in for a data frame with a column of text, which shows its cells."""
+    """Stand-in for a data frame with a column of text; its `repr` shows its entries, which are secret."""
 
     def __repr__(self):
         return "Smith 52000.17 41.5"
@@ -147,7 +147,7 @@ class Frame:
 
 
 class Broken(Frame):
-    """Object whose conversion to an array fails with a cell in the message."""
+    """Object whose conversion to an array raises an error with a secret entry of the data in its message."""
 
     def __array__(self, dtype=None, copy=None):
         raise KeyError("Smith")
@@ -190,7 +190,7 @@ VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is all
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """Neither the message nor the message of the original error contains a cell."""
+    """If a mechanism refuses its data, no entry of the data is in the message of the error or of its cause."""
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -217,7 +217,7 @@ def test_the_number_of_rows_is_not_shown_where_it_is_private():
 
 
 def test_parameters_are_shown():
-    """Parameters are public, so the message shows a wrong one."""
+    """The error for a wrong parameter shows its value, because parameters are public."""
     with pytest.raises(ValueError, match=r"sigma\[1\] must be finite and > 0, got -2\.5"):
         GaussianDataMechanism([1.0, -2.5], 5, 1.0, 1e-6)
     with pytest.raises(TypeError, match=r"epsilon must be a real number .*, got 'much' of type str"):
@@ -227,7 +227,10 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """Parameters at the ends of their range give positive finite noise or a ValueError, and no warning."""
+    """For sigma and the scaling b from 1e-100 to 1e100, the noise is positive and finite, or there is a ValueError.
+
+    The error names both parameters. No warning is allowed in either case.
+    """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:
             noise = GaussianDataMechanism([sigma, 1.0], 5, 1.0, 1e-6, scaling=[b, 1.0], **options).noise_std

@@ -1,4 +1,4 @@
-"""Closed-form bounds are never below the quantile, and equal their formulas."""
+"""Test that closed-form bounds for quantiles of a chi-square form equal their formulas and are never too small."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The budget: its sums follow the composition theorems, it refuses before data are read, and its journal survives."""
+"""Test `egm.budget`: sums of costs follow composition theorems, and a release is refused before data are read."""
 
 import math
 import pickle
@@ -47,7 +47,10 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Charge the budget for the mechanism until it refuses, and return the number of charges that it granted."""
+    """Record the cost of a mechanism in the budget `spent` again and again, until it refuses or `most` times.
+
+    Return how often the cost was granted.
+    """
     for number in range(most):
         try:
             spent.charge(mechanism)
@@ -105,7 +108,11 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """The cost is the least mu whose normal trade-off curve lies below that of epsilon-privacy, at its kink."""
+    """The cost `mu_squared` of a Laplace mechanism is the square of the exact mu, or more by at most a relative 1e-11.
+
+    Here mu is the least distance of the means of two normal variables of variance 1 whose trade-off curve lies below
+    that of epsilon-differential privacy. The two curves touch at the kink of the latter.
+    """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
         cost = Budget(epsilon=1e3).charge(laplace(epsilon))
@@ -114,14 +121,18 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """Return the mu with Phi(-mu / 2) = 1 / (1 + e^epsilon), for large epsilon."""
+    """Return the mu that solves Phi(-mu / 2) = 1 / (1 + exp(epsilon)), for large epsilon."""
     start = mp.sqrt(2 * epsilon) * 2
     return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
-    """The privacy curve of randomized response, the worst epsilon-private mechanism, is below the Gaussian one."""
+    """The budget counts a Laplace mechanism as Gaussian noise that is at most as private as the Laplace mechanism.
+
+    Randomized response is the least private of all epsilon-private mechanisms. Its privacy curve, delta as a function
+    of epsilon, must not exceed that of the Gaussian noise.
+    """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
     response = np.maximum(0.0, (np.exp(epsilon) - np.exp(e)) / (1 + np.exp(epsilon)))
@@ -140,7 +151,12 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
-    """The charge for rounding assumes a fine lattice and a large noise, and the mechanisms really ask for both."""
+    """The integer noise that a mechanism draws has a standard deviation as large as the budget assumes.
+
+    The delta that the budget reserves for rounding is enough only for a fine lattice, which means a large standard
+    deviation in units of the lattice. The budget also assumes noise that is larger by a factor of about 1 + 2**-30 than
+    declared.
+    """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
     mechanism.release(X)
@@ -154,7 +170,12 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
 @pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
-    """The Kullback-Leibler divergence, summed with 50 digits, is below 1 / (15 s^4); the reserve follows by Pinsker."""
+    """The Kullback-Leibler divergence of rounded from discrete Gaussian noise is below 1 / (15 s**4).
+
+    Here s is the standard deviation in units of the lattice, and the sum is computed with 50 digits. The part of delta
+    that the budget reserves for this divergence is at least what Pinsker's inequality demands, and less than three
+    times as much.
+    """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
         whole = mp.nsum(lambda k: mp.exp(-(k**2) / mp.mpf(2 * s**2)), [-mp.inf, mp.inf])
@@ -173,7 +194,10 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
 
 
 def composed_delta(epsilon, z1, z2):
-    """Return P[D] - e^epsilon Q[D] for two Gaussian releases, integrated over the privacy loss of the first one."""
+    """Return the exact delta at `epsilon` of two Gaussian releases with noise multipliers z1 and z2 together.
+
+    It is computed as an integral over the privacy loss of the first release.
+    """
     epsilon, z1, z2 = map(mp.mpf, (epsilon, z1, z2))
 
     def second(e):
@@ -184,7 +208,10 @@ def composed_delta(epsilon, z1, z2):
 
 @pytest.mark.parametrize(("first", "second"), [((0.3, 1e-6), (0.5, 1e-7)), ((2.0, 1e-5), (0.1, 1e-3))])
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
-    """At the epsilon that the budget reports, the exact joint curve is at most delta, and hardly less."""
+    """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is at most the budget's.
+
+    It is smaller by at most a relative 1e-9.
+    """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
         multipliers = [gaussian(*each).noise_multiplier for each in (first, second)]
@@ -208,7 +235,10 @@ def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
 
 
 def best_order(rho, delta):
-    """Return epsilon by Canonne, Kamath and Steinke (2020), Corollary 13, at the best order."""
+    """Return the epsilon for rho-zCDP and `delta` by Corollary 13 of Canonne, Kamath and Steinke (2020).
+
+    The order alpha of the Rényi divergence is the one with the least epsilon.
+    """
     rho, delta = mp.mpf(rho), mp.mpf(delta)
 
     def epsilon(log):
@@ -222,7 +252,11 @@ def best_order(rho, delta):
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, DELTA])
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.004, 0.3, 20.0, 1e6])
 def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, delta):
-    """The converted epsilon is at least the exact one, with 40 digits at the best order, and hardly above it."""
+    """The epsilon to which the budget converts a sum of zCDP costs is never below the exact epsilon.
+
+    It is larger by at most a relative 1e-13. The exact epsilon is computed with 40 digits, by the best order of the
+    Rényi divergence.
+    """
     mechanisms = [adaptive(rho / 2), LaplaceMechanism(1.0, math.sqrt(rho))]
     spent = charged(mechanisms, epsilon=1e80, delta=delta, rule="zcdp")
     total = sum(Fraction(charge.rho) for charge in spent.history)
@@ -232,7 +266,7 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """The sum of rho equals the result of OpenDP's composition of the same noise."""
+    """The total rho of three Gaussian mechanisms equals that of OpenDP's composition of the same noise."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -266,10 +300,12 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 
 
 def test_the_least_of_the_rules_would_be_no_filter():
-    """If the rule could be chosen after the first release, delta would be 1.7 times too large; so it is fixed first.
+    """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    The first release is Gaussian with (0.1, delta). The rest is either another Gaussian release by the rule "gaussian",
-    or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for the loss so far.
+    Therefore the rule is fixed first, and the budget grants a pure second release (delta = 0) only by the rules "basic"
+    and "planned". In the example, the first release is Gaussian with (0.1, delta). The rest is either another Gaussian
+    release by the rule "gaussian", or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for
+    the privacy loss so far.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -307,7 +343,10 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 
 
 def test_pure_releases_may_add_up_by_any_rule():
-    """Pure releases have no delta, so adding their epsilons grants nothing beyond the rule."""
+    """Under every rule, the epsilons of releases with delta = 0 may be added, and two of 0.5 fit into a total of 1.
+
+    Whether a Gaussian release fits after one of them still depends on the rule.
+    """
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
         spent = charged([laplace(0.5)], epsilon=1, delta=DELTA, rule=rule)
@@ -326,7 +365,11 @@ def test_decimal_shares_fill_the_total(total, share):
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
-    """A k-th part of (epsilon, delta), by the exact curve, is granted k times and not k + 1 times."""
+    """A Gaussian release that costs exactly the k-th part of (epsilon, delta) is granted k times and not k + 1 times.
+
+    The part is computed by the exact privacy curve of k releases together. With an epsilon that is larger by a relative
+    1e-8, the release is not granted k times.
+    """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
     assert spent._terms.grants((spent.charge(gaussian(part, delta)),) * (k - 1), spent.history[0])
@@ -341,7 +384,10 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 
 @pytest.mark.parametrize("total", [(1.0, 1e-6), (10.0, 1e-8), (3.0, 1e-3)])
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
-    """With 40 digits, the exact curve of twelve twelfths and the cost of discrete noise are together at most delta."""
+    """If twelve releases each cost a twelfth of the total, the exact delta of the drawn noise is within the total.
+
+    This exact delta is computed with 40 digits, and it includes the cost of discrete instead of continuous noise.
+    """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
     drawn = []
@@ -358,7 +404,7 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 @pytest.mark.parametrize("parts", [1, 2, 12, 100])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
-    """A part that `split` returns is granted as often as asked, and one with 1e-6 more epsilon is not."""
+    """A release that costs what `split(parts)` returns is granted `parts` times; with 1e-6 more epsilon it is not."""
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
         part = spent.split(parts)
@@ -425,7 +471,10 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """Where exp(epsilon) times the cost of rounding exceeds delta, only rules without that cost are used."""
+    """If delta is too small to pay for discrete noise under the rule "gaussian", the budget uses the rule "zcdp".
+
+    That price is proportional to 1 + exp(epsilon), and the rule "zcdp" does not need to pay it.
+    """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
     spent = charged([gaussian(1.0, 1e-12)] * 2, epsilon=40, delta=1e-12, rule="zcdp")
@@ -485,7 +534,10 @@ def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
 
 
 def test_a_mistake_that_only_the_values_show_is_charged():
-    """A mistake in the values is charged, because the error itself says something about the values."""
+    """If a release fails because of values in the data, its cost stays recorded.
+
+    The reason is that the error reveals something about these values.
+    """
     spent = Budget(rho=1.0)
     for X in (np.full((4, 2), np.nan), iter([np.zeros((4, 3))])):
         with pytest.raises(ValueError, match="must"):
@@ -518,7 +570,10 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
-    """A budget refuses to simulate a release, because the exact sum could be computed from it for nothing."""
+    """A budget that is not for simulation refuses a release with a NumPy generator, and records no cost.
+
+    Whoever knows the generator could subtract its noise and would have the exact sum.
+    """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(0)
     for spent in (Budget(path, rho=1.0), Budget(path, rho=1.0, simulation=False)):
         with pytest.raises(ValueError, match=r"rng must be left out: .*simulation=True"):
@@ -661,7 +716,10 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """In exact arithmetic a draw costs 2**-31 less than its epsilon, which pays for rounding when costs are added."""
+    """In exact arithmetic, the privacy cost of `secure_index` is at most (1 - 2**-31) times its argument epsilon.
+
+    The rest pays for rounding errors when costs are added.
+    """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
     rng = np.random.default_rng(5)
@@ -671,7 +729,10 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """A list costs the same with any entries, because none of them is looked at before the charge."""
+    """A quantile of a list costs the same epsilon whatever the entries are, even if they are invalid and it fails.
+
+    No entry may be looked at before the cost is recorded.
+    """
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):
@@ -680,7 +741,10 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_noise_that_rounding_forbids_costs_nothing():
-    """A release whose rounding costs too much delta is refused and not charged: the data play no part in that."""
+    """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
+
+    Whether this happens depends on public parameters only, so the error reveals nothing about the data.
+    """
     data = np.zeros((4, 2))
     for mechanism, X in [
         (GaussianMechanism(1.0, 1.0, 1e-300), 0.0),

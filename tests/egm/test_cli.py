@@ -1,4 +1,4 @@
-"""The command line releases what the package releases, writes nothing else, and explains every mistake in one line."""
+"""Test the command `egm`: it writes the package's releases and nothing else, and explains a mistake in one line."""
 
 import argparse
 import contextlib
@@ -51,7 +51,7 @@ def write_csv(name, X, header=NAMES):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Work in a folder that has one table in every kind of file."""
+    """Change to a temporary folder with the same table as CSV, NPY and Parquet files, and return its path."""
     monkeypatch.chdir(tmp_path)
     X = rows()
     write_csv("data.csv", X)
@@ -66,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _interruptible():
-    """Let Ctrl-C interrupt the tests as in a terminal; a process in the background of a shell ignores it."""
+    """Make SIGINT raise KeyboardInterrupt during a test, because a process in the background of a shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -74,7 +74,10 @@ def _interruptible():
 
 @pytest.fixture
 def egm(capsysbinary):
-    """Run a command line in this process; return exit code, standard output and the lines of standard error."""
+    """Return a function that runs `egm` with its arguments in this process.
+
+    The function returns the exit code, standard output as bytes, and the lines of standard error.
+    """
 
     def run(*argv):
         code = cli.main([str(arg) for arg in argv])
@@ -86,7 +89,10 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Run a command line that must succeed without a message; return its JSON."""
+    """Return a function that runs `egm` with --format json, and returns the JSON document that it writes.
+
+    The function fails if there is an error or a message.
+    """
 
     def run(*argv):
         code, out, err = egm(*argv, "--format", "json")
@@ -98,13 +104,13 @@ def released(egm):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure noise by zeros."""
+    """Replace secure Gaussian noise by zeros."""
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """Make one release for all tests of the output."""
+    """Return an adaptive mechanism and one simulated release by it, which all tests of the output share."""
     it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
@@ -216,7 +222,10 @@ HEADERS = {  # line 1 and options: how "auto" reads line 1, or None if it refuse
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
-    """If line 1 can be a header or a person, the user must say which one it is, and no error shows a cell."""
+    """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
+
+    The error message shows no entry of the file. A line that is clearly a header or clearly data needs no option.
+    """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
     if expected:
@@ -240,7 +249,7 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """The header is required because no other file could have the names of the columns."""
+    """`egm adaptive` demands --header yes or no for a CSV file, because no other file has the names of columns."""
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
     assert few[0] == 2
@@ -249,7 +258,7 @@ def test_adaptive_asks_for_the_header(egm):
 
 @pytest.mark.parametrize("header", [(), NAMES])
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
-    """If the number of rows is private, a file without rows is accepted, and so is an empty file without a header."""
+    """If the number of rows is private, `egm sum` accepts a file without rows, even an empty one without a header."""
     write_csv("none.csv", rows()[:0], header)
     options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
     found = released("sum", "none.csv", *options)
@@ -258,7 +267,7 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """Name that counts how often it is compared."""
+    """String that counts in `Name.compared` how often any such string is compared with another."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -269,7 +278,10 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """Names are found with few comparisons, so that 100 000 columns take seconds."""
+    """To match the d names of columns in two lists takes fewer than 20 d comparisons of names.
+
+    Therefore 100 000 columns take seconds.
+    """
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
     args = argparse.Namespace(sigma="s.csv", vectors={"s.csv": (names, np.arange(d))}, columns=None)
@@ -318,7 +330,7 @@ FORMS = ("json", "csv", "npy")
 
 
 def without(form, out, *names):
-    """Return a written document without these fields."""
+    """Read the output `out` of a release in the format `form`, and return it without the fields in `names`."""
     if form == "json":
         return {key: value for key, value in json.loads(out).items() if key not in names}
     if form == "npy":
@@ -339,7 +351,7 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """If the data are of other people of the same number, only the estimate changes in the output."""
+    """For two data files with the same number of rows, the outputs of `egm sum` differ in the estimate only."""
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -388,7 +400,10 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """In CSV no name begins like a formula, because a spreadsheet would compute it. JSON has the names as they are."""
+    """A name of a column that a spreadsheet would compute as a formula begins with an apostrophe in CSV output.
+
+    In JSON output the names are unchanged.
+    """
     table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
     pq.write_table(pa.table(table), "f.parquet")
     (folder / "ones.csv").write_text("1\n" * 7)
@@ -405,7 +420,10 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 
 
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
-    """Control characters in names and paths never reach the terminal: not in a plan, a release or an error."""
+    """Control characters in names of columns and in paths are escaped in every plan, release and error message.
+
+    Otherwise such a name could change the user's terminal.
+    """
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
     options = ("--sigma", "s.parquet", *BUDGET)
@@ -459,7 +477,7 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
 
 
 def from_text(label, text):
-    """Return the number after a label in a plan."""
+    """Return the number that follows `label` in the text of a plan."""
     return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
 
 
@@ -482,7 +500,10 @@ def test_long_plan_is_short(egm, folder):
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """The least budget and the least number of rows in a plan are enough, and smaller ones are not."""
+    """`egm plan --adaptive` shows the forecast of AdaptiveDataMechanism for the same parameters.
+
+    Its least budget and its least number of rows are enough for a forecast, and slightly smaller ones are not.
+    """
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
     rho = 0.3 if budget[0] == "--rho" else zcdp_rho(4.0, 1e-6)
@@ -535,7 +556,10 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """The message uses the terms in which the user stated the budget, and the budget that it names is enough."""
+    """If the budget is too small, the error names the option by which the user stated it, and what would be enough.
+
+    It names a larger number of rows and a larger budget. Each of them is enough, and a slightly smaller one is not.
+    """
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
     code, out, err = egm(*command, *budget, "--rows", "400")
@@ -555,7 +579,7 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """The example in the help of a command runs without an error."""
+    """The example command in the help of each command of `egm` runs without an error."""
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -586,7 +610,7 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return a command line for a data file with this text."""
+    """Return a command line for `egm sum` with a CSV file that holds this text."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
@@ -737,7 +761,7 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 
 
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
-    """Each warning is shown once, and the release is made."""
+    """A warning that a release gives several times is one line on standard error, and the release is still written."""
 
     class Doubt(UserWarning):
         pass
@@ -760,7 +784,10 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """The release stops even if a library catches every exception, or fails because of the interruption."""
+    """A signal stops `egm sum` even if a library catches the exception of the signal, or raises another one instead.
+
+    No output is written, and the exit code is that of the signal.
+    """
     made, parse = mechanism().release(rows()), csv_files._parsed
 
     def interrupted(result):
@@ -790,7 +817,10 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """A signal that comes before the file has its name stops the release, and a later one does not."""
+    """A signal before the output file gets its final name stops `egm sum` and leaves no file.
+
+    A later signal has no effect: the file stays, and the exit code is 0.
+    """
     fsync, place = os.fsync, files._place
 
     def late(call):
@@ -813,7 +843,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """The shell and nohup let a program without a terminal ignore signals, and then a signal does not stop it."""
+    """If the process ignored SIGINT before, as under nohup, then `terminal.Stops` does not let SIGINT stop it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():
@@ -850,7 +880,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let the clock advance by so many seconds whenever it is read."""
+    """Return a function that sets how many seconds the clock of the progress display advances whenever it is read."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -861,7 +891,10 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """The first of the file's three blocks ends within a second, so progress is shown from the second one on."""
+    """Progress is shown only if standard error is a terminal, and only once a second has passed.
+
+    The file has three blocks. The first of them ends within a second, so progress is shown from the second block on.
+    """
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
     clock(tick)
@@ -875,7 +908,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """A CSV file with an undeclared number of rows is read twice, and progress is shown both times."""
+    """A CSV file with an undeclared number of rows is read twice, and progress is shown for both readings."""
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -891,7 +924,7 @@ def program(*argv, **options):
 
 
 def test_program_releases():
-    """As a program, the command makes the package's release and shows no warning."""
+    """As a process of its own, `python -m egm` writes the estimate that the package returns, and no warning."""
     done = program(*SUM, "--simulate", "3")
     assert (done.returncode, done.stderr) == (0, "")
     estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
@@ -908,7 +941,10 @@ def test_full_disk_is_not_a_bug():
 @pytest.mark.slow
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
-    """If a file may not grow beyond 2000 bytes, the command fails; without a buffer, one call may write only a part."""
+    """If the operating system limits files to 2000 bytes, a longer output makes the command fail with exit code 2.
+
+    This holds with and without a buffer on standard output; without one, a call may write a part of the output only.
+    """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
     (folder / "wide_sigma.csv").write_text("".join(f"{name},1\n" for name in names))
@@ -934,7 +970,10 @@ sys.exit(cli.main())
 
 
 def started(*argv, modules=""):
-    """Start a program that a signal stops even if this process ignores it; return when it reads its command line."""
+    """Start `egm` as a process that SIGINT can stop, and return it when it is about to read its command line.
+
+    `modules` is a folder whose modules are imported in preference to others.
+    """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED, *argv],
@@ -948,7 +987,11 @@ def started(*argv, modules=""):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
-    """After a signal there is either the whole file with exit code 0, or no file with the code of the signal."""
+    """A signal at any moment leaves either the whole output file or none, and never a temporary file.
+
+    If there is no output file, the exit code is that of the signal. If there is one, the exit code is 0, or the signal
+    came while Python itself was ending.
+    """
     write_csv("big.csv", rows(60_000))
     codes = []
     for delay in (0.0, 0.1, 0.3, 0.6, 1.0):
@@ -970,7 +1013,11 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """pandas, which pyarrow imports to convert a column, imports modules that may catch the exception."""
+    """A signal while pandas is imported stops `egm sum`, even if pandas catches the exception that the signal raises.
+
+    pyarrow imports pandas in order to convert a column. Here pandas is a stand-in that sends the signal to its own
+    process.
+    """
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]
     lines += ["    for _ in range(1000): pass", "except KeyboardInterrupt:", f"    {after}"]

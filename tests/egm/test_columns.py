@@ -1,4 +1,4 @@
-"""Names of columns are either used or refused, so that each sum belongs to its name, for every kind of table."""
+"""Test that names of columns are used or refused for every kind of table, so that each sum belongs to its name."""
 
 import dataclasses
 import pickle
@@ -21,7 +21,7 @@ OTHER = tuple(NAMES[i] for i in ORDER)
 
 
 class Silent(np.random.Generator):
-    """Generator that draws no noise."""
+    """Random generator whose normal numbers are all zero, so that a simulated release has no noise."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -31,7 +31,7 @@ class Silent(np.random.Generator):
 
 
 class Kind:
-    """Type of pandas for columns that can have gaps."""
+    """Stand-in for a type of a pandas column that is no NumPy type, such as Int64, which allows missing values."""
 
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
@@ -41,7 +41,7 @@ class Kind:
 
 
 class Series:
-    """Stand-in for a Series of pandas: an array with an index of names."""
+    """Stand-in for a pandas Series: an array with an index of names."""
 
     def __init__(self, values, index):
         self.values, self.index, self.ndim = np.asarray(values, dtype=float), list(index), 1
@@ -55,7 +55,7 @@ class Series:
 
 
 class Frame:
-    """Stand-in for a DataFrame of pandas, which becomes an array of objects if its columns differ in type."""
+    """Stand-in for a pandas DataFrame; as an array it holds objects if not all of its columns are plain numbers."""
 
     iloc = None
 
@@ -83,7 +83,7 @@ class Frame:
 
 
 class DaskFrame:
-    """Stand-in for a data frame of dask."""
+    """Stand-in for a dask data frame, made of one or several `Frame` objects."""
 
     def __init__(self, *parts):
         self.parts, self.columns, self.dtypes = parts, parts[0].columns, parts[0].dtypes
@@ -139,7 +139,7 @@ def from_parquet(folder):
 
 
 def blocks():
-    """Yield blocks with their columns in different orders, one of them without names."""
+    """Yield the rows of X in blocks with different orders of columns; the last block is an array without names."""
     yield frame(OTHER)[:100]
     yield table()[100:150]
     yield from table(OTHER)[150:250].to_batches(max_chunksize=30)
@@ -173,7 +173,10 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """The table has 24 MB, and only a few rows at a time are copied."""
+    """A release of a table of 24 MB takes less than 20 MB of further memory if its columns are in another order.
+
+    The columns are put in the mechanism's order for a few rows at a time.
+    """
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
     it = dataclasses.replace(mechanism(), n=n, delta=1e-9)
@@ -271,7 +274,10 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """A search through all names for each of 20 000 names would take minutes."""
+    """The names of 20 000 columns are matched in any order without a search through all names for each of them.
+
+    Such a search would take minutes.
+    """
     d = 20_000
     names = [f"column {j}" for j in range(d)]
     many = GaussianDataMechanism(dict.fromkeys(names, 1.0), 2, 1.0, 1e-6, clip_probability=0.1, scaling="none")
@@ -329,7 +335,7 @@ def test_a_column_of_another_type_is_named(held, kind):
 
 
 class Lazy:
-    """Stand-in for a LazyFrame of polars, which takes long to say its columns and must not be asked."""
+    """Stand-in for a polars LazyFrame; a test fails if it is computed or asked for its columns, which takes long."""
 
     def collect(self):
         raise AssertionError("was read")
@@ -340,7 +346,7 @@ class Lazy:
 
 
 class Sparse:
-    """Stand-in for an array of scipy.sparse."""
+    """Stand-in for a scipy.sparse array; a test fails if it is converted to a dense array."""
 
     shape, dtype, ndim = (N, 3), np.dtype(float), 2
 
@@ -386,7 +392,10 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 
 
 def test_adaptive_sums_are_in_the_order_of_the_table():
-    """No parameter of the adaptive mechanism belongs to a column, so the columns stay in the order of the table."""
+    """The sums of the adaptive mechanism are in the order of the table's columns.
+
+    No parameter of this mechanism belongs to a column, so no other order is known.
+    """
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     kinds = [GAPS, GAPS, GAPS]
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
@@ -412,7 +421,10 @@ EMPTY = {
 @pytest.mark.parametrize("rng", [None, Silent()], ids=["secure", "simulated"])
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
-    """A person more or less must not decide whether an error is raised."""
+    """If the number of rows is private, data without rows are accepted; without noise, sum and count are 0.
+
+    An error would tell an empty data set from one with a single person.
+    """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
     if rng is not None:
@@ -428,7 +440,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """Rows with names are refused in a list, because their entries would be added by position."""
+    """A list of rows that have names is refused, because their entries would be added by position and not by name."""
     turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
@@ -438,7 +450,10 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """In an array the integers would become doubles, and neighbors would differ by 1024 instead of 1."""
+    """`GaussianMechanism` refuses a table whose columns differ in type, because as one array it would hold doubles.
+
+    Large integers that differ by 1 could then differ by 1024, which is more than the sensitivity.
+    """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
         for act in (GaussianMechanism(1.0, 1.0, 1e-6).release, GaussianMechanism(1.0, 1.0, 1e-6).check):
@@ -449,7 +464,11 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """For a mechanism with columns 5, 0 and 1, a table with the columns 0, 1 and 2 is refused."""
+    """Labels 0, 1, 2 of a table's columns are names if the mechanism has a column with one of these names.
+
+    So a mechanism for the columns 5, 0 and 1 refuses a table with the columns 0, 1 and 2. For any other mechanism such
+    labels only number the columns.
+    """
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
         ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
@@ -462,7 +481,7 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
 
 def test_a_column_may_have_the_name_of_an_attribute():
     class Attributes(Frame):
-        """A frame whose columns are attributes of it, as those of pandas are."""
+        """Frame whose columns are also attributes of it, as in pandas."""
 
         def __getattr__(self, name):
             if name in self.__dict__.get("columns", ()):

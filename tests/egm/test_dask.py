@@ -1,4 +1,4 @@
-"""The sum of a dask array, in blocks or on several machines, is bit for bit the sum of the array in memory."""
+"""Test that the sum of a dask array, on one machine or several, is bit for bit that of the same array in memory."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure noise by zeros, and list how many numbers were drawn."""
+    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of the sampler draws."""
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes
@@ -36,7 +36,10 @@ def silent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start two worker processes, which are restarted if they die, on free ports of loopback."""
+    """Start a dask cluster of two worker processes, which are restarted if they die, and yield its client.
+
+    It uses free ports of the loopback interface.
+    """
     options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
         yield client
@@ -47,18 +50,21 @@ def data():
 
 
 def estimate(X, n=N, **options):
-    """Return what a mechanism that clips many rows releases."""
+    """Return the estimate of the sum of X by a mechanism that clips about 30 % of the rows."""
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
 
 def seen(block):
-    """Return the rows of a block and their number in lists, which a sum joins."""
+    """Return the rows of a block as a list, and their number."""
     return block.tolist(), len(block)
 
 
 def unknown(X, chunks):
-    """Return an array of unknown length, because its rows were chosen by their values."""
+    """Return a dask array with the rows of X, for which dask does not know the number of rows.
+
+    The reason is that the rows are selected by their values.
+    """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
 
@@ -168,7 +174,7 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write two tables to a folder."""
+    """Write the columns `first` and the table `second` to two Parquet files in the folder `path`, and return `path`."""
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path
@@ -231,8 +237,10 @@ print(between - before, peak() - before, whole.nbytes)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
-    """Summing 64 blocks takes no more memory than summing four, up to a quarter of the array. The peak is that of the
-    process alone, because getrusage counts the memory of its parent."""
+    """The sum of 64 blocks needs little more memory than the sum of four: less than a quarter of the array's size.
+
+    The peak of memory is read from /proc, because getrusage would count the memory of the parent process, too.
+    """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
         zarr.create_array(tmp_path / "X", data=X, chunks=(2500, 100), compressors=None)
@@ -251,7 +259,7 @@ def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
 
 
 def nan_columns(X):
-    """Return an array that knows neither the number of its rows nor that of its columns."""
+    """Return a dask array for which dask knows neither the number of rows nor that of columns."""
     X = da.from_array(X, chunks=(100, 3))
     return X.map_blocks(np.copy, dtype=float, meta=np.empty((0, 0)), chunks=((np.nan,) * 5, (np.nan,)))
 
@@ -314,7 +322,10 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Note the block's number and process. A process stops in its third block until the test lets it continue."""
+    """Return a block unchanged, and note in `folder` which process has begun it.
+
+    From its third block on, a process waits until the file "go" appears in the folder.
+    """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()
     while before >= 2 and not (folder / "go").exists():
@@ -323,7 +334,7 @@ def gated(block, folder, block_id):
 
 
 def begun(folder):
-    """Return which blocks each process has begun: {process: {block, ...}}."""
+    """Return the numbers of the blocks that each process has begun, as a dictionary from process id to a set."""
     found = {}
     for process, block in (file.name.split() for file in folder.glob("* *")):
         found.setdefault(int(process), set()).add(int(block))
@@ -331,7 +342,10 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when both are in their third block, and return the blocks that it had begun."""
+    """Kill one of two processes when both are in their third block, and return the set of blocks that it had begun.
+
+    Then let the other process continue.
+    """
     try:
         for _ in range(3000):
             blocks = begun(folder)
@@ -346,8 +360,10 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """A worker with two finished sums is killed in its third block. All three are computed again, and each of the 39
-    blocks counts once."""
+    """If a worker process is killed after two finished blocks, the release is still right: each block counts once.
+
+    The three blocks that this worker had begun are computed again.
+    """
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -382,7 +398,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """A changed file is read again even while the cluster still has the old content."""
+    """If a Parquet file changes, `from_parquet` returns the new numbers, even while the cluster holds the old ones."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

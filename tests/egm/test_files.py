@@ -1,4 +1,4 @@
-"""Every kind of file gives the same numbers in bounded memory; faults are located; results are whole or absent."""
+"""Test `egm.files`: each kind of file gives the same numbers, errors name the place, and files are written whole."""
 
 import contextlib
 import re
@@ -31,7 +31,7 @@ def csv_text(X, names=NAMES):
 
 
 def write(path, X, names=NAMES):
-    """Write the table to a file of the kind that the suffix says."""
+    """Write the table X to a file in the format that the suffix of `path` names, and return `path`."""
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
     elif path.suffix == ".npy":
@@ -51,7 +51,10 @@ def whole_table(rows):
 @pytest.mark.parametrize("rows", [1, 7, 200_001])
 @pytest.mark.parametrize("kind", ["csv", "CSV", "npy", "parquet", "pq"])
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
-    """The numbers are the same bit for bit, come in blocks, and can be read twice."""
+    """For each kind of file, `files.rows` gives the numbers of the table bit for bit, in blocks.
+
+    They can be read twice.
+    """
     X = table(rows)
     path = tmp_path / f"t.{kind}"
     (write(path.with_suffix(path.suffix.lower()), X)).rename(path)
@@ -89,7 +92,10 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 
 
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
-    """pyarrow makes the list of names anew for each request: one per column took 20 seconds for 20 000 columns."""
+    """Reading a Parquet file with 300 columns asks pyarrow for the list of column names fewer than 10 times.
+
+    pyarrow makes a new list for each request, and one request per column took 20 seconds for 20 000 columns.
+    """
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
     with parquet._opened(tmp_path / "t.parquet") as real:
         schema = Mock(wraps=real.schema_arrow)
@@ -147,7 +153,10 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """Quoted cells are read one by one and plain cells all at once, and both give the same doubles."""
+    """A number in a CSV file is read as the same double with quotes and without.
+
+    The two cases are parsed by different code.
+    """
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")
@@ -162,7 +171,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 @pytest.mark.parametrize("wrong", CELLS)
 @pytest.mark.parametrize("row", [1, 5, 131_000])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
-    """The error names the cell's row and column, also in a later block, and does not show the cell."""
+    """The error for a wrong cell of a CSV file names its row and column, even in a later block, but not its content."""
     lines = ["1.5,2"] * 131_100
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *lines]))
@@ -283,7 +292,10 @@ print(rows, peak() - before)
     [("csv", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
-    """Files of 48 or 100 MB are read in blocks of 2 MB; the Parquet file is one row group with pages of 1 MB."""
+    """Reading a table of 48 to 104 MB takes less than 40 MB of memory, for each kind of file.
+
+    The Parquet file has a single row group, which must not be read at once.
+    """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
     small, big = tmp_path / f"small.{kind}", tmp_path / f"big.{kind}"
@@ -388,7 +400,10 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """A file that another program makes meanwhile is kept, on file systems with links and without."""
+    """`files.whole` keeps a file that another program makes at its path meanwhile, and raises a FileError.
+
+    This holds on file systems with hard links and without.
+    """
 
     def link(source, target):
         raise PermissionError(1, "Operation not permitted")
@@ -410,7 +425,7 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 
 
 def test_only_regular_files_are_replaced(tmp_path):
-    """A folder or a device such as /dev/null is refused as the output, even if it may be overwritten."""
+    """`files.whole` refuses to replace a folder or a device such as /dev/null, even with overwrite=True."""
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):
             pass

@@ -1,4 +1,4 @@
-"""The generalized chi-square distribution agrees with 30-digit values, scipy's special cases, and laws."""
+"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy, and its laws."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return points x at several upper and lower tail probabilities of the form."""
+    """Return the upper quantiles of the form at the probabilities p, and its lower quantiles at some of them."""
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 
@@ -43,12 +43,12 @@ def levels(form, p=TAILS):
 
 
 def name_of(case):
-    """Return the name of a stored case among the parameters of a test."""
+    """Return a name for a stored case, which pytest shows among the parameters of a test."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 
 def relative_error(value, exact):
-    """Return value / exact - 1 with the digits that a subtraction of doubles would lose."""
+    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most of them."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -362,7 +362,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """A few heavy weights set the path of integration, and a hundred equal ones make the integrand grow again."""
+    """The computed tail of a few heavy weights and a hundred equal ones does not depend on how the contour bends.
+
+    The contour is the path of an integral. With its strongest bend the integrand would grow again along this path, so a
+    smaller bend must be tried.
+    """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()
     tail = gx2.logsf(x, weights)

@@ -1,4 +1,4 @@
-"""Importing the package loads few modules, and the package needs few others."""
+"""Test that importing egm loads few modules, and that its code imports few other packages."""
 
 import ast
 import subprocess
@@ -16,18 +16,21 @@ STRANGE = {"mpmath", "pandas", "sympy"}
 
 
 def packages(names):
-    """Return the names of the packages that modules belong to."""
+    """Return the set of top-level packages that the modules with these names belong to."""
     return {name.partition(".")[0] for name in names}
 
 
 def loaded_by(code):
-    """Return the modules that a program loads."""
+    """Run `code` in a new Python process, and return the names of the modules that it loads."""
     code = f"import sys; before = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - before)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_import_is_light():
-    """`import egm` loads no other package; its names load NumPy and SciPy, no database and nothing of the study."""
+    """`import egm` loads no other package; `from egm import *` loads NumPy and SciPy, but nothing of `egm.study`.
+
+    It does not load SQLite or the packages in LATER and STRANGE either.
+    """
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")
     assert packages(loaded) >= LIGHT
@@ -36,7 +39,10 @@ def test_import_is_light():
 
 
 def test_names_are_there_before_they_are_imported():
-    """`dir(egm)` lists all public modules before they are imported, and another name raises an AttributeError."""
+    """`dir(egm)` lists all public modules, each of which is imported when it is first used.
+
+    Any other name raises an AttributeError.
+    """
     assert set(egm.__all__) <= set(dir(egm))
     assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
     with pytest.raises(AttributeError, match=r"module 'egm' has no attribute 'nothing'"):
@@ -44,7 +50,10 @@ def test_names_are_there_before_they_are_imported():
 
 
 def test_nothing_else_is_imported():
-    """Imports anywhere in the package are only of NumPy, SciPy, the packages in LATER and the standard library."""
+    """All imports in the package are of NumPy, SciPy, the packages in LATER, or the standard library.
+
+    Modules of the standard library that Windows does not have are not imported.
+    """
     imported = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

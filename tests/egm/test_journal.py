@@ -1,4 +1,7 @@
-"""The journal never forgets a charge: not with several processes, nor after a restart, a crash or damage."""
+"""Test the journal of a budget, a file of the costs that were granted: it never forgets one.
+
+The tests use several processes and threads, crashes, full disks, and damaged or replaced files.
+"""
 
 import os
 import pickle
@@ -35,7 +38,10 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Charge the budget for the mechanism until it refuses, and return the number of charges that it granted."""
+    """Record the cost of a mechanism in the budget again and again, until it refuses or `most` times.
+
+    Return how often the cost was granted.
+    """
     for number in range(most):
         try:
             budget.charge(mechanism)
@@ -45,7 +51,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new budget with some charges of rho = 0.125."""
+    """Return a new budget of rho = 0.5 with its file at `path`, after `charges` costs of rho = 0.125 were granted."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -53,18 +59,18 @@ def made(path, charges=2):
 
 
 def change(path, *statements):
-    """Execute SQL statements on the journal, as another program could."""
+    """Execute SQL statements on the SQLite database at `path`, as another program could."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 class ReadError(BaseException):
-    """This error says that values were read. It is no Exception, so the package does not catch it."""
+    """Error for data whose values were read; the package does not catch it, because it is no Exception."""
 
 
 class Unread:
-    """Stand-in for data that tells its shape and type, and raises an error if its values are read."""
+    """Stand-in for data that tells its shape and type, and raises ReadError if its values are read."""
 
     dtype = np.dtype(float)
 
@@ -88,7 +94,7 @@ TOTALS = [
 
 @pytest.mark.parametrize("total", TOTALS, ids=str)
 def test_a_restart_changes_nothing(total, tmp_path):
-    """A budget that is opened again before each charge grants and counts exactly as a budget in memory does."""
+    """A budget that is opened again from its file before each release grants and counts as one in memory does."""
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
         reopened = Budget(str(path), **total)
@@ -113,7 +119,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If a journal appears after the check that none exists, then the budget uses that journal and replaces nothing."""
+    """If another process makes the budget's file after `Budget` has looked for it in vain, `Budget` uses that file."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -130,7 +136,10 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
 
 
 def test_links(tmp_path):
-    """A symbolic link leads to the same journal. A hard link is refused: SQLite would not find a crash's leftovers."""
+    """A symbolic link to a budget's file can be used, and a file with a second hard link is refused.
+
+    Opened by its second name, SQLite would not find the rollback file that a crash has left under the first name.
+    """
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder / "journal")
@@ -145,7 +154,10 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """A budget can use a file that a killed process left under two names, its own and that of a draft."""
+    """If a process was killed while it made a budget's file, another one can use what it has left.
+
+    Such a file has two names, its own and that of a draft; the draft's name is removed.
+    """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
     (tmp_path / ".egm-0.part").write_text("a draft of another")
@@ -157,7 +169,10 @@ def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
 
 
 def fork(function):
-    """Call the function in a forked process; return the process and a stream of the text that the function writes."""
+    """Call the function in a forked process; return the id of the process and a stream of the text that it writes.
+
+    The function gets another function as its argument, with which it writes text.
+    """
     out, back = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -171,7 +186,7 @@ def fork(function):
 
 
 def ended(child, out):
-    """Wait for the end of the forked process, and return all text that it wrote."""
+    """Wait for the end of a forked process, and return all text that it wrote to the stream `out`."""
     with out:
         text = out.read()
     os.waitpid(child, 0)
@@ -179,12 +194,12 @@ def ended(child, out):
 
 
 def in_a_fork(function):
-    """Call the function in a forked process, and return its result or its error as text."""
+    """Call the function in a forked process, and return as text its result or the error that it raised."""
     return ended(*fork(lambda write: write(repr(function()))))
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """Three processes make one journal and charge at once: each grant is one row, up to the total."""
+    """If three processes use one budget's file at once, they are together granted what the total allows: 50 costs."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -217,7 +232,10 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 
 
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
-    """A reader of the journal can block it forever, so a charge fails after a while, and is not made later."""
+    """If another program keeps the budget's file locked, a release raises a TimeoutError, and its cost is not recorded.
+
+    No data are read.
+    """
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
     budget = Budget(path, epsilon=1)
@@ -233,7 +251,7 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """After a fork, the copy of a budget in memory grants nothing, and the copy of one on disk shares the journal."""
+    """In a forked process, a budget in memory raises a RuntimeError; one on disk records costs in the common file."""
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
     uses = [lambda: budget.charge(laplace(0.75)), lambda: budget.left, lambda: budget.history, lambda: budget.spent]
@@ -249,7 +267,10 @@ def test_a_fork_is_no_second_budget(tmp_path):
 
 
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
-    """The forked process refuses to charge, because its copy of SQLite believes that it still holds the lock."""
+    """A process that is forked while a cost is being recorded cannot use the budget until the recording has ended.
+
+    Its copy of SQLite wrongly believes that it holds the lock. The parent process can end the recording, and go on.
+    """
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
         asked = Budget(epsilon=1).charge(laplace(0.5))
@@ -262,7 +283,7 @@ def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
 
 
 def test_memory_is_not_copied():
-    """A budget in memory cannot be pickled, because a copy would be a second budget."""
+    """A budget in memory cannot be pickled, because the copy would be a second budget."""
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(Budget(rho=1.0))
 
@@ -284,7 +305,7 @@ def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
 
 
 def replace(path):
-    """Replace the file by a copy of itself, as a program does that saves by renaming."""
+    """Replace the file by a copy of itself with another inode, as editors do that save by renaming."""
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
     os.replace(copy, path)
@@ -293,7 +314,10 @@ def replace(path):
 @pytest.mark.parametrize("way", [replace, Path.unlink])
 @pytest.mark.parametrize("moment", ["opened", "asked", "written"])
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
-    """A charge fails if the journal is replaced before it is opened, written to, or left."""
+    """If a budget's file is replaced or removed at any moment of a release, the release fails before data are read.
+
+    The moments are before the file is opened, before it is written to, and after that.
+    """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
     place = {"opened": (sqlite3, "connect"), "asked": (Terms, "grants"), "written": (journal, "_require")}[moment]
@@ -315,7 +339,11 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 
 
 def test_an_open_budget_notices_an_older_copy(tmp_path):
-    """A budget notices the older copy also if it was opened after the last charge, or if it was only read."""
+    """If a budget's file is replaced by an older copy, each budget that is open refuses to record a cost.
+
+    This includes budgets that were opened after the last cost was recorded, or have only been read. One that is opened
+    later cannot know.
+    """
     path = tmp_path / "journal"
     budget = made(path, 1)
     old = path.read_bytes()
@@ -333,7 +361,10 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 
 
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
-    """After a kill the journal has every granted charge, and for each kill at most one that was not granted."""
+    """After twenty kills of the process that uses a budget, its file has every cost that was granted.
+
+    For each kill it may have one more, which was recorded and not granted.
+    """
     path, draw, granted = tmp_path / "journal", random.Random(5), 0
 
     def grant(write):
@@ -353,7 +384,10 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 
 
 def cut_short(path):
-    """Leave the journal as a crash during a write does: half a transaction, and the file that SQLite undoes it with."""
+    """Leave a budget's file as a crash in the middle of a write does, and return the path of SQLite's rollback file.
+
+    The budget's file then has half a transaction, and the rollback file has what is needed to undo it.
+    """
 
     def crash(_):
         connection = sqlite3.connect(path, isolation_level=None)
@@ -381,7 +415,10 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 
 
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
-    """A new journal is refused while the rollback file of an old one lies where SQLite would look for it."""
+    """A new budget's file is refused if the rollback file of an older one is still in its place.
+
+    SQLite would otherwise write pages of the older file into the new one.
+    """
     path = tmp_path / "journal"
     made(path)
     left = cut_short(path)
@@ -393,7 +430,10 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 
 
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
-    """If the rollback file and some of the pages are lost, the charge counts as a whole or an error is raised."""
+    """If a crash leaves a cost half written in a budget's file, it counts in full or not at all, or there is an error.
+
+    All combinations of changed pages are tried, without a rollback file.
+    """
     path = tmp_path / "journal"
     budget, size = made(path), 4096
     before = path.read_bytes()
@@ -417,7 +457,10 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 
 
 def test_a_full_disk_grants_nothing(tmp_path):
-    """If the disk is full at any point of a charge, no data are read; with space again, the journal works again."""
+    """If the disk is too full to record the cost of a release, the release fails before data are read.
+
+    With space again, the budget can be used again. A limit on the size of files stands for the full disk.
+    """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     failures = 0
@@ -438,7 +481,10 @@ def test_a_full_disk_grants_nothing(tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
-    """With these settings SQLite waits until the file, and the removal of its rollback file, are on the disk."""
+    """The connection to a budget's SQLite file uses synchronous=EXTRA and journal_mode=DELETE.
+
+    With these settings SQLite waits until a recorded cost, and the removal of the rollback file, are on the disk.
+    """
     budget = Budget(tmp_path / "journal", rho=0.5)
     with budget._store.changing() as _, budget._store._connected(budget._store.path) as connection:
         settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "journal_mode")]
@@ -447,7 +493,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
 def test_what_may_not_be_written_can_be_read(file, folder):
-    """A budget can be read where the file or its folder is read-only, and a charge fails there."""
+    """If a budget's file or its folder is read-only, costs can be read, and to record one raises a PermissionError."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
         made(path, 1)
@@ -476,7 +522,10 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """A flipped bit is refused, or lies between the rows: then the history and later charges are right."""
+    """If a bit of a budget's file is flipped, the file is refused, or its old and later costs are still right.
+
+    The second case is rare: the bit has no meaning, or marks the file as read-only.
+    """
     path = tmp_path / "journal"
     history = made(path).history
     good, harmless = path.read_bytes(), 0
@@ -564,7 +613,7 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """Impossible values with matching digests raise a JournalError, and no other exception."""
+    """A budget's file with impossible values raises a JournalError and nothing else, even if its digests match them."""
     path = tmp_path / "journal"
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

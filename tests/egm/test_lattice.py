@@ -1,4 +1,4 @@
-"""Secure releases: integers of exact sensitivity, noise of the stated size, and the cost of rounding."""
+"""Test secure releases: rows become integers of exact sensitivity, and the noise has the size that privacy demands."""
 
 import math
 from fractions import Fraction
@@ -28,7 +28,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure noise by zeros, and list the standard deviations that the mechanism asks for."""
+    """Replace secure Gaussian noise by zeros, and return a list of the standard deviations that mechanisms ask for."""
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
@@ -46,7 +46,7 @@ def rows(n=500, seed=3):
 
 
 def length(row):
-    """Return the squared norm of an integer vector, without rounding."""
+    """Return the squared norm of an integer vector, computed with Python integers, which are not rounded."""
     return sum(int(entry) ** 2 for entry in row)
 
 
@@ -59,7 +59,11 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """Rows just at the clip norm are tested, because a rounding error would show there."""
+    """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the lattice's `radius`.
+
+    The norm of each is also nearly `radius`. Rows just at the clip norm are tested because a rounding error would show
+    there.
+    """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
     Y *= 0.7 / np.linalg.norm(Y, axis=1)[:, None] * np.exp(rng.choice([0.0, 1e-15, 1e-12, 1.0], (200, 1)))
@@ -76,7 +80,10 @@ def test_rounding_is_towards_zero():
 
 
 def test_order_and_blocks_do_not_matter(silent):
-    """The sum is one of integers, so it is the same bit for bit in any order and any blocks."""
+    """Without noise, a release is the same bit for bit for any order of the rows and any division into blocks.
+
+    The reason is that integers are added.
+    """
     X = rows()
     cuts = np.split(X, [1, 7, 400])
     sums = [mechanism().release(Y).estimate for Y in (X, X[::-1], np.asfortranarray(X), iter(cuts), iter(cuts[::-1]))]
@@ -90,7 +97,11 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 
 
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
-    """Two rows on opposite sides have distance 2 K, for which the noise gives (1, 1e-6)-privacy."""
+    """The integer vectors of two clipped rows on opposite sides are nearly 2 `radius` apart, and not further.
+
+    For this distance the noise gives exactly the (1, 1e-6)-privacy that the mechanism promises. `radius` is the largest
+    norm of an integer vector.
+    """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
     near, far = (grid.rows(np.array([[s * 1e30, 0.0, 0.0]])) for s in (1, -1))
@@ -103,7 +114,7 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 
 
 def awkward(kind, d, clip_norm, rng):
-    """Return 120 rows that are chosen to provoke rounding errors."""
+    """Return 120 rows (d,) of the given kind, which are chosen to provoke rounding errors."""
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     if kind == "any bits":
@@ -128,7 +139,10 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """Rows become integers of norm at most K, with one sum for permuted, reversed, split or differently stored rows."""
+    """Rows that provoke rounding errors become integer vectors of norm at most the lattice's `radius`, added exactly.
+
+    Their sum is the same for permuted, reversed or split rows, and for rows that are stored in another way.
+    """
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
         grid, rows = Lattice(clip_norm, d, 8.0), awkward(kind, d, clip_norm, rng)
@@ -144,8 +158,10 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 
 @pytest.mark.parametrize("center", [0.0, 1e3])
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
-    """The noise and its published size are the same for any number of rows, even none; in exact arithmetic the noise is
-    enough for sum and count together."""
+    """If the number of rows is private, the noise and its published size are the same for any number, even none.
+
+    In exact arithmetic the noise is enough for the sum and the count together.
+    """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -199,7 +215,7 @@ FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # 
 
 @pytest.fixture
 def handed(monkeypatch):
-    """Replace the noise by zeros, and list the integers that it would be added to."""
+    """Replace secure noise by zeros, and return a list of the integers to which a mechanism adds its noise."""
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
@@ -241,7 +257,10 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """Neighbors differ by as many units as 0 and 1 do, up to one unit, even where doubles are 1024 apart."""
+    """Large integers that differ by 1 become lattice integers as far apart, within one unit, as those of 0 and 1.
+
+    This holds even where doubles are 1024 apart, for each type of number in KINDS and three mechanisms.
+    """
     make, values = KINDS[kind]
     for value in values:
         handed.clear()
@@ -254,7 +273,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_pays_for_them_too(kind):
-    """The check before a charge accepts all these kinds of numbers."""
+    """`GaussianMechanism.check`, which a budget calls before each release, accepts each type of number in KINDS."""
     make, values = KINDS[kind]
     for value in values:
         GaussianMechanism(1.0, 1.0, 1e-6).check(make(value))
@@ -263,7 +282,10 @@ def test_a_budget_pays_for_them_too(kind):
 
 
 def test_releases_of_large_integers_do_not_tell_them_apart():
-    """At 2**62 + 512 doubles are 1024 apart. The noise decides to which of two doubles the estimate is rounded."""
+    """Releases of 2**62 + 512 and 2**62 + 513 differ in law by no more than epsilon = 1 and delta = 0.3 allow.
+
+    Doubles are 1024 apart there, and the noise decides to which of two doubles an estimate is rounded.
+    """
     it = GaussianMechanism(1.0, 1.0, 0.3)
     one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
     for releases in (one, other):
@@ -292,7 +314,10 @@ def test_values_beyond_doubles_are_refused(value):
 
 
 def test_a_simulation_takes_the_nearest_double():
-    """A simulation is for experiments, and may round the value to a double."""
+    """A simulated release of a large integer rounds the integer to the nearest double first.
+
+    A secure release must not do this, but a simulation is only for experiments.
+    """
     it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
     assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
 
@@ -302,7 +327,11 @@ def test_a_simulation_takes_the_nearest_double():
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
-    """The distance in total variation, summed with 30 digits, is at most a sixth of the charge."""
+    """The total variation distance of the discrete Gaussian and a rounded normal variable is at most 1 / (24 s**2).
+
+    Here s is the standard deviation, and the sum is computed with 30 digits. The mechanisms take six times as much from
+    delta.
+    """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
         weights = [mp.e ** (-(mp.mpf(j) ** 2) / (2 * s**2)) for j in k]
@@ -313,7 +342,11 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 
 
 def test_rounding_is_charged():
-    """Coarse units cost delta, which makes the noise larger; if they cost too much, an error says so."""
+    """If the units of the lattice are coarse, `gaussian_std` makes the noise larger, because rounding costs delta.
+
+    If rounding would cost half of delta or more, it raises a ValueError. `Lattice` raises one if the noise leaves too
+    few of 64 bits.
+    """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
     charge = (1 + math.e) / (4 * plain**2)
@@ -358,7 +391,10 @@ def test_simulation_warns_once(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
-    """The unit grows with the noise. Otherwise its tail beyond 2**63 would be cut off and reveal the value."""
+    """However small epsilon is, the standard deviation that a mechanism asks for is at most 2**58 units of the lattice.
+
+    The unit must grow with the noise. Otherwise noise beyond 2**63 would be cut off and reveal the value.
+    """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
@@ -382,7 +418,10 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """In exact arithmetic the noise is at least the declared one, and its zCDP cost is at most the charge."""
+    """In exact arithmetic, `gaussian_std` is at least the declared noise, and its zCDP cost is at most that recorded.
+
+    The declared noise is the sensitivity times the noise multiplier z, and the recorded cost is 1 / (2 z**2).
+    """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
     assert Fraction(std) >= Fraction(sensitivity) * Fraction(multiplier)
@@ -391,7 +430,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """However small the charge is, the noise is calibrated for less delta than was given."""
+    """The noise of `gaussian_std` has a delta below the given one, because the tiny cost of rounding is taken from it.
+
+    On a fine lattice this cost is so small that a calculation with doubles could lose it.
+    """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
 
@@ -402,6 +444,9 @@ def test_the_charge_is_not_lost_in_rounding():
 )
 @pytest.mark.parametrize("d", [1, 40])
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
-    """Near delta = 1 the multiplier's last digits are not monotone in delta, and the noise is still large enough."""
+    """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for delta near 1.
+
+    There the last digits of the multiplier are not monotone in delta.
+    """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

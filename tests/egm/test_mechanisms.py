@@ -1,4 +1,4 @@
-"""The mechanisms: their releases, the size of their noise, and the arguments that they refuse."""
+"""Test the mechanisms: their releases, the size of their noise, and the arguments that they refuse."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ MU = np.array([10.0, -4.0, 0.5])
 
 
 class Silent(np.random.Generator):
-    """Generator that draws no noise, so that a release shows the value without noise."""
+    """Random generator whose numbers are all zero, so that a simulated release shows the value without noise."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -281,7 +281,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise of zero that records the numbers that it is added to."""
+    """Zero noise that appends each number to which it is added to the list `notes`."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -292,7 +292,10 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Return the integers that secure noise is added to, its standard deviation, and the release."""
+    """Make a release with zero noise, and return the integers that noise is added to, its scale, and the release.
+
+    The scale is the standard deviation that the mechanism asks for.
+    """
     notes, stds = [], []
     monkeypatch.setattr(
         samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
@@ -302,7 +305,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row whose distance from the center is `length` clip norms; a negative length means the other side."""
+    """Return a row whose scaled distance from the center is `length` clip norms; if negative, on the other side."""
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -317,7 +320,11 @@ def row(mechanism, length):
     ],
 )
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
-    """At worst a barely clipped row becomes a barely unclipped one on the other side, or a clipped row is added."""
+    """For the worst neighboring data sets, the noise is as large as their joint change of sum and counts demands.
+
+    At worst a clipped row is replaced by one on the other side that is just not clipped, or a clipped row is added. The
+    counts are those of clipped rows and, for "add_remove", of all rows.
+    """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
     )
@@ -465,7 +472,10 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` keeps what the user asked for, and computes everything else again."""
+    """`dataclasses.replace` with another n, epsilon or delta gives the mechanism that the constructor gives.
+
+    It keeps what the user asked for, and computes everything else again.
+    """
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
         return
@@ -554,7 +564,10 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """For normal rows the excess is above 3 once in 700 releases, as a standard normal variable is."""
+    """For normal rows, `excess_clipped`, a standardized number of clipped rows, has standard deviation 1.
+
+    Here the number of rows is private, and its noise must be taken into account.
+    """
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)
     rng = np.random.default_rng(8)

@@ -1,4 +1,4 @@
-"""Private quantiles have the promised density, and this density is private."""
+"""Test that private quantiles have the promised density or law, and that this law is private."""
 
 from itertools import combinations_with_replacement, product
 from unittest import mock
@@ -17,7 +17,10 @@ VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values ou
 
 
 def density(values, q, low, high, epsilon, edges):
-    """Return the promised density on each interval between the edges, which contain all values in the range."""
+    """Return the density of a private quantile, as it is promised, on each interval between `edges`.
+
+    The edges must contain all values in the range from `low` to `high`.
+    """
     middle = (edges[1:] + edges[:-1]) / 2
     ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
     weights = np.exp(-epsilon / 2 * np.abs(ranks - q * len(values)))
@@ -37,7 +40,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
 
 
 def neighbors(n, grid):
-    """Yield all pairs of sorted lists of n numbers of the grid that differ in one number."""
+    """Yield all pairs of sorted samples of n points of the grid that differ in one point."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
             if old < new:
@@ -46,7 +49,10 @@ def neighbors(n, grid):
 
 @pytest.mark.parametrize("q", [0.5, 0.75])
 def test_the_density_is_private(q):
-    """For all neighbors the loss is at most epsilon, its range at most epsilon, and zCDP holds at many orders."""
+    """For all neighboring samples, the density of a private quantile satisfies epsilon-privacy and epsilon**2 / 8 zCDP.
+
+    The privacy loss is at most epsilon, its range is exactly epsilon at worst, and zCDP is checked at five orders.
+    """
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
     largest, longest, renyi = 0.0, 0.0, np.zeros_like(orders)
@@ -70,7 +76,10 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the promised probability of each interval; it falls with the distance from the wanted rank."""
+    """Return the promised probability with which each interval is drawn as the quantile.
+
+    The probability falls with the distance of the interval from the wanted rank.
+    """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
     weights = np.exp(-epsilon / 2 * np.array(misses))
@@ -86,7 +95,10 @@ def test_intervals_have_the_promised_law(path, q):
 
 
 def test_secure_quantiles_have_the_promised_law():
-    """A point of the lattice stands for all values above the previous point, up to the point itself."""
+    """`secure_quantile` draws each point of its lattice with the promised probability.
+
+    A point stands for all values above the previous point, up to the point itself.
+    """
     points, draws = np.arange(-2.0, 5.0, 0.25), 4000
     places = [np.argmax(np.append(value <= points[:-1], True)) for value in VALUES]
     p = law(np.bincount(places, minlength=points.size), 0.5, 1.5)
@@ -98,7 +110,7 @@ def test_secure_quantiles_have_the_promised_law():
 
 @pytest.fixture
 def scores(monkeypatch):
-    """Return a function that gives the scores that `interval` passes to the sampler."""
+    """Return a function that calls `interval` and returns the scores that `interval` passes to its sampler."""
 
     def found(counts, q):
         asked = []
@@ -110,7 +122,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of n values in k intervals in which one value lies in another interval."""
+    """Yield all pairs of counts of n values in k intervals such that one value has moved to another interval."""
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -119,8 +131,10 @@ def moved(n, k):
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_an_interval_is_private(scores, q):
-    """For all neighbors a score changes by at most one, and the losses lie in an interval of length epsilon. Both
-    limits are reached."""
+    """For all neighbors, each score in `interval` changes by at most one, and the privacy losses span at most epsilon.
+
+    Both limits are reached for some neighbors.
+    """
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
         logs = [epsilon / 2 * scores(counts, q) for counts in (one, other)]
@@ -135,7 +149,10 @@ def test_an_interval_is_private(scores, q):
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
 def test_a_score_moves_by_at_most_one(counts, q, data):
-    """A score changes by at most one for random counts, too. The largest score is always 0."""
+    """If one of the counted values moves to another interval, each score in `interval` changes by at most one.
+
+    This is tested for random counts. The largest score is always 0.
+    """
     counts[data.draw(st.integers(0, len(counts) - 1))] += 1
     other = list(counts)
     other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
@@ -150,7 +167,10 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
 
 @PATHS
 def test_values_that_are_all_the_same_are_found(path):
-    """If all values are equal, any other interval has probability exp(-300 / 4) or less, so none of 1000 is drawn."""
+    """If 300 values are equal, `interval` and `secure_quantile` return their interval or lattice point in every draw.
+
+    The probability of any one other answer is at most exp(-300 / 4).
+    """
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):
         counts[:] = 0
@@ -160,7 +180,10 @@ def test_values_that_are_all_the_same_are_found(path):
 
 
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
-    """Scores that change by at most one for all neighbors make the exponential mechanism private for its epsilon."""
+    """For all neighboring samples, the scores of `secure_quantile` change by at most one.
+
+    This makes the exponential mechanism private for its epsilon.
+    """
     scores = []
     monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
     for pair in neighbors(4, np.linspace(0.0, 1.0, 6)):
@@ -172,7 +195,10 @@ def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 3.0, 10.0])
 def test_choices_cost_an_eighth_of_epsilon_squared(epsilon):
-    """If scores change by at most one, the law of secure_index satisfies epsilon**2 / 8 zCDP at many orders."""
+    """If scores change by at most one, the exponential mechanism satisfies epsilon**2 / 8 zCDP, at six orders.
+
+    This is the law of `secure_index`. The scores are random, and the bound is nearly reached for small epsilon.
+    """
     rng, orders = np.random.default_rng(4), np.array([1.0001, 1.5, 2.0, 4.0, 20.0, 100.0])
     largest = np.zeros_like(orders)
     for k in (2, 2, 2, 2, 3, 10, 100):

@@ -1,8 +1,9 @@
-"""The secure samplers have exactly the stated law, by tests of fit at a small scale, where a bias shows.
+"""Test that the secure samplers have exactly the law that they state, at a small scale, where a bias would show.
 
-At the scale of a release, 2**41 and more, a bias of a few parts in a thousand of single integers is invisible, and so
-is a wrong last bit. At scale 3, 300 000 draws resolve the probability of every integer. That is how the bias of OpenDP
-before 0.14.2 was seen (opendp issue 2638); its counts are below.
+At the scale of a release, 2**41 and more, one cannot see a bias of a few parts in a thousand in the probability of
+single integers, nor a wrong last bit. At scale 3, 300 000 draws show the probability of every integer. That is how the
+bias of OpenDP before 0.14.2 was seen (opendp issue 2638). The counts of that version are stored below, and the tests
+must reject them.
 """
 
 import numpy as np
@@ -19,7 +20,10 @@ LEVEL = 5e-8
 
 
 def fit(seen, p):
-    """Return the p-value of Pearson's chi-square test; cells with fewer than 100 expected draws are merged."""
+    """Return the p-value of Pearson's chi-square test of the counts `seen` against the probabilities p.
+
+    Values with fewer than 100 expected draws are merged into one class.
+    """
     total = np.sum(seen)
     common = total * p >= 100
     seen, expected = np.append(seen[common], np.sum(seen[~common])), total * np.append(p[common], np.sum(p[~common]))
@@ -29,21 +33,21 @@ def fit(seen, p):
 
 
 def gaussian(std):
-    """Return integers k and their probabilities under the discrete Gaussian, up to 40 standard deviations."""
+    """Return integers k up to 40 standard deviations, and their probabilities under the discrete Gaussian law."""
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
     return k, weights / np.sum(weights)
 
 
 def laplace(scale):
-    """Return integers k and their probabilities under the discrete Laplace distribution, up to 100 scales."""
+    """Return integers k up to 100 scales, and their probabilities under the discrete Laplace law."""
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
     return k, weights / np.sum(weights)
 
 
 def counts(draws, k):
-    """Return how often each integer of k was drawn; a draw outside of k is an error."""
+    """Return how often each integer of k was drawn; fail if another integer was drawn."""
     seen = np.bincount(np.array(draws) - int(k[0]), minlength=k.size)
     assert seen.size == k.size
     return seen
@@ -76,7 +80,7 @@ def test_a_draw_tells_nothing_of_the_next(sampler, law):
     ("sampler", "law"), [(samplers.secure_gaussian, stats.norm), (samplers.secure_laplace, stats.laplace)]
 )
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
-    """At the scale of a release the shape is that of the continuous law, and the last six bits are uniform."""
+    """At the scale of a release, secure noise has the shape of the continuous law, and uniform last six bits."""
     scale = 1.2345 * 2.0**41
     drawn = np.array(sampler(scale, 60_000))
     shape = np.bincount((100 * law.cdf(drawn / scale)).astype(int), minlength=100)
@@ -90,15 +94,17 @@ SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 
 
 
 def exponential(scores, epsilon):
-    """Return the probabilities of the exponential mechanism."""
+    """Return the probabilities with which the exponential mechanism chooses each candidate."""
     weights = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     return weights / np.sum(weights)
 
 
 def permute_and_flip(scores, epsilon):
-    """Return the probabilities of permute-and-flip: candidates in random order, accepted with exp(-epsilon / 2 gap).
+    """Return the probabilities with which permute-and-flip, another private mechanism, chooses each candidate.
 
-    If candidates come at uniform times, i is taken at time t if i is accepted and no earlier one was accepted.
+    It takes the candidates in random order, and accepts one with probability exp(-epsilon / 2 gap), where the gap is
+    that of its score to the best one. If candidates come at uniform times, i is chosen at time t if i is accepted and
+    no earlier one was accepted.
     """
     accepted = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     law = []
@@ -116,14 +122,20 @@ def test_secure_index_has_the_law_it_states(scores, epsilon):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
-    """Under zCDP permute-and-flip costs more than the exponential mechanism, whose cost is charged."""
+    """The test of fit for the exponential mechanism rejects the probabilities of permute-and-flip.
+
+    A sampler of the latter would be wrong, because under zCDP it costs more than is charged.
+    """
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)
     assert fit(CHOICES * law, exponential(scores, epsilon)) < LEVEL / 1e6
 
 
 def test_permute_and_flip_is_what_it_is_called():
-    """Of two candidates the worse one comes first half of the time, and is then accepted with probability exp(-2)."""
+    """For two candidates, `permute_and_flip` returns the probability that is computed by hand.
+
+    The worse candidate comes first half of the time, and is then accepted with probability exp(-2).
+    """
     assert permute_and_flip([1, -1], 2.0)[1] == pytest.approx(np.exp(-2) / 2, rel=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Scaling vectors follow their formulas, and no vector near them is better."""
+"""Test that scaling vectors follow their formulas, and that no vector near the optimal one is better."""
 
 import numpy as np
 import pytest
@@ -110,7 +110,10 @@ CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 
 
 @pytest.mark.parametrize(("d", "p"), CHORDS)
 def test_log_quantile_is_convex_in_log_weights(d, p):
-    """By Prekopa (1973) the log of an integral of a log-concave function is concave, so F has one minimum."""
+    """The logarithm of the upper quantile of a chi-square form is a convex function of the logarithms of its weights.
+
+    It follows from Prekopa (1973), and means that the noise factor, which `optimal` minimizes, has one minimum.
+    """
     rng = np.random.default_rng([d, int(-np.log10(p))])
     for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
         ends = rng.normal(0, rng.choice([0.1, 1.0, 4.0]), (2, d))
@@ -121,7 +124,10 @@ def test_log_quantile_is_convex_in_log_weights(d, p):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
-    """BFGS with numerical slopes minimizes log F over log weights; of `optimal` it uses only the function F."""
+    """`scaling.optimal` agrees with the minimum of the noise factor that BFGS finds from random starting points.
+
+    BFGS minimizes the logarithm of the noise factor as a function of the log weights, with numerical gradients.
+    """
     rng = np.random.default_rng(seed)
     sigma, p = np.exp(rng.normal(0, 1, rng.integers(2, 5))), [1e-12, 1e-3, 0.2, 0.6, 0.95, 0.999][seed]
     weights = (scaling.optimal(sigma, p) * sigma) ** 2

@@ -1,4 +1,4 @@
-"""The sum of clipped rows is exact, the same for every kind of table, and takes hardly any memory."""
+"""Test that the sum of clipped rows is exact, the same for every kind of table, and takes hardly any memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -18,7 +18,7 @@ GRID = Lattice(2.0, D, 8.0)
 
 
 def rows(n=1003, seed=1):
-    """Return rows of which about half are clipped, some lie far out, and one is zero."""
+    """Return n rows of which about half are clipped, some are far away, and one is equal to the center."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[:: n // 4 or 1] *= 1e6
     X[n // 2] = CENTER
@@ -86,7 +86,10 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """Rows that do not fill a group of four are summed correctly, without compilation, in memory full of NaN."""
+    """If the number of rows is no multiple of four, the sum is right even in memory that was full of NaN.
+
+    The kernel handles rows in groups of four. It is tested here without compilation.
+    """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
     target = GRID.radius * GRID.shrink
@@ -97,7 +100,10 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
-    """In exact arithmetic, an entry is at most one unit shorter than the clipped row, and never longer."""
+    """In exact arithmetic, each entry of a row's integer vector is the clipped entry in units, rounded towards zero.
+
+    It is at most one unit shorter than the clipped entry, and never longer, up to a relative 1e-12.
+    """
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
     exact = [Fraction(x) for x in row]
@@ -125,7 +131,10 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """An entry that is NaN at first and finite when it is read again is refused."""
+    """The kernel refuses an entry that is NaN when it is first read, even if it is finite when it is read again.
+
+    Somebody may write to the rows meanwhile. The kernel returns the place of the entry.
+    """
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
     monkeypatch.setattr(kernel, "_first_not_finite", lambda row: -1)
@@ -161,7 +170,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """For 80 MB of rows the sum takes less than 8 MB besides, for every type and order in memory."""
+    """To add 100 000 rows of 100 columns takes less than 8 MB of memory, for each type and order in memory."""
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
     clipped_sum(X[:8], grid, ones, ones)  # compiles

@@ -1,9 +1,10 @@
-"""A release depends on the data only through noisy primitives, and these cost no more than what is charged.
+"""Test that a release depends on the data only through noisy primitives, and that their cost is at most that recorded.
 
-Two methods show this. First, with fixed answers of the primitives, releases from different data are equal byte by byte.
-Second, a run is repeated on a neighbor, with noise that forces the same answers: then the log-likelihood ratio of the
-whole transcript is known exactly. The second method needs many runs, so it replaces slow computations on released
-numbers by fast ones.
+The primitives are the samplers of noise and of quantiles, together with the sums and scores that they are given. Two
+methods are used. First, with fixed answers of the primitives, releases from different data are equal byte by byte.
+Second, a run is repeated on a neighboring data set, with noise that forces the same answers: then the log-likelihood
+ratio of the whole transcript (the sequence of answers) is known exactly. The second method needs many runs, so it
+replaces slow computations on released numbers by fast ones.
 
 Both methods see the numbers that noise is added to, because the noise is an integer of a special type.
 """
@@ -39,7 +40,7 @@ from egm.calibration import zcdp_epsilon
 
 
 def data_sets(n, d):
-    """Return data sets of one shape that are as different as possible."""
+    """Return five very different data sets of shape (n, d): normal, zero, heavy-tailed, with one huge row, and int8."""
     rng = np.random.default_rng(1)
     spiked = rng.normal(size=(n, d))
     spiked[n // 2] = 1e300
@@ -53,7 +54,10 @@ def data_sets(n, d):
 
 
 def outcome(release, *given):
-    """Return what a user sees: the fields of the release, or the exception. A warning is an exception here."""
+    """Call `release`, and return what a user sees: the pickled fields of the release, or the exception as a tuple.
+
+    A warning is an exception in the tests.
+    """
     try:
         return pickle.dumps(vars(release(*given)))
     except Exception as error:
@@ -61,7 +65,7 @@ def outcome(release, *given):
 
 
 class Answer(int):
-    """Noise whose sum with any number is the same answer."""
+    """Noise that hides the data: its sum with any number is the noise itself."""
 
     def __add__(self, total):
         assert isinstance(total, int)
@@ -71,7 +75,10 @@ class Answer(int):
 
 
 def blind(stack, rows, seed):
-    """Let the primitives compute with the data, and then return answers that do not depend on the data."""
+    """Patch the primitives on the `stack` so that they compute with the data, but return answers that ignore the data.
+
+    The answers depend on `seed` only.
+    """
     rng = np.random.default_rng(seed)
     clipped_sum, rounded = sums.clipped_sum, lattice.rounded
 
@@ -92,7 +99,10 @@ def blind(stack, rows, seed):
 
 
 def outcomes(mechanism, data, rows, seed=2):
-    """Return the set of outcomes for all data sets, each with the same answers of the primitives."""
+    """Return the set of outcomes of releases of all data sets, for which the primitives give the same answers.
+
+    The set has one element if the release depends on the data only through the primitives.
+    """
     seen = set()
     for X in data:
         with contextlib.ExitStack() as stack:
@@ -140,7 +150,7 @@ QUESTIONS = ("radius", "spreads", "mean", "squares", "shells", "longer")
 
 @pytest.fixture
 def asked(monkeypatch):
-    """List the names of the questions that are asked of private rows, in order."""
+    """Return a list of the names of the queries about the private rows, in the order in which a run makes them."""
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
@@ -151,7 +161,10 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
-    """Only the primitives are replaced. So every choice in a run depends on released numbers alone."""
+    """With fixed answers to its noisy queries, an adaptive release is byte for byte the same for different data.
+
+    So every choice in a run depends on released numbers alone.
+    """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
     for seed in range(6):
         (seen,) = outcomes(mechanism, data_sets(n, d)[1:4], n, seed)
@@ -161,7 +174,10 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
 
 @pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
-    """A center, a choice or a number of questions that depends on the data without noise is detected."""
+    """If the search uses the rows without noise, `outcomes` finds different releases for different data.
+
+    Planted are a center, a choice, and a number of queries that depend on the data.
+    """
 
     def locate(search):
         X = search.rows.X
@@ -184,7 +200,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Noise that reports the exact integer that it is added to, and returns the sum that the test wants."""
+    """Integer noise that calls `told` with the number that it is added to, and whose sum is what `told` returns."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -201,11 +217,11 @@ def exact_sum(spent):
 
 
 class Transcript:
-    """A run on one data set, repeated with the same answers on a neighbor.
+    """A run on one data set, repeated on a neighboring data set with noise that forces the same answers.
 
-    `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost of each kind of question by the laws of
+    `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost of each kind of query by the laws of
     its primitives: a quantile whose log-ratios lie in an interval of length epsilon costs epsilon**2 / 8. `charged` has
-    the charges. Costs and charges are exact.
+    the costs that the run recorded. All of these costs are exact.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -240,7 +256,7 @@ class Transcript:
         return asked
 
     def gaussian(self, std, size):
-        """The first run records the sums. In the second run the noise is chosen so that the answer is the same."""
+        """Stand in for `secure_gaussian`: record the sums in the first run, and force equal sums in the second run."""
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
         return [Noise(0, self.compare(std)) for _ in range(size)]
@@ -280,7 +296,10 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw Python integers with the law of secure_gaussian, or rounded normal numbers where the difference is tiny."""
+    """Draw Python integers with the law of `secure_gaussian`, at large scale by rounding normal numbers.
+
+    The difference of the two laws is tiny there.
+    """
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
     k = np.arange(-math.ceil(12 * std), math.ceil(12 * std) + 1)
@@ -290,7 +309,7 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Replace exact and slow computations on released numbers by rough and fast ones."""
+    """Replace exact and slow computations on released numbers by rough and fast ones, which cannot affect privacy."""
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
@@ -299,7 +318,10 @@ def fast(monkeypatch):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     def alike(weights):
-        """Return factor and degrees of freedom of a scaled chi-square variable with the same mean and variance."""
+        """Return the factor and the degrees of freedom of a scaled chi-square variable.
+
+        It has the mean and the variance of the chi-square form with these weights.
+        """
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
 
@@ -319,7 +341,7 @@ def fast(monkeypatch):
 
 
 def far_rows(n, d):
-    """Draw normal rows, and move every fifth one far away to one side."""
+    """Return n normal rows, of which every fifth is moved far away to one side."""
     X = np.random.default_rng(7).normal(size=(n, d))
     X[::5] += np.random.default_rng(8).pareto(1.0, size=(n // 5, 1)) + 20
     return X
@@ -352,13 +374,19 @@ def transcripts(case, number, seed=1):
 
 
 def within_charge(run):
-    """Return whether each question costs at most its charge, and all together at most the budget."""
+    """Tell whether each kind of query costs at most what was recorded for it, and all together at most RHO.
+
+    RHO is the budget.
+    """
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_no_transcript_costs_more_than_is_charged(case, fast):
-    """The laws of the primitives give the cost of each run. Every kind of question is asked in some run."""
+    """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
+
+    The cost follows from the laws of the primitives. Every kind of query occurs in some run.
+    """
     runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
     few = case in ("far on both sides", "far against center", "several columns")
@@ -368,7 +396,11 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """The mean of the loss, its moment of order 2, and delta at two epsilons are within the budget, over many runs."""
+    """Over 300 runs on neighboring data, the privacy losses of whole transcripts are within the budget.
+
+    Checked are the mean of the loss, its moment of order 2, and delta at two values of epsilon. The mean loss is also
+    large enough for a violation to be seen.
+    """
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
     loss = np.array([run.loss for run in runs])
@@ -419,7 +451,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
-    """In every run that asks the question, its cost exceeds its charge."""
+    """If a bug makes a query cost more than is recorded, `within_charge` is False for every run with this query."""
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
 
@@ -439,7 +471,10 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
 
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
-    """Losses alone show that a mean with noise for half the sensitivity costs four times its charge."""
+    """If the noise of means is half as large as it should be, the mean privacy loss exceeds 1.5 times the budget.
+
+    Noise for half the sensitivity costs four times as much as is recorded.
+    """
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
     runs = transcripts("far on both sides", 60)
@@ -448,7 +483,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """The cost of one run is within the charge also if no function is replaced by a faster one."""
+    """A run without the fast replacements of `fast` costs at most what is recorded for it."""
     (run,) = transcripts(case, 1)
     assert within_charge(run)
     assert run.cost > 0.3 * RHO

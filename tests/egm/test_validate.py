@@ -1,4 +1,4 @@
-"""Checks of arguments return float64, and their errors show the name and the value."""
+"""Test that checks of arguments return float64, and that their errors show the name and the value of an argument."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fixtures that build the published files once for all tests."""
+"""Fixtures that build the files for the registry once for all tests, and install them in an environment."""
 
 import os
 import subprocess
@@ -19,7 +19,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """The published files, the wheel built directly from the sources, and the folder of these sources."""
+    """Paths of the built files: the sdist (source archive), the wheel made from it, and a wheel made from the sources.
+
+    `sources` is the folder with the sources.
+    """
 
     sdist: Path
     wheel: Path
@@ -36,7 +39,10 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Build an sdist, and the wheel from it, as for publication: in a copy with leftovers of work, without network."""
+    """Build an sdist (source archive) and a wheel from it as for publication, and a wheel directly from the sources.
+
+    They are built without network, from a copy of the project that contains leftovers of work as well.
+    """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
     sources, whole, alone = (tmp_path_factory.mktemp(name) for name in ("sources", "dist", "direct"))
@@ -54,20 +60,23 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment, and an empty folder in which its commands run."""
+    """A virtual environment, and an empty folder in which its commands are run."""
 
     folder: Path
     empty: Path
 
     def run(self, command, *args):
-        """Run a command of the environment in the empty folder, with no variable that leads to the sources."""
+        """Run a command of the environment in the empty folder, and return the completed process.
+
+        Variables that would lead Python to the sources are removed.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
         return subprocess.run(command, cwd=self.empty, env=kept, capture_output=True, text=True)
 
 
 def needed(requirements):
-    """Return the names of the distributions that these requirements name, and of all their dependencies."""
+    """Return the names of all distributions that these requirements need, directly or through dependencies."""
     found, waiting = set(), [Requirement(line) for line in requirements]
     while waiting:
         requirement = waiting.pop()
@@ -80,7 +89,7 @@ def needed(requirements):
 
 @pytest.fixture(scope="session")
 def installed(distributions, tmp_path_factory):
-    """Make an environment with the wheel, links to its dependencies, and nothing else, without network."""
+    """Make a virtual environment with the wheel and links to its dependencies only, without network, and return it."""
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")
     environment.empty.mkdir()

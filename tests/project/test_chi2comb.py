@@ -1,4 +1,4 @@
-"""chi2comb works where it has a wheel; elsewhere the reason is shown, and everything else works."""
+"""Test chi2comb, an optional rival program: it works where it has a wheel, and elsewhere a reason is shown."""
 
 import platform
 import re
@@ -15,14 +15,17 @@ from tools.execute import ROOT
 
 
 def test_example_of_its_documentation(chi2comb):
-    """The value is the authors' for 6 X1 + 3 X2 + X3 + 2 X0 at 1: X0 is normal, X1 noncentral, X3 has two degrees."""
+    """chi2comb gives the value that its documentation states, for P[6 X1 + 3 X2 + X3 + 2 X0 <= 1].
+
+    X0 is standard normal, and the others are chi-square variables; X1 is noncentral, and X3 has two degrees of freedom.
+    """
     terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
     value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)
     assert (value, fault) == (pytest.approx(0.050870657088644244, rel=1e-14), 0)
 
 
 def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
-    """chi2comb and egm.gx2 agree on noncentral terms and on degrees of freedom."""
+    """chi2comb and egm.gx2 agree for terms that are noncentral or have several degrees of freedom."""
     weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
     terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
     value, fault, _ = chi2comb.chi2comb_cdf(9, terms, 0, lim=10**8, atol=1e-9)
@@ -30,7 +33,10 @@ def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
 
 
 def test_here_it_has_a_wheel_or_it_has_none():
-    """chi2comb has a wheel on x86-64 Linux, the machine of continuous integration, so no test is skipped there."""
+    """`unavailable()` gives no reason on x86-64 Linux with glibc, for which chi2comb has a wheel, and one elsewhere.
+
+    Continuous integration runs on such a machine, so no test is skipped there.
+    """
     wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
     assert (tool.unavailable() is None) == wheels
 
@@ -51,7 +57,10 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """pip installs a binary by version and hash, without the dependencies that chi2comb declares and does not need."""
+    """`tools.chi2comb` calls pip for a binary file of fixed version and hash, without further dependencies.
+
+    chi2comb declares dependencies that it does not need.
+    """
     monkeypatch.setattr(tool, "unavailable", lambda: None)
     ran = []
     monkeypatch.setattr(subprocess, "run", lambda command, check: ran.append(command))
@@ -72,7 +81,7 @@ def test_a_failure_is_said(monkeypatch):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
-    """The cell of chapter 7 works with chi2comb and without it."""
+    """The cell of chapter 6 that compares with chi2comb works with this package and without it."""
     if there:
         request.getfixturevalue("chi2comb")
     else:

@@ -1,4 +1,4 @@
-"""Dependencies are stated in pyproject.toml; environment.yml, requirements.txt and constraints.txt agree with it."""
+"""Test that environment.yml, requirements.txt and constraints.txt agree with the dependencies in pyproject.toml."""
 
 import re
 import tomllib
@@ -16,19 +16,22 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 
 
 def by_name(lines):
-    """Return {name: specifier} of requirements, without the project's own extras."""
+    """Return a dictionary from name to version specifier of requirements, without the project itself."""
     requirements = [Requirement(line) for line in lines]
     return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 
 
 def direct_dependencies():
-    """Return all direct dependencies of the package and of its extras."""
+    """Return the version specifiers of all dependencies of the package and of its extras, by name."""
     extras = PROJECT["optional-dependencies"].values()
     return by_name([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
 
 
 def test_conda_has_the_same_dependencies():
-    """Names and bounds are the same; conda has chi2comb besides, which pip gets by tools/chi2comb.py."""
+    """environment.yml has the dependencies of pyproject.toml, with the same bounds of versions.
+
+    In addition it has chi2comb, which tools/chi2comb.py installs for pip.
+    """
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
     from_conda = [entry for entry in entries if isinstance(entry, str) and not entry.startswith("python=")]
@@ -38,18 +41,18 @@ def test_conda_has_the_same_dependencies():
 
 @pytest.fixture(scope="module")
 def pins():
-    """Return {name: specifier} of constraints.txt."""
+    """Return a dictionary from package name to version specifier for constraints.txt."""
     return by_name((ROOT / "constraints.txt").read_text().split())
 
 
 def test_constraints_are_exact(pins):
-    """Each package has one version, without a wildcard."""
+    """constraints.txt states exactly one version of each package, without a wildcard."""
     assert all(str(pin).startswith("==") and "*" not in str(pin) and "," not in str(pin) for pin in pins.values())
 
 
 @pytest.mark.parametrize(("name", "bound"), direct_dependencies().items())
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
-    """The versions that the book is built with satisfy the bounds in pyproject.toml."""
+    """The version in constraints.txt, with which the book is built, satisfies the bound in pyproject.toml."""
     assert bound.contains(str(pins[name]).removeprefix("=="))
 
 
@@ -58,9 +61,10 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 
 
 def test_requirements_are_the_constraints_with_hashes():
-    """The versions are equal, each has hashes, and pip builds none of them, because that would run their code.
+    """requirements.txt has the versions of constraints.txt, each with hashes, and forbids pip to build a package.
 
-    A missing dependency of a dependency makes pip itself refuse, because pip asks for the hash of everything.
+    To build a package would run its code. If a dependency of a dependency is missing, pip itself refuses, because it
+    asks for the hash of everything.
     """
     options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
     assert options[0] == "--only-binary :all:"
@@ -70,7 +74,10 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """Versions before 0.14.2 have a bias and are excluded, and so is any minor version after the tested one."""
+    """pyproject.toml excludes the versions of OpenDP before 0.14.2, which have a bias, and those not tested yet.
+
+    The latter are all minor versions after the one in constraints.txt.
+    """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))
     assert opendp.contains("0.14.2")

@@ -1,4 +1,4 @@
-"""The published files are complete, and the package works where nothing else is installed."""
+"""Test that the files for the registry are complete, and that the package works where nothing else is installed."""
 
 import json
 import re
@@ -23,21 +23,21 @@ README = (ROOT / "README.md").read_text()
 
 
 def tracked(*folders):
-    """Return the files that git tracks."""
+    """Return the set of files that git tracks, in the given folders or in the whole project."""
     found = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(found.stdout.split())
 
 
 @pytest.fixture(scope="module")
 def wheel(distributions):
-    """Return {name: content} of the published wheel."""
+    """Return a dictionary from name to content for the files in the wheel."""
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 @pytest.fixture(scope="module")
 def unpacked(distributions, tmp_path_factory):
-    """Unpack the sdist into a folder of its own."""
+    """Unpack the sdist (source archive), and return the folder."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(distributions.sdist) as file:
         file.extractall(folder, filter="data")
@@ -49,7 +49,7 @@ def unpacked(distributions, tmp_path_factory):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """The wheel has the modules, their data and py.typed, and besides only metadata with both licenses."""
+    """The wheel has exactly the tracked files of egm, with data and py.typed, and its metadata with both licenses."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -58,13 +58,16 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """The wheel has the same content if it is built from the sdist or directly from the sources."""
+    """The wheel has the same content whether it is built from the sdist or directly from the sources."""
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
 
 def test_sdist_is_the_whole_project(unpacked):
-    """The sdist has every tracked file unchanged, so that the tests run and the book can be built from it."""
+    """The sdist (source archive) has every tracked file of the project unchanged, and no other file but metadata.
+
+    So the tests can be run and the book can be built from it.
+    """
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert {name for name in found - added if not name.startswith(f"{STEM}.egg-info/")} == tracked()
@@ -76,12 +79,12 @@ def test_sdist_is_the_whole_project(unpacked):
 
 @pytest.fixture(scope="module")
 def metadata(wheel):
-    """Return the metadata of the wheel; an ExceptionGroup is raised if a field breaks the rules of the registry."""
+    """Return the metadata of the wheel; raise an error if a field breaks the rules of the registry."""
     return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):
-    """The metadata, the name in the package's messages and the citation agree with pyproject.toml."""
+    """The wheel's metadata, the name in the package's messages and CITATION.cff agree with pyproject.toml."""
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
     assert str(metadata.requires_python) == PROJECT["requires-python"]
@@ -92,19 +95,19 @@ def test_metadata_are_those_of_the_project(metadata):
 
 
 def test_public_address_stands_in_one_place():
-    """If the project moves, one line changes: the one under `[project.urls]` in pyproject.toml."""
+    """The public address of the project occurs in pyproject.toml only, so a move changes one line."""
     for address in PROJECT.get("urls", {}).values():
         found = subprocess.run(["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True, check=True)
         assert found.stdout.split() == ["pyproject.toml"]
 
 
 def test_classifiers_are_known(metadata):
-    """The registry refuses unknown classifiers."""
+    """All classifiers of the package are known, because the registry refuses others."""
     assert set(metadata.classifiers) <= classifiers
 
 
 def test_long_description_is_the_readme(metadata):
-    """The description is Markdown, and each of its blocks and tables is rendered."""
+    """The description in the wheel's metadata is the README, and all of its code blocks and tables can be rendered."""
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()
     html = MarkdownIt("commonmark").enable("table").render(metadata.description)
@@ -118,7 +121,7 @@ def test_long_description_is_the_readme(metadata):
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """The wheel has the modules and their data. Only figures and claims of the study need an extra."""
+    """With the wheel and no extra installed, all modules can be imported but two: study.claims and study.plots."""
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
     code = f"import importlib, egm.study.tables\nfor name in {sorted(public)}: importlib.import_module(name)\n"
@@ -132,7 +135,7 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """`egm` makes a plan, and `python -m egm` makes a secure release with the compiled kernel."""
+    """With the installed wheel, `egm` makes a plan, and `python -m egm` makes a secure release."""
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

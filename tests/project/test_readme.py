@@ -1,4 +1,4 @@
-"""The README is right: the output of its example, the numbers of its table, and the files that it names."""
+"""Test the README: the output of its example, the numbers in its table, and the files and modules that it names."""
 
 import importlib
 import re
@@ -12,13 +12,13 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language):
-    """Return the only fenced block of a language."""
+    """Return the only code block of the README in this language."""
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return text
 
 
 def series(name):
-    """Return the numbers in the only row of a table that begins with this name."""
+    """Return the numbers in the row of the README's table that begins with this name."""
     (row,) = re.findall(rf"^\| {name} \|(.*)\|$", README, re.MULTILINE)
     return [float(number) for number in row.split("|")]
 
@@ -41,7 +41,7 @@ def test_claim_is_what_egm_computes():
 
 
 def test_every_module_is_named():
-    """The table lists exactly the public modules of the package."""
+    """The README's table of modules lists exactly the public modules of the package, and each can be imported."""
     named = re.findall(r"^\| `(egm[.\w]+)` \|", README, re.MULTILINE)
     files = [file.relative_to(ROOT).with_suffix("") for file in (ROOT / "egm").rglob("[!_]*.py")]
     public = [file.parts for file in files if not any(part.startswith("_") for part in file.parts)]

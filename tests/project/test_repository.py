@@ -1,4 +1,4 @@
-"""Workflows, forms and hooks are data files: their schemas check them, and so do these tests."""
+"""Test the workflows, issue forms and hooks of the repository, against their schemas and for what they run."""
 
 import os
 import re
@@ -31,7 +31,7 @@ NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.ste
 
 
 def run(*command):
-    """Run a program of this environment; return its exit code and all that it printed."""
+    """Run a program of this Python environment; return its exit code and all that it printed."""
     done = subprocess.run(
         [Path(sys.executable).with_name(command[0]), *command[1:]], capture_output=True, text=True, check=False
     )
@@ -39,29 +39,32 @@ def run(*command):
 
 
 def read(file):
-    """Read a YAML file as GitHub does, where `on` is a word and not a truth value."""
+    """Read a YAML file with all values as text, as GitHub does, because YAML would turn the word `on` into True."""
     return yaml.load(file.read_text(), yaml.BaseLoader)
 
 
 def steps(workflow):
-    """Return every step of every job."""
+    """Return all steps of all jobs of a workflow."""
     return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
 
 
 def commands(workflow):
-    """Return every line that a workflow runs in a shell."""
+    """Return all lines that a workflow runs in a shell."""
     return [line.strip() for step in steps(workflow) for line in step.get("run", "").splitlines()]
 
 
 @pytest.mark.parametrize(("schema", "file"), [(schema, file) for schema, files in SCHEMAS.items() for file in files])
 def test_schema(schema, file):
-    """GitHub silently ignores a file that it cannot read, so the schema of the checker reads the file first."""
+    """Each workflow, form and settings file of the repository satisfies its schema.
+
+    GitHub silently ignores a file that it cannot read.
+    """
     failed, printed = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
     assert not failed, printed
 
 
 def test_schemas_refuse(tmp_path):
-    """The schema refuses a misspelled key."""
+    """The checker of schemas refuses a workflow with a misspelled key."""
     file = tmp_path / "ci.yml"
     file.write_text("on: push\njobs: {a: {runs-on: x, stepps: []}}\n")
     assert run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))[0]
@@ -75,7 +78,7 @@ def test_the_package_is_checked_with_every_python_that_it_declares():
 
 @NAMED
 def test_workflow_calls_what_exists(workflow):
-    """Every Makefile target, script and module that a workflow calls exists."""
+    """Each target of the Makefile, script and module that a workflow calls exists."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in commands(workflow):
         if made := re.fullmatch(r"make (\w+)", line):
@@ -87,7 +90,10 @@ def test_workflow_calls_what_exists(workflow):
 
 
 def test_actions_are_official_and_pinned():
-    """Actions are pinned by commit, because a tag can be moved; a comment has the version, for Dependabot."""
+    """Workflows use only official actions, each pinned by the hash of a commit, because a tag can be moved.
+
+    A comment names the version, which Dependabot reads.
+    """
     used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
     assert not [line for line in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
     assert len({line.partition("@")[0] for line in used}) == len(used)  # all workflows use one version of each
@@ -95,7 +101,7 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """By default `checkout` leaves credentials in the clone; only a job that pushes needs them."""
+    """A job of a workflow that does not push tells `checkout` to leave no credentials in the clone."""
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
         for step in job["steps"]:
@@ -120,9 +126,11 @@ TAKE_A_VALUE = {
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return what a text installs by `pip install` besides copies of the project, files, and known projects.
+    """Return the names that a text tells `pip install` to install but that should not be installed so.
 
-    The project's own name is allowed where it is installed already, and with an address; no registry has it.
+    Allowed are copies of this project, files, addresses and the names in `known`. The project's own name is allowed
+    with an address or, in the package's messages, where it is installed already, because the project is not on the
+    registry.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -141,13 +149,13 @@ def wrongly_installed(text, known, inside_the_package=False):
 
 @pytest.fixture(scope="module")
 def known():
-    """Return the pinned projects and chi2comb."""
+    """Return the names of the projects in constraints.txt, and chi2comb."""
     lines = (ROOT / "constraints.txt").read_text().split()
     return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
-    """No page, message, workflow or notebook installs "egm", which on the registry is another project."""
+    """No page, message, workflow or notebook tells a user to install "egm", which is another project's name."""
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
             text = (ROOT / name).read_text()
@@ -155,7 +163,10 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
 
 
 def test_what_is_downloaded_is_checked_by_its_hash():
-    """`make`, workflows and Binder check what they download by hashes; the project is built without a download."""
+    """`make`, workflows and Binder check all that they download by hashes.
+
+    The project itself is installed without a download.
+    """
     places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
     places |= {file.name: file.read_text() for file in WORKFLOWS}
     for name, text in places.items():
@@ -186,7 +197,10 @@ def test_wrong_names_are_seen(text, wrong, known):
 
 
 def test_own_name_may_stand_in_messages_of_the_package(known):
-    """pip finds the installed project, and adds the packages of its extra."""
+    """A message of the package may tell the user to install an extra by the project's own name.
+
+    pip finds that the project is installed, and adds the packages of the extra.
+    """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
 
@@ -195,7 +209,7 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """By default a workflow may only read; a job that writes says so, and runs no code of the project."""
+    """By default a workflow may only read; a job that may write declares it, and runs no code of the project."""
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
     for name, job in jobs.items():
@@ -206,7 +220,10 @@ def test_least_permissions(workflow):
 
 
 def test_form_for_errata_mirrors_the_ledger():
-    """The form asks for every field of an entry that a person can fill in, and uses the names of the versions."""
+    """The form for errata asks for each field of an entry in ledger/errata.yml that a person can fill in.
+
+    It uses the names of the report's versions.
+    """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
     entry = yaml.safe_load((ROOT / "ledger" / "errata.yml").read_text())[0].keys()
@@ -217,13 +234,16 @@ def test_form_for_errata_mirrors_the_ledger():
 
 
 def test_hooks_are_valid():
-    """pre-commit accepts the file of the hooks."""
+    """pre-commit accepts .pre-commit-config.yaml."""
     failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
     assert not failed, printed
 
 
 def test_hooks_have_the_versions_of_the_lock():
-    """A hook of another version could format differently from what `make test` asks for."""
+    """The hooks use ruff and nbstripout in the versions of constraints.txt, which `make test` uses as well.
+
+    Other versions could format differently.
+    """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
     pins = (ROOT / "constraints.txt").read_text().split()
@@ -232,7 +252,10 @@ def test_hooks_have_the_versions_of_the_lock():
 
 
 def test_chapters_for_colab_are_kept(tmp_path):
-    """The branch begins empty, each publication adds a folder, and a second one of a commit changes nothing."""
+    """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes nothing.
+
+    A second publication of the same commit changes nothing, and the branch has no files of the main branch.
+    """
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)
     remote, source, chapters = tmp_path / "remote", tmp_path / "source", tmp_path / "chapters"
@@ -257,5 +280,5 @@ def test_chapters_for_colab_are_kept(tmp_path):
 
 
 def git(*arguments):
-    """Return the output of a git command."""
+    """Run a git command, and return what it prints."""
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout

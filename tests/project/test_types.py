@@ -1,4 +1,4 @@
-"""Types are right for users: mypy accepts a right program and finds mistakes, and values have the proved types."""
+"""Test the types of the package: mypy accepts a right program and finds mistakes, and values have the proved types."""
 
 import re
 import subprocess
@@ -116,7 +116,10 @@ WRONG = {
 
 
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
-    """mypy reads the annotations of the installed wheel, because the wheel has py.typed."""
+    """mypy accepts the program RIGHT with the installed wheel, and finds each of the mistakes in WRONG.
+
+    It reads the annotations of the wheel, because the wheel has py.typed.
+    """
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
     done = subprocess.run(
@@ -131,7 +134,7 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 
 
 def test_types_are_true(monkeypatch):
-    """At each assert_type of the right program the value has the type that mypy proved."""
+    """If the program RIGHT runs, each value in an assert_type has the type that mypy has proved for it."""
     asserted = []
 
     def checked(value, annotation):
@@ -150,7 +153,7 @@ def test_types_are_true(monkeypatch):
 
 
 def test_ignored_errors_have_a_reason():
-    """Each `type: ignore` names the errors that it ignores, and a reason follows."""
+    """Each comment `type: ignore` in the package names the errors that it ignores, and a reason follows."""
     for file in (ROOT / "egm").rglob("*.py"):
         for line in file.read_text().splitlines():
             if "type: ignore" in line:

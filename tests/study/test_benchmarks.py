@@ -1,4 +1,4 @@
-"""The parts of the benchmarks: the direct sum, the rivals, and the form of the output; no times."""
+"""Test the parts of the benchmarks: their reference sum, their rivals and tables; running times are not tested."""
 
 import csv
 import importlib.util
@@ -35,7 +35,10 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Near the mean all rivals agree with egm.gx2 up to a factor."""
+    """Each rival program for the tail of a chi-square form is called correctly: near the mean it agrees with egm.gx2.
+
+    The tolerance of 90 % is wide, because some rivals are rough approximations; a wrong call would give far more.
+    """
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10
     assert all(value == pytest.approx(gx2.sf(X, WEIGHTS), rel=0.9) for value in tails.values())
@@ -78,7 +81,10 @@ def test_time_of_a_release_with_unknown_centre_is_printed():
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """Columns are of the order of 1, so that `draw` sets their scales."""
+    """Each law in LAWS returns finite rows of the right shape; its columns have standard deviations of the order of 1.
+
+    The function `draw` relies on this when it sets the scales of the columns.
+    """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
     assert np.all(np.isfinite(X))
@@ -102,7 +108,11 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """Ten laws run at ten places, fifty laws at four, and a hundred tables; only the intended places are refused."""
+    """The settings of the searches are complete: ten laws at ten places, fifty laws at four, and a hundred tables.
+
+    A place is a choice of n, d and n sqrt(rho). The budget is too small for the mechanism at the places in
+    REFUSED_PLACES, which are tried in addition, and at no other.
+    """
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 100
     for setting in settings:
@@ -134,7 +144,10 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """The figures are right for a release with a known error, the forecast 1 and intervals of 3.5 to either side."""
+    """The figures that the benchmark of searches measures are right for a stand-in of a release with a known error.
+
+    The error is `off`. The stand-in has forecast 1 and intervals that reach 3.5 to either side of the estimate.
+    """
     X, off = SMALL.rows(0), np.array(off)
 
     def known(self, X, *, rng):
@@ -170,7 +183,7 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 
 
 def test_table_is_what_was_measured():
-    """Every setting has its line, in order, in the file of the package, with the names that its reader knows."""
+    """The table of searches in the package has one line for each setting, in order, with the right columns and runs."""
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
     assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
     assert [row[:4] for row in rows] == [[str(value) for value in setting[:4]] for setting in searches.settings()]
@@ -180,7 +193,11 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """Errors are far beyond the forecast only for a law of infinite variance, hidden rows, or a very heavy tail."""
+    """In the table of searches, errors are far beyond the forecast only where this is expected, and no run has failed.
+
+    It is expected for laws of infinite variance, for very heavy tails (Pareto, Cauchy), and for tables that are marked
+    as hidden: they are not as declared, or have too few far rows to be seen with the budget.
+    """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]

@@ -1,4 +1,4 @@
-"""The table of rivals, on a tiny grid: it is the same, byte for byte, in whatever order its cells were computed."""
+"""Test the benchmark of rivals on a tiny grid: its table is the same, byte for byte, for any order of computation."""
 
 import subprocess
 import sys
@@ -26,12 +26,15 @@ with grid.connect(sys.argv[1]) as db:
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """Restrict the methods to a few: the table has one row for each cell and method."""
+    """Restrict the methods of the benchmark to the few in METHODS, so that the table has fewer rows."""
     monkeypatch.setattr(grid, "METHODS", {name: grid.METHODS[name] for name in METHODS})
 
 
 def run_here(cells, db, methods=METHODS):
-    """Compute the missing cells in this process, as `grid.run` does in several."""
+    """Compute the missing results in this process, and return the tasks that were done.
+
+    The function `grid.run` does the same in several processes.
+    """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
         grid.save(db, cell, grid.run_cell(cell, names, SEEDS)[0])
@@ -40,14 +43,14 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a store with the results of all cells."""
+    """Yield a database with the results of all methods in METHODS for all settings in CELLS."""
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """Start a run in a process of its own."""
+    """Start the benchmark for MANY settings in a process of its own, and return the process."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 
@@ -60,7 +63,10 @@ def test_any_order_and_any_split_give_the_same_bytes(store, tmp_path):
 
 
 def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
-    """A second run waits until the first one is killed. No cell that was reported is computed again."""
+    """If a run of the benchmark is killed, a second run that has waited for it computes what is missing, and no more.
+
+    No setting that the first run has reported as done is computed again.
+    """
     killed = tmp_path / "grid.db"
     with start(killed) as first:
         assert first.stdout.readline() == f"{len(MANY)} tasks to do\n"
@@ -89,7 +95,7 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """Two methods on one cell, with all seeds, give the rows of the committed table."""
+    """Two methods, run at one setting of the grid with all seeds, give the rows of the table that is committed."""
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
         grid.save(db, cell, grid.run_cell(cell, names, 20)[0])
@@ -128,7 +134,7 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_figures_of_the_table(store):
-    """The table has the means and standard errors of the stored runs."""
+    """The table has the means and the standard errors of the runs that are stored in the database."""
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
         line
@@ -174,7 +180,7 @@ def test_order_covers_every_grid_first(tmp_path):
 
 
 def test_every_method_runs_on_a_cell():
-    """With a large budget every method has a small error."""
+    """With a large budget, each method of the benchmark has a squared error below 1, at a small setting."""
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)
     for name, method in ALL.items():

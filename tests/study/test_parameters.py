@@ -1,4 +1,4 @@
-"""Parameters of a chapter within their ranges pass, and all others are named in an error."""
+"""Test that `check_parameters` accepts parameters of a notebook within their ranges, and names all others."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from egm.study.parameters import check_parameters
 
 
 def notebook(wish="", **values):
-    """Return the globals of a notebook after papermill has injected `wish`."""
+    """Return the globals of a notebook with these values, in which papermill has injected the line `wish`."""
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 
 

@@ -1,6 +1,6 @@
-"""The audit of every mechanism finds less than epsilon, and more than epsilon if the mechanism has a bug.
+"""Test the audit of every mechanism: its lower bound of epsilon exceeds the promise only if a bug is planted.
 
-A false alarm has probability 1e-6 by construction. A missed bug has probability 1e-6 by simulation.
+By construction, a false alarm has a probability of 1e-6. By simulation, a missed bug has a probability of 1e-6.
 """
 
 import functools
@@ -19,7 +19,7 @@ BUGS = [(case.name, bug) for case in planted.cases() for bug in case.bugs]
 
 @functools.cache
 def bound(name, bug, path):
-    """Return the lower bound of epsilon for a case with a bug, and the epsilon that the case promises."""
+    """Return the audit's lower bound of epsilon for a mechanism with a planted bug, and the epsilon it promises."""
     (case,) = [case for case in planted.cases() if case.name == name]
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12)), case.epsilon
@@ -45,7 +45,11 @@ def test_every_bug_is_caught(name, bug, path):
 @PATHS
 @pytest.mark.parametrize("name", [case.name for case in planted.cases()])
 def test_the_audit_is_not_blind(name, path):
-    """Neighbors are as far apart as possible, so the bound comes near epsilon; a coarse lattice loses much of it."""
+    """For a mechanism without a bug, the audit's lower bound is at least 0.75 of the true epsilon.
+
+    It is at least 0.5 for quantiles, and 0.1 on a coarse lattice, whose rounding hides much. The neighbors are as far
+    apart as possible.
+    """
     found, epsilon = bound(name, "none", path)
     least = (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
     if found <= least:  # one audit of the quantile in a thousand picks an event that shows little
@@ -68,7 +72,10 @@ def test_table_has_a_row_for_each_case_and_bug():
 
 @pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
 def test_rounding_away_shows_in_exact_norms(bug, passes):
-    """On the real lattice of 2**40 units no number of releases would show the bug, but one integer vector does."""
+    """The bug "rounding away from zero" shows as an integer vector that is longer than the radius of its lattice.
+
+    On the real lattice of 2**40 units no number of releases would show it.
+    """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
         lengths = [sum(int(entry) ** 2 for entry in grid.sum(row[None])) for row in rows]

@@ -1,4 +1,4 @@
-"""Each figure function draws its table on the given axis, and returns that axis."""
+"""Test that each function for figures draws its table on the given axis, and returns that axis."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def table():
 
 
 def names(ax):
-    """Return {text: its box on the page} for all text on the axis."""
+    """Return a dictionary from each text on the axis to its bounding box on the page, in pixels."""
     renderer = ax.figure.canvas.get_renderer()
     return {text.get_text(): text.get_window_extent(renderer) for text in ax.texts if text.get_text()}
 
@@ -37,7 +37,10 @@ def test_curves_draw_one_line_a_group(ax, table):
 
 
 def test_lines_and_points_differ_without_colour():
-    """Dashes and markers distinguish lines and points in gray; colors do so in color."""
+    """The seven styles of lines differ in their dashes, those of points in their markers, and the seven colors differ.
+
+    So lines and points can be told apart in gray, too.
+    """
     for look in ([str(plots.line(i)["dashes"]) for i in range(7)], [plots.dots(i)["marker"] for i in range(7)]):
         assert len(set(look)) == 7
     assert len(set(plots.COLORS)) == len(plots.COLORS) == 7
@@ -49,7 +52,10 @@ def test_a_dictionary_chooses_names_and_orders_groups(ax, table):
 
 
 def test_names_at_the_ends_do_not_overlap(ax, table):
-    """A name begins right of its line's end, in the line's color; close names are moved apart in their order."""
+    """`name_curves` writes each line's name right of the line's end, in its color, and without overlaps.
+
+    Names that are close to each other are moved apart, and keep their order.
+    """
     for i, end in enumerate([1.0, 1.001, 1.002, 5.0]):
         ax.plot([0, 1], [0, end], label=f"line {i}", **plots.line(i))
     plots.name_curves(ax)
@@ -71,7 +77,10 @@ def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
 
 @pytest.mark.parametrize(("side", "across", "up"), [("above", 0, 1), ("below left", -1, -1), ("right", 1, 0)])
 def test_a_name_stands_beside_its_line(ax, side, across, up):
-    """The name stands at the given fraction of the axis's width, also on logarithmic axes."""
+    """`name_curves` writes a name at the asked fraction of the axis's width, on the asked side of the line.
+
+    This holds on logarithmic axes, too.
+    """
     ax.plot([1, 1000], [1, 1e6], label="power")
     plots.name_curves(plots.log_axis(ax).set(xlim=(1, 1000)) and ax, [0.5], side)
     box, place = names(ax)["power"], ax.transData.transform((1000**0.5, 1000.0))
@@ -96,7 +105,10 @@ def test_bars_stand_side_by_side(ax, table):
 
 
 def test_log_axis_has_minor_ticks(ax):
-    """Ticks are at 2, ..., 9 times the powers of ten; over many decades at the powers, also on a reversed axis."""
+    """A logarithmic axis has minor ticks at 2, ..., 9 times the powers of ten, or at the powers over many decades.
+
+    This holds for a reversed axis, too.
+    """
     ax.plot([1, 1000], [1, 1e24])
     assert plots.log_axis(ax) is ax
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
@@ -136,7 +148,7 @@ def test_intervals_are_two_standard_errors_to_either_side(ax):
 
 
 def test_intervals_do_not_hide_each_other(ax):
-    """The second of two intervals at one place is drawn beside the first, and both are inside the axis."""
+    """If two intervals have the same place on the axis, the second is drawn beside the first, and both are visible."""
     rows = [(1, 10.0, 1.0, "a"), (1, 10.0, 1.0, "b")]
     table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
     plots.intervals(table, ax, "x", by="name").figure.draw_without_rendering()
@@ -162,7 +174,10 @@ def test_shapes_lie_about_the_origin(ax):
 
 
 def test_pixels_are_drawn_and_not_painted(ax):
-    """The first row is on top, and entries are drawn as squares, because a bitmap would not be sharp in print."""
+    """`pixels` draws a matrix as squares, with the first row on top.
+
+    It uses no bitmap, which would not be sharp in print.
+    """
     plots.pixels(ax, np.array([[1.0, 0.0], [0.0, 0.0]]), 0, 1)
     assert not ax.images
     (mesh,) = ax.collections

@@ -1,4 +1,4 @@
-"""The report's experiments agree with values computed with 50 digits."""
+"""Test that the tables of the report's experiments agree with values that were computed with 50 digits."""
 
 import json
 from pathlib import Path
@@ -81,13 +81,16 @@ def test_bad_values_are_named(arguments, message):
 @pytest.mark.parametrize("p", [0.3, 1e-2, 1e-12, 1e-100])
 @pytest.mark.parametrize("unit", [1, 1e-150, 1e150])
 def test_saddlepoint_formula_is_near(d, p, unit):
-    """The error is largest for one term, where it tends to sqrt(e / 2) - 1, Stirling's error for Gamma(1/2)."""
+    """The saddlepoint formula `lugannani_rice` has a relative error below 17 %, for 1 to 100 weights of any scale.
+
+    The error is largest for one weight, where it tends to sqrt(e / 2) - 1, Stirling's error for Gamma(1/2).
+    """
     weights = unit / np.arange(1, d + 1)
     assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
 
 
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
-    """For d equal weights the relative error is of the order 1/d."""
+    """For d equal weights, the relative error of `lugannani_rice` is of the order 1/d: below 1e-4 for d = 10 000."""
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
 
@@ -112,7 +115,10 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 
 
 def made_up(rows):
-    """Return a table with the columns of rivals(), from (d, method, knows, error, standard error, failures)."""
+    """Return a table with the columns of `rivals()`, made from tuples of six entries.
+
+    The entries are d, the method, what it knows, its error, the standard error, and the number of failures.
+    """
     kinds = tables.rivals().dtype
     return np.array(
         [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows], kinds
@@ -148,7 +154,10 @@ def test_ratio_has_its_standard_error():
 
 
 def test_profiles_hold_the_error_of_each_scaling():
-    """The squared noise adds up to the forecast, and the ratio of the sums is the improvement."""
+    """The squared noise of all coordinates in `profiles` adds up to the noise that the mechanism forecasts.
+
+    The ratio of these sums for two scalings is that of `improvement`.
+    """
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):
         rows = table[table["scaling"] == scaling]

@@ -1,4 +1,4 @@
-"""The stopwatch lets functions take turns, and stops repeating a slow one."""
+"""Test that `timing.race` runs its functions in turns, and stops repeating a slow one."""
 
 from itertools import count
 
@@ -17,7 +17,10 @@ def test_race_takes_turns():
 
 
 def test_race_measures_and_loses_patience(monkeypatch):
-    """With an artificial clock, the fourth call is skipped because the time is used up."""
+    """`race` returns the best and the median time, and skips a repetition once the time in `patience` is used up.
+
+    The clock is artificial; here the fourth call is skipped.
+    """
     naps, now = iter((0.02, 0.01, 0.03)), [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
 

@@ -1,15 +1,45 @@
-"""Figures in two formats, whatever a chapter asks for: as it says for the screen, and as PDF for the book on paper.
+"""Figures in three formats, whatever a chapter asks for: as it says for the screen, as PDF, and their numbers as CSV.
 
 `tools.execute` has the kernel of each chapter call `start` before the first cell.
 """
 
 
 def start() -> None:
-    """From now on, add PDF whenever the formats of figures are set."""
+    """From now on, each figure comes as PDF, too, whatever formats are set, and with the numbers that it draws."""
     from IPython import get_ipython
+    from IPython.core.formatters import BaseFormatter
     from matplotlib_inline.config import InlineBackend
+    from traitlets import ObjectName, Unicode
+
+    class Numbers(BaseFormatter):
+        format_type = Unicode("text/csv")
+        print_method = ObjectName("_repr_csv_")
 
     def add_pdf(change) -> None:
         change.owner.figure_formats = {*change.new, "pdf"}
 
-    InlineBackend.instance(parent=get_ipython()).observe(add_pdf, "figure_formats")
+    shell = get_ipython()
+    InlineBackend.instance(parent=shell).observe(add_pdf, "figure_formats")
+    numbers = shell.display_formatter.formatters["text/csv"] = Numbers(parent=shell.display_formatter)
+    numbers.for_type_by_name("matplotlib.figure", "Figure", drawn)
+
+
+def drawn(figure) -> str:
+    """Return the points of all curves and the bars of a figure as CSV: panel, name, x and y."""
+    import csv
+    from io import StringIO
+
+    rows = []
+    for k, ax in enumerate(figure.axes, 1):
+        for bars in ax.containers:
+            for bar in getattr(bars, "patches", ()):
+                rows.append((k, bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_height()))
+        for i, line in enumerate(ax.lines, 1):
+            if len(line.get_xdata()) > 2 or line.get_marker() not in ("None", "", None):
+                name = line.get_label() if not line.get_label().startswith("_") else f"curve {i}"
+                rows += [(k, name, x, y) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(("panel", "name", "x", "y"))
+    table.writerows((k, name, *(f"{v:.10g}" if isinstance(v, float) else v for v in point)) for k, name, *point in rows)
+    return text.getvalue()

@@ -42,6 +42,7 @@ from tools.provenance import Commit
 BINDER = "https://mybinder.org"
 COLAB = "https://colab.research.google.com"
 BRANCH = "colab"
+PRINTED = {"paper.pdf": "The paper (PDF)", "egm.pdf": "The whole book (PDF)"}
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
 PRESENT = {"IPython", "egm"}  # what a machine that opens notebooks has, and what the cell installs in any case
 LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and chapters do without
@@ -137,6 +138,11 @@ def add_links(app, pagename, templatename, context, doctree):
         if button["label"] == "source-issues-button":
             text = {"text": "Report an error", "tooltip": "Report an error on this page"}
             button.update(text, url=report(address, commit, pagename))
+    if address and "download-buttons" in groups:  # the workflow puts both files beside the published pages
+        for name, text in PRINTED.items():
+            tooltip = f"Download {text[0].lower()}{text[1:]}"
+            button = {"type": "link", "text": text, "tooltip": tooltip, "icon": "fas fa-file-pdf"}
+            groups["download-buttons"].append(button | {"url": context["pathto"](name, resource=True)})
     for button in groups.get("download-buttons", []):
         if button["label"] == "download-source-button" and button["text"] == ".ipynb":
             button.update(text="Notebook (.ipynb)", tooltip="Download this chapter as a notebook, with its results")

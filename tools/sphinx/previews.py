@@ -1,0 +1,33 @@
+"""Sphinx extension: a link to an equation or to a statement shows it when the pointer or the keyboard is on the link.
+
+A page that is opened from a disk may not read another one. So all equations and statements of the book are gathered in
+one script, which `book.js` loads when it is first needed. (sphinx-tippy gathers the same, but takes its window from a
+network.)
+"""
+
+import json
+import re
+from pathlib import Path
+
+EQUATION = r'<div class="math[^"]*" id="(equation-[^"]+)">.*?</div>'
+STATEMENT = r'<div class="proof \w+ admonition" id="([^"]+)">.*?</section>\s*</div>'
+TARGET = re.compile(rf"{EQUATION}|{STATEMENT}", re.DOTALL)
+# Identifiers would be double, and links would lead astray.
+LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', re.DOTALL)
+
+
+def gather(app, error):
+    """Write `_static/previews.js`: the HTML of every equation and statement by its address from the book's folder."""
+    if error or app.builder.format != "html":
+        return
+    folder, found = Path(app.outdir), {}
+    for page in sorted(folder.glob("*/*.html")):
+        for target in TARGET.finditer(page.read_text(encoding="utf-8")):
+            found[f"{page.relative_to(folder).as_posix()}#{target[1] or target[2]}"] = LEFT_OUT.sub("", target[0])
+    (folder / "_static" / "previews.js").write_text(f"window.previews = {json.dumps(found)};\n", encoding="utf-8")
+
+
+def setup(app):
+    """Run when all pages are written."""
+    app.connect("build-finished", gather, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,31 @@
+"""Sphinx extension: a search for "Theorem 4" or "Equation 27" finds first where the book states it.
+
+Sphinx ranks its index above the text of pages, so each statement and equation that the report numbers gets an entry.
+"""
+
+from docutils import nodes
+from docutils.transforms import Transform
+from sphinx import addnodes
+
+from tools.sphinx.numbering import reported
+
+
+class Entries(Transform):
+    """Put an entry of the index before each labeled statement and equation of the report."""
+
+    default_priority = 840  # at 850 Sphinx collects the index
+
+    def apply(self):
+        """Change the document."""
+        for node in list(self.document.findall(nodes.Element)):
+            for label in node.get("ids", ()):
+                if number := reported(label):
+                    name = f"{label.partition('-')[0].capitalize()} {'.'.join(map(str, number))}"
+                    entry = addnodes.index(entries=[("single", name, label, "", None)])
+                    node.parent.insert(node.parent.index(node), entry)
+
+
+def setup(app):
+    """Add the transform."""
+    app.add_transform(Entries)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
