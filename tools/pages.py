@@ -39,7 +39,7 @@ FINAL |= {"removed": "Not in the final report, which has no such passage"}
 DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-report-figure-2"}  # the report's figures in the book
 FIGURES = {  # file: chapter and cell
     "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
-    "effect": ("08-empirical-evaluation.ipynb", "fig-effect-of-n"),
+    "report": ("08-empirical-evaluation.ipynb", "fig-report-figure-2"),
     "left": ("10-beyond-the-report.ipynb", "fig-left"),
     "clip": ("10-beyond-the-report.ipynb", "fig-clip"),
     "rivals": ("11-rivals.ipynb", "fig-ratio"),

@@ -32,7 +32,6 @@ __all__ = [
     "COLORS",
     "GREYS",
     "STYLES",
-    "bars",
     "box",
     "curves",
     "dots",
@@ -43,7 +42,6 @@ __all__ = [
     "log_axis",
     "name_curves",
     "note",
-    "pixels",
     "probability_axis",
     "rule",
     "shade",
@@ -89,7 +87,6 @@ _STYLE: dict[Any, Any] = {
     "grid.alpha": 0.35,
     "grid.color": GREYS[2],
     "grid.linewidth": 0.6,
-    "image.cmap": "Greys",
     "legend.fontsize": 10,
     "legend.frameon": False,
     "lines.linewidth": 1.6,
@@ -333,61 +330,6 @@ def intervals(
     return ax
 
 
-def bars(
-    table: StructuredArray,
-    ax: Axes,
-    x: str,
-    y: str = "value",
-    by: str | None = None,
-    label: str | Mapping[Any, str] = "{}",
-) -> Axes:
-    """Draw bars at each value of a column, in groups side by side.
-
-    Parameters
-    ----------
-    table : ndarray
-        Structured array.
-    ax : matplotlib.axes.Axes
-        Axes to draw on.
-    x : str
-        Name of the column for the horizontal axis. Its values are spaced equally.
-    y : str, default "value"
-        Name of the column with the heights of the bars.
-    by : str, optional
-        Name of the column whose values distinguish the bars of a group. If it is given, a legend is drawn.
-    label : str or mapping, default "{}"
-        Name of the bars: a format for the value of the column `by`. Or a mapping of values to names; then
-        only these bars are drawn, in its order.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes `ax`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from matplotlib import pyplot as plt
-    >>> from egm.study import plots
-    >>> table = np.array([("age", 0.8), ("income", 0.5)], dtype=[("column", "U9"), ("value", float)])
-    >>> fig, ax = plots.figure()
-    >>> ax = plots.bars(table, ax, "column")
-    >>> len(ax.patches)
-    2
-    >>> plt.close(fig)
-    """
-    groups = _groups(table, by, label)
-    names = list(dict.fromkeys(table[x].tolist()))
-    width = 0.8 / len(groups)
-    for place, (i, name, rows) in enumerate(groups):
-        at = np.arange(len(names)) + (place - (len(groups) - 1) / 2) * width
-        ax.bar(at, rows[y], width, color=COLORS[i], label=name)
-    ax.set_xticks(range(len(names)), [str(name) for name in names])
-    if by is not None:
-        ax.legend()
-    return ax
-
-
 def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Sequence[str] = "above") -> Axes:
     """Write the name of each line beside it, in its color.
 
@@ -613,38 +555,6 @@ def box(ax: Axes, half_sides: ArrayLike, name: str | None = None) -> Axes:
     """
     a, b = np.asarray(half_sides)
     ax.add_patch(Rectangle((-a, -b), 2 * a, 2 * b, fc=COLORS[0], alpha=0.25, lw=0, label=name))
-    return ax
-
-
-def pixels(ax: Axes, image: Array, low: float, high: float) -> Axes:
-    """Draw a picture in grays, with one square for each number.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        Axes to draw on.
-    image : ndarray, shape (rows, columns)
-        Numbers, beginning with the row at the top.
-    low, high : float
-        Numbers that are drawn in the lightest and in the darkest gray.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes `ax`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from matplotlib import pyplot as plt
-    >>> from egm.study import plots
-    >>> fig, ax = plots.figure()
-    >>> ax = plots.pixels(ax, np.eye(3), low=0, high=1)
-    >>> plt.close(fig)
-    """
-    ax.pcolormesh(image[::-1], vmin=low, vmax=high, edgecolors="face", linewidth=0.2)
-    ax.set(aspect="equal")
-    ax.set_axis_off()
     return ax
 
 

@@ -97,13 +97,6 @@ def test_note_and_rule_are_where_they_say(ax):
     assert ax.lines[-1].get_ydata() == [8, 8]
 
 
-def test_bars_stand_side_by_side(ax, table):
-    plots.bars(table, ax, "alpha", by="d")
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx([1, 10**0.5, 10, 1, 10, 100])
-    left = [bar.get_x() for bar in ax.patches]
-    assert all(first < second for first, second in zip(left[:3], left[3:], strict=True))
-
-
 def test_log_axis_has_minor_ticks(ax):
     """A logarithmic axis has minor ticks at 2, ..., 9 times the powers of ten, or at the powers over many decades.
 
@@ -173,13 +166,14 @@ def test_shapes_lie_about_the_origin(ax):
     assert (*box.get_xy(), box.get_width(), box.get_height()) == (-2, -0.5, 4, 1)
 
 
-def test_pixels_are_drawn_and_not_painted(ax):
-    """`pixels` draws a matrix as squares, with the first row on top.
+def test_a_mechanism_has_one_style(ax):
+    """`curves` draws a value that is a key of `STYLES` in its own style, whatever other lines there are.
 
-    It uses no bitmap, which would not be sharp in print.
+    The other lines have styles that no such value of the figure has.
     """
-    plots.pixels(ax, np.array([[1.0, 0.0], [0.0, 0.0]]), 0, 1)
-    assert not ax.images
-    (mesh,) = ax.collections
-    assert mesh.get_array().tolist() == [[0, 0], [1, 0]]
-    assert not mesh.get_rasterized()
+    rows = [(x, x, name) for name in ("other", "optimal", "expected_norm", "another") for x in (1.0, 2.0)]
+    table = np.array(rows, dtype=[("x", float), ("value", float), ("scaling", "U13")])
+    plots.curves(table, ax, "x", by="scaling")
+    colors = [line.get_color() for line in ax.lines]
+    assert colors[1:3] == [plots.line("optimal")["color"], plots.line("expected_norm")["color"]]
+    assert len(set(colors)) == 4

@@ -15,13 +15,15 @@ def start() -> None:
         format_type = Unicode("text/csv")
         print_method = ObjectName("_repr_csv_")
 
-    def add_pdf(change) -> None:
+    def add_formats(change) -> None:
+        from matplotlib.figure import Figure
+
         change.owner.figure_formats = {*change.new, "pdf"}
+        Figure._repr_csv_ = drawn
 
     shell = get_ipython()
-    InlineBackend.instance(parent=shell).observe(add_pdf, "figure_formats")
-    numbers = shell.display_formatter.formatters["text/csv"] = Numbers(parent=shell.display_formatter)
-    numbers.for_type_by_name("matplotlib.figure", "Figure", drawn)
+    InlineBackend.instance(parent=shell).observe(add_formats, "figure_formats")
+    shell.display_formatter.formatters["text/csv"] = Numbers(parent=shell.display_formatter)
 
 
 def drawn(figure) -> str:
