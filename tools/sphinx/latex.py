@@ -250,7 +250,8 @@ def configure(app, config):
     }
     style = "paper" if is_paper() else "book"
     if is_paper():
-        config.latex_documents = [(PAPER, "egm.tex", config.project, config.author, "howto")]
+        title = (Path(app.srcdir) / f"{PAPER}.md").read_text().partition("\n")[0].removeprefix("# ")
+        config.latex_documents = [(PAPER, "egm.tex", title, config.author, "howto")]
         config.latex_elements |= {"extraclassoptions": "", "maketitle": "\\papertitle", "tableofcontents": ""}
     config.latex_elements["preamble"] += f"\n\\usepackage{{{style}}}\n" + macros(config)
     config.release = os.environ.get("BOOK_RELEASE", "")

@@ -33,10 +33,10 @@ def number_chapter(env, docname, chapter):
 
 
 def number_statements(statements, chapter):
-    """Number the statements of one kind as the report does, and the others by their order within the chapter."""
+    """Number the statements of one kind as the report does, and the others by their order on the page."""
     own = count(1)
-    for label, number in statements.items():
-        statements[label] = reported(label) or ((chapter, next(own)) if chapter else number)
+    for label in statements:
+        statements[label] = reported(label) or (*([chapter] if chapter else []), next(own))
         if "." in label:  # the theme's scripts look anchors up as CSS selectors
             getLogger(__name__).warning("label %s: write %s", label, label.replace(".", "-"))
 
