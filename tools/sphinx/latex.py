@@ -206,6 +206,13 @@ def reach_all(app):
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
 
+def entitle(app, env):
+    """Give the article the title of its page, where Jupyter Book has put that of the book."""
+    if is_paper() and app.builder.name == "latex":
+        ((page, file, _, *rest),) = app.config.latex_documents
+        app.config.latex_documents = [(page, file, env.titles[page].astext(), *rest)]
+
+
 def texts(row: nodes.row) -> list[str]:
     """Return the text of every cell of a row."""
     return [entry.astext() for entry in row]
@@ -250,8 +257,7 @@ def configure(app, config):
     }
     style = "paper" if is_paper() else "book"
     if is_paper():
-        title = (Path(app.srcdir) / f"{PAPER}.md").read_text().partition("\n")[0].removeprefix("# ")
-        config.latex_documents = [(PAPER, "egm.tex", title, config.author, "howto")]
+        config.latex_documents = [(PAPER, "egm.tex", config.project, config.author, "howto")]
         config.latex_elements |= {"extraclassoptions": "", "maketitle": "\\papertitle", "tableofcontents": ""}
     config.latex_elements["preamble"] += f"\n\\usepackage{{{style}}}\n" + macros(config)
     config.release = os.environ.get("BOOK_RELEASE", "")
@@ -268,6 +274,7 @@ def setup(app):
     app.add_post_transform(PlaceBibliography)
     app.add_post_transform(KeepWithin)
     app.connect("builder-inited", reach_all)
+    app.connect("env-updated", entitle)
     app.connect("config-inited", configure, priority=900)
     for kind in [*NODE_TYPES.values(), unenumerable_node]:
         app.add_node(kind, override=True, latex=(visit_statement, depart_statement))

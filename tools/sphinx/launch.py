@@ -141,7 +141,8 @@ def add_links(app, pagename, templatename, context, doctree):
     if address and "download-buttons" in groups:  # the workflow puts both files beside the published pages
         for name, text in PRINTED.items():
             tooltip = f"Download {text[0].lower()}{text[1:]}"
-            button = {"type": "link", "text": text, "tooltip": tooltip, "icon": "fas fa-file-pdf"}
+            look = {"text": text, "tooltip": tooltip, "icon": "fas fa-file-pdf"}
+            button = {"type": "link", "label": "download-printed-button", **look}
             groups["download-buttons"].append(button | {"url": context["pathto"](name, resource=True)})
     for button in groups.get("download-buttons", []):
         if button["label"] == "download-source-button" and button["text"] == ".ipynb":
