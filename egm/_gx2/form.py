@@ -109,8 +109,7 @@ def _merged(weights: Array, dof: Array, nc: Array) -> Form:
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> Form:
-    """Return the `Form` with one group for each cluster of sorted weights; `starts` has the index of its first weight.
-    """
+    """Return the `Form` with one group for each cluster; the weights are sorted, and a cluster begins at each start."""
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     centers = np.add.reduceat(weights * dof, starts) / k
