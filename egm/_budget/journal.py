@@ -207,8 +207,7 @@ class Journal:
                 raise self._refusal(f"it is gone, and a charge that was cut short has left {left!r}")
 
     def _status(self) -> os.stat_result:
-        """Return the status of the journal's file; raise JournalError unless it is a regular file with a single name.
-        """
+        """Return the status of the journal's file, or raise JournalError unless it is a regular file with one name."""
         try:
             if os.stat(self.path).st_nlink > 1:
                 self._remove_drafts()
