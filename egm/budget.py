@@ -7,13 +7,14 @@ release. A release whose cost does not fit into the total is refused with `Budge
 A user must know three things:
 
 1. A mistake in public matters (the mechanism, the type or the shape of the data) costs nothing. The
-charge is recorded before any value of the data is read. It remains if the release then fails, for
-example because of a NaN, because such an error says something about the data.
+   charge is recorded before any value of the data is read. It remains if the release then fails, for
+   example because of a NaN, because such an error says something about the data.
 2. The charges are added up to a total (epsilon, delta) by one rule: "gaussian", "zcdp", "basic" or
    "planned". The rule must be public before the first release. With the first three, every release
-   may be chosen after seeing the releases before it. 3. With a path, the charges are kept in a
-   journal, a file that survives a crash and that several processes can share. If an older copy of
-   the file is put back, this cannot be noticed from the file.
+   may be chosen after seeing the releases before it.
+3. With a path, the charges are kept in a journal, a file that survives a crash and that several
+   processes can share. If an older copy of the file is put back, this cannot be noticed from the
+   file.
 
 The Notes of `Budget` describe the rules, prove that they are private, and explain the rounding.
 """

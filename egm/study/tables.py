@@ -343,9 +343,9 @@ def searches() -> StructuredArray:
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
     - `coverage`: the share of the entries of the sum that were within the interval for 95 %, and
       `coverage_se`: its standard error between runs.
-    - `believed`: the share of the runs in which the mechanism took the rows for normal. - `sampling`: the median, over
-      the runs, of the error divided by the standard deviation with which the sum itself varies from one sample of rows
-      to another.
+    - `believed`: the share of the runs in which the mechanism took the rows for normal.
+    - `sampling`: the median, over the runs, of the error divided by the standard deviation with which the sum itself
+      varies from one sample of rows to another.
 
     Where all runs were refused, the columns that describe the other runs are nan. The table was measured
     by ``python -m benchmarks.searches``.
