@@ -34,8 +34,8 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 
     The epsilon at this alpha is rho alpha + loss - gain (see `egm.calibration.zcdp_epsilon`). The
     gain is (1 + exp(-u)) log(1 + exp(u)) - u and the loss is -log(delta) exp(-u). The gain is
-    computed as a sum of terms >= 0, in which nothing cancels, because log(1 + exp(-u)) = log(1 +
-    exp(u)) - u.
+    computed as a sum of terms >= 0, in which nothing cancels, because
+    log(1 + exp(-u)) = log(1 + exp(u)) - u.
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -64,8 +64,8 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
     With a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r
     from 0 to infinity of phi(r - a) (1 - exp(-r/z)). The result is a triple (integral, square,
-    rest) with delta = integral * exp(-(square + rest) / 2). For a >= 0 the last two are 0. For a <
-    0 the double `square` is nearly a^2, and `rest` is the part of a^2 that this double lacks.
+    rest) with delta = integral * exp(-(square + rest) / 2). For a >= 0 the last two are 0. For
+    a < 0 the double `square` is nearly a^2, and `rest` is the part of a^2 that this double lacks.
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -142,8 +142,8 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 def margin_below(delta: Array) -> Array:
     """Return the factor by which a noise multiplier is enlarged so that the computed delta does not exceed `delta`.
 
-    The factor grows as delta approaches 1, because a computed delta near 1 has few digits of 1 -
-    delta.
+    The factor grows as delta approaches 1, because a computed delta near 1 has few digits of
+    1 - delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 

@@ -345,12 +345,13 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
     """Solve the condition for a stationary noise factor, and return weights w of sum 1.
 
-    The condition is that w_j is proportional to share_j / sqrt(g_j), where `share` is sigma /
-    sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w; `pull` is g at the present `weights`. Given
-    Q = q, coordinate Z_j is close to normal with variance 1 / (1 - 2 w_j s_j), where s_j is taken
-    such that this variance is the present g_j. With s_j kept fixed, the condition becomes w_j**2 =
-    a_j (1 - 2 w_j s_j), with a_j proportional to share_j**2, and is solved. Iterating w = share /
-    sqrt(g) instead would overshoot, because in a far tail g_j changes many times as much as w_j.
+    The condition is that w_j is proportional to share_j / sqrt(g_j), where `share` is
+    sigma / sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w; `pull` is g at the present
+    `weights`. Given Q = q, coordinate Z_j is close to normal with variance 1 / (1 - 2 w_j s_j),
+    where s_j is taken such that this variance is the present g_j. With s_j kept fixed, the
+    condition becomes w_j**2 = a_j (1 - 2 w_j s_j), with a_j proportional to share_j**2, and is
+    solved. Iterating w = share / sqrt(g) instead would overshoot, because in a far tail g_j changes
+    many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

@@ -92,7 +92,10 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """Return a `Tail` through the numbers of the near shells and of these windows (ranges of far shells)."""
+        """Return a `Tail` that is fitted to the numbers of rows in the near shells and in some far shells.
+
+        Only the far shells in `windows`, a list of ranges, are taken to have rows.
+        """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
             seen[start:stop] = max(np.mean(self.counts[start:stop]), 0.0)
@@ -155,7 +158,10 @@ class _LastRound:
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Ask for numbers of rows in shells; return the tail of the norms, or None if normal rows explain them."""
+        """Ask for numbers of rows in ranges of norms; return the tail of the norms, or None if they are as expected.
+
+        They are as expected if there are no more long rows than normal rows would have.
+        """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
@@ -166,7 +172,10 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """Ask for the noisy numbers of rows in shells; the edges are `near`, followed by edges of constant ratio."""
+        """Ask for the noisy numbers of rows in ranges of norms.
+
+        The edges between the ranges are `near`, followed by edges of constant ratio.
+        """
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
@@ -176,15 +185,18 @@ class _LastRound:
         )
 
     def likeliest(self) -> Tail:
-        """Return the tail with the range of far shells that most likely has rows, if no range certainly has."""
+        """Return the tail of the norms for the case that no range of very long norms certainly has rows.
+
+        The range that most likely has rows is taken to have them.
+        """
         shells = self.shells
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Check ranges of far shells by a second question, and return those that are left when noise is dropped.
+        """Check by further questions which of these ranges of very long norms have rows, and return those ranges.
 
-        The number of rows beyond the beginning of the farthest range is asked for. If noise explains it, the range is
-        dropped and the next one is checked; the first range with certain rows ends the check.
+        The number of rows beyond the beginning of the farthest range is asked for. If noise explains it, this range is
+        dropped and the next one is checked. The first range that certainly has rows ends the check.
         """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
@@ -196,7 +208,7 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows exceed that."""
+        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows are longer than it."""
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)

@@ -96,8 +96,8 @@ def _noise_cost(d: int, part: Any) -> Any:
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
     """Return the least budget rho for which the search finds the center reliably.
 
-    The center is known to be within `radius` in each coordinate, and has to be found as exactly as rows with the
-    standard deviation `least` demand.
+    The center is known to within `radius` in each coordinate, and has to be found to within `least`, the smallest
+    standard deviation of a column.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
@@ -285,7 +285,7 @@ class Search:
         return b
 
     def refine(self, step: str, rho: float) -> None:
-        """Move the center by one round of Algorithm 3, at the cost rho.
+        """Move the center to the noisy mean of the rows, scaled and clipped as in Algorithm 3, at the cost rho.
 
         The clip norm is so large that clipping does little harm, even if all clipped parts point in one direction.
         """

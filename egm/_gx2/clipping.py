@@ -90,10 +90,10 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
 
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
-    """Compute E[L] and E[L^2] of the lost share L, for Q with more degrees of freedom at one weight, on one contour.
+    """Compute means of the lost share L and of L^2 by one contour, for Q with additional degrees of freedom.
 
-    The result has four rows with one entry for each weight: E[L] with two and with four more
-    degrees of freedom at this weight, and then E[L^2] with two and with four more.
+    L is max(0, 1 - sqrt(x / Q)). The result has four rows with one entry for each weight: E[L] if
+    this weight has two or four more degrees of freedom, and then E[L^2] if it has two or four more.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
@@ -127,9 +127,9 @@ def _lost_share(z: Complex) -> tuple[Complex, Complex]:
     """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
 
     These are the Laplace transforms of the lost share L and of its square, with t = Q / x. With J_m
-    the integral of t^(-m/2) exp(-z (t - 1)) over the same range, they are 1/z - J_1 and 1/z - 2 J_1
-    + J_2. Where z is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is
-    used instead.
+    the integral of t^(-m/2) exp(-z (t - 1)) over the same range, they are 1/z - J_1 and
+    1/z - 2 J_1 + J_2. Where z is so large that these terms cancel, Gauss-Laguerre quadrature in
+    (t - 1) z is used instead.
     """
     root = np.sqrt(z)
     far = np.abs(z) > _FAR

@@ -70,12 +70,12 @@ class Crossing:
 
     The point is given by an unbounded parameter theta. For the upper tail theta is log(c / (1 - c))
     with c in (0, 1), and for the lower tail it is log(-c) with c < 0. The attribute `x` is the x
-    that has c as its saddle point. `slack` is 1 - r c, computed without cancellation, and `v` is r
-    c / (1 - r c); both have an entry for each group of weights (r is explained at `Form`). `pace`
+    that has c as its saddle point. `slack` is 1 - r c, computed without cancellation, and `v` is
+    r c / (1 - r c); both have an entry for each group of weights (r is explained at `Form`). `pace`
     is the derivative of log|c| by theta. The derivatives at c are multiplied by a power of c, so
-    that they have no units: `drift` is K' times c, `spread` is the second derivative of K(s) - s x
-    - log s times c^2, and `skew` is K''' times c^3. They leave out the moments of clusters, because
-    they only choose the contour, and every contour has the same integral.
+    that they have no units: `drift` is K' times c, `spread` is the second derivative of
+    K(s) - s x - log s times c^2, and `skew` is K''' times c^3. They leave out the moments of
+    clusters, because they only choose the contour, and every contour has the same integral.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
@@ -181,7 +181,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta: float) -> tuple[float, float, Crossing]:
-        """Compare x with the x of the saddle point at theta: return a value that has the sign of theta's error.
+        """Compare x with the x of the saddle point at theta; return a value whose sign says if theta is too large.
 
         The value is the logarithm of K'(c) / (x + 1/c) for the upper tail, and of x / (K'(c) - 1/c)
         for the lower tail. It increases in theta, is zero at the wanted theta, and is nearly a
@@ -217,11 +217,11 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     """Choose the nodes s of a quadrature along the contour; return s - c, the masses m, and the relative error.
 
-    The masses are relative to the integrand at c, so that for a factor F the integral of exp(K(s) -
-    s x) F(s) ds / (2 pi i) is exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The relative error is an
-    estimate for F = 1/s (the tail) and, if `density` is true, also for F = 1 (the density). Far
-    below the mean the density is too small, beside the upper tail, for a contour that crosses at c
-    > 0; then `density` has to be false.
+    The masses are relative to the integrand at c, so that for a factor F the integral of
+    exp(K(s) - s x) F(s) ds / (2 pi i) is exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The relative
+    error is an estimate for F = 1/s (the tail) and, if `density` is true, also for F = 1 (the
+    density). Far below the mean the density is too small, beside the upper tail, for a contour that
+    crosses at c > 0; then `density` has to be false.
     """
     x = float(x)
     for bend in _BENDS:

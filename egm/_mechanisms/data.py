@@ -312,11 +312,11 @@ class GaussianDataMechanism(Mechanism):
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the weight of a row in the noisy number of rows: that of least error of the sum, at least C / 10.
 
-        The weight is 0 for "replace_one", where no number of rows is released. Otherwise, with A =
-        sum b**-2 and B = ||center||**2, the noise of the sum has the variance (C**2 + weight**2) (A
-        + B / weight**2) z**2 with the noise multiplier z. It is least for weight**2 = C sqrt(B /
-        A). A weight of C / 10 adds one percent to this variance if the center is zero, and then the
-        noise of the number has the standard deviation 10 z.
+        The weight is 0 for "replace_one", where no number of rows is released. Otherwise, with
+        A = sum b**-2 and B = ||center||**2, the noise of the sum has the variance
+        (C**2 + weight**2) (A + B / weight**2) z**2 with the noise multiplier z. It is least for
+        weight**2 = C sqrt(B / A). A weight of C / 10 adds one percent to this variance if the
+        center is zero, and then the noise of the number has the standard deviation 10 z.
         """
         if self.neighbors == "replace_one":
             return 0.0

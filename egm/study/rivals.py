@@ -729,8 +729,8 @@ def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Gen
 
     For large n, A covariance A.T is near the identity I. The method is MVCRec of the CoinPress paper. One row changes
     one of the n/2 differences w, and so w w.T by at most sqrt(2) g**2 in Frobenius norm, where g is the norm to which
-    the differences are clipped. The norm of the symmetric noise of standard deviation s is at most 2 s (sqrt(d) +
-    sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
+    the differences are clipped. The norm of the symmetric noise of standard deviation s is at most 2 s
+    (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)

@@ -2,8 +2,8 @@
 
 For the noise multiplier z the curve is delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), where Phi
 is the normal distribution function and phi its density (Balle and Wang 2018). Every number is computed twice, the
-second time with twice the digits. The curve is also checked against an integral in which nothing cancels: d delta / dz
-= -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
+second time with twice the digits. The curve is also checked against an integral in which nothing cancels: d
+delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
 """
 
 from itertools import pairwise, product
