@@ -54,8 +54,9 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
 
     See Also
     --------
-    ilogsf : The upper quantile for probabilities that are too small for a double. ppf : The lower
-    quantile. egm.bounds : Upper bounds on this quantile in closed form.
+    ilogsf : The upper quantile for probabilities that are too small for a double.
+    ppf : The lower quantile.
+    egm.bounds : Upper bounds on this quantile in closed form.
 
     Examples
     --------
