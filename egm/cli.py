@@ -184,7 +184,7 @@ def _plan_adaptive(args: Namespace) -> None:
 
 
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """Raise a Mistake if the sigma or the center of a plan is outside the ranges that its options declare."""
+    """Raise a Mistake if the sigma or the center of a forecast is outside the ranges that the options declare."""
     low, high = mechanism.sigma_range
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:

@@ -179,9 +179,9 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 
 
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
-    """Return the path of the executed chapter in the store, and the seconds that the execution took.
+    """Execute a chapter unless its stored result is up to date; return its path in the folder `store`, and the seconds.
 
-    The seconds are None if the chapter was in the store already and nothing had changed.
+    The seconds are None if the chapter was not executed.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"

@@ -40,7 +40,7 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Fields that claims and slips have in common: key, place in the source, kind of check, and cells of the check."""
+    """Entry of the ledger for a statement or an error in print: key, place in the source, and how it is checked."""
 
     id: str
     place: str
@@ -51,13 +51,13 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the cell that records the result of the check, and then the cells with other parts of the check."""
+        """Return the names of the cells of the check: first the one that records the result, then the others."""
         return [self.cell, *self.also] if self.cell else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Statement of a source: the first words of its sentence there, and the result of its check."""
+    """Entry for a statement of the report or of the lecture notes: its text, its first words there, and its result."""
 
     source: str
     section: str
@@ -71,7 +71,7 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Error in print: what is printed, what it should be, what follows, and what the final report did with it.
+    """Entry for an error in print: what is printed, what it should be, what follows, and what the final report did.
 
     A slip with a headline is one of the ten that matter most.
     """
@@ -88,7 +88,7 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """All claims and slips, the sources of all cells of the chapters, and the recorded results by their entry's key."""
+    """All entries, the sources of all cells of the chapters, and the results that cells recorded, by entry."""
 
     root: Path
     claims: list[Claim]
@@ -99,7 +99,7 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return all claims, followed by all slips."""
+        """Return the entries of all claims (statements), followed by those of all slips (errors in print)."""
         return [*self.claims, *self.slips]
 
 
@@ -137,7 +137,7 @@ def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Return messages about everything in which an entry differs from the chapters, the tests or the other entries."""
+    """Return messages about all differences of a ledger's entry from the chapters, the tests and other entries."""
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
         wrong.append(f"kind {entry.kind} with the cell {entry.cell}")
@@ -169,7 +169,7 @@ def agrees(computed: float, written: str) -> bool:
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return messages about the fields that only a claim has, where they are wrong."""
+    """Return messages about wrong values in the fields that only the entry of a statement (claim) has."""
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
         wrong.append(f"there is no source {claim.source}")
@@ -183,7 +183,7 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return messages about the fields that only a slip has, where they are wrong."""
+    """Return messages about wrong values in the fields that only the entry of an error in print (slip) has."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
         wrong.append(f"there is no weight {slip.weight}")
@@ -203,7 +203,7 @@ def test_exists(root: Path, test: str) -> bool:
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return messages about results and numbered statements of the report that do not have exactly one entry."""
+    """Return messages about recorded results, and numbered statements, that do not have exactly one entry."""
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
     return [
@@ -242,13 +242,13 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry as it is now: write the digest of each (see `seal`) into the file `ledger/lock`."""
+    """Accept every entry of the ledger as it is now: write the digests of their checks into the file `ledger/lock`."""
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
 
 def main() -> None:
-    """Print all disagreements, or with the argument "lock" accept all entries as they are."""
+    """Print all disagreements of the ledger with the chapters, or accept all entries (argument "lock")."""
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:
         return write_lock(ledger)

@@ -50,7 +50,7 @@ FIGURES = {  # file: chapter and cell
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Write the generated lists of the ledger's pages into a new folder, from which the pages include them."""
+    """Write the lists of checked statements and of errors in print into a new folder, from which pages include them."""
     parts = {
         "claims-counted": count_claims,
         "claims-failed": list_failures,
@@ -96,7 +96,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a table with the number of claims in each source, by the kind and the result of their checks."""
+    """Return a table with the number of claims (checked statements) in each source, by kind and result of the check."""
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
     tests |= {f"– {KINDS[kind].lower()}": lambda claim, kind=kind: claim.kind == kind for kind in COMPUTED}
@@ -134,7 +134,7 @@ def counts(header: tuple, rows: Iterable[tuple]) -> str:
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Return the list of all claims with their checks, by source and section, in the order of the source."""
+    """Return the list of all claims (checked statements) with their results, by source and section, in their order."""
     parts = []
     for source, name in SOURCES.items():
         parts.append(f"## {name}\n")
@@ -149,7 +149,7 @@ def list_claims(ledger: Ledger) -> str:
 
 
 def list_failures(ledger: Ledger) -> str:
-    """Return the list of the claims that do not hold, each with the statement that is true instead."""
+    """Return the list of the claims (checked statements) that do not hold, each with what is true instead."""
     failed = [claim for claim in ledger.claims if found(ledger, claim) == FAILS]
     return "".join(f"- **{reference(claim)}.** {claim.claim} *Instead:* {claim.correction}\n" for claim in failed)
 
@@ -219,7 +219,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return the Markdown for a claim: its link target, its text, and its correction or what is true instead."""
+    """Return the Markdown for a claim (checked statement): link target, text, correction or what is true instead."""
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
     if claim.correction:
@@ -230,18 +230,21 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return the Markdown for the place of a slip: link target, place, versions, weight, fate in the final report."""
+    """Return the Markdown for the place of a slip, an error in print.
+
+    It has a link target, the place, the versions that print it, its weight, and what the final report did with it.
+    """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """Return the Markdown for a slip: what is printed, what must be read, why, and what follows for later passages."""
+    """Return the Markdown for a slip, an error in print: what is printed, what must be read, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return the Markdown for the check of an entry: its result, how it was checked, and links to the cells."""
+    """Return the Markdown for the check of a statement or of an error in print: result, method, and links to cells."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -252,7 +255,7 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return the result of an entry's check as a short sentence in Markdown."""
+    """Return, in Markdown, a short sentence with the result of the check of a statement or of an error in print."""
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
@@ -262,22 +265,22 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
-    """Return the result that the cell of an entry found, or "cited, not checked" if the entry has no cell."""
+    """Return the result that the cell of an entry of the ledger recorded, or "cited, not checked" without a cell."""
     return ledger.findings[entry.id]["result"] if entry.cell else CITED
 
 
 def target(entry: Entry) -> str:
-    """Return the label that is the link target of an entry on its page."""
+    """Return the label by which links reach an entry of the ledger on its page."""
     return f"ledger-{entry.id}"
 
 
 def reference(entry: Entry) -> str:
-    """Return a link to an entry; its text is the entry's place in the source."""
+    """Return a link to an entry of the ledger; its text is the place of the statement or error in its source."""
     return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
 
 
 def verdict_of(claim: Claim) -> str:
-    """Return a link to the entry of a claim; its text is the result of the check."""
+    """Return a link to the ledger's entry of a claim (checked statement); its text is the result of the check."""
     return f"{{ref}}`{claim.result} <{target(claim)}>`"
 
 
@@ -294,7 +297,7 @@ def plain(place: str) -> str:
 
 
 def links(cells: list[str]) -> Iterable[str]:
-    """Yield, for each chapter, its number and links to those of the cells that are in it."""
+    """Yield, for each chapter that has some of these cells, its number and links to the cells."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
         yield f"{numbered(chapter)}, {', '.join(named)}"
@@ -307,9 +310,9 @@ def numbered(chapter: str) -> str:
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
-    """Make every code cell of a chapter a link target, and show recorded results as links to the ledger.
+    """Make every code cell of a chapter a link target, and show recorded results of checks as links to the ledger.
 
-    The changed notebook is returned.
+    The ledger lists all checked statements and errors in print. The changed notebook is returned.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -325,7 +328,7 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
     """Return the output that shows the results of these entries: in HTML a sign for each, in Markdown a line of text.
 
-    Each sign is a link to the entry in the ledger, and shows its name when the pointer is on it.
+    Each sign is a link to the ledger's entry of a statement or an error, and shows its name when the pointer is on it.
     """
     links, lines = [], []
     for entry in entries:

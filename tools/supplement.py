@@ -27,9 +27,9 @@ SUMS = "SHA256SUMS"
 
 
 def findings(found: ledger.Ledger) -> str:
-    """Return every entry of the ledger with the result of its check as JSON: first the claims, then the slips.
+    """Return every entry of the ledger with the result of its check as JSON.
 
-    A slip is an error in print.
+    The entries of statements (claims) come first, those of errors in print (slips) follow.
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}

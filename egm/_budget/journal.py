@@ -82,7 +82,7 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """Keep the charges of a budget in memory, for the process that made this object."""
+    """Keep the costs of releases (charges) in memory, for the process that made this object."""
 
     name = "in memory"
 
@@ -92,13 +92,13 @@ class Memory:
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
-        """Return all charges that were recorded."""
+        """Return the costs of all releases that were recorded."""
         self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Lock the charges for this thread; yield them, and a function that appends a charge."""
+        """Lock the recorded costs for this thread; yield them, and a function that appends the cost of a release."""
         self._require_process()
         with self._lock:
 
@@ -109,13 +109,13 @@ class Memory:
             yield tuple(self._charges), record
 
     def _require_process(self) -> None:
-        """Raise an error in a forked process, because its copy of the charges would be a second budget."""
+        """Raise an error in a forked process, because its copy of the recorded costs would be a second budget."""
         if os.getpid() != self._process:
             raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the row of its terms, its charges, and the digests of all of these rows."""
+    """Hold the content of a journal: the terms of the budget, the recorded costs, and the digests of all rows."""
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
@@ -123,7 +123,7 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """Keep the terms of a budget (its total and its rule) and its charges in a file."""
+    """Keep the terms of a budget (its total and its rule) and the costs of releases (charges) in a file."""
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:
@@ -147,13 +147,13 @@ class Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """Return all charges that were recorded in the file."""
+        """Return the costs of all releases that were recorded in the file."""
         with self._transaction("BEGIN") as (_, state):
             return state.charges
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Lock the journal for this process and thread; yield its charges, and a function that appends a charge."""
+        """Lock the journal for this process and thread; yield the recorded costs, and a function that appends one."""
         process, here = os.getpid(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
 

@@ -1,8 +1,8 @@
 """Compute the cost of a release, and add up costs to a total by the rules of a budget.
 
 `charge_of` and `quantile_charge` return the cost of a release in every unit that a rule may need, as a `Charge`.
-`Terms` holds the total of a budget and its rule: it adds up charges, and says whether one more fits. Nothing here
-stores a charge.
+`Terms` holds the total of a budget and its rule: it adds up costs, and says whether one more release fits. Nothing here
+stores a cost.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class Terms:
-    """Hold the total, the rule and the kind of a budget, and add up charges by the rule."""
+    """Hold the total of a budget, the rule by which costs are added up, and whether it is for simulations."""
 
     rho: float | None
     epsilon: float | Any  # None if rho is given
@@ -271,9 +271,9 @@ class Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """Return the rule of the terms or, if they have none, the rule that the first charge implies.
+        """Return the rule by which costs are added up: the given one, or else the one that the first release implies.
 
-        The result is None for a total rho, and if there is no charge yet.
+        The result is None for a total rho, and if no rule was given and there is no release yet.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -282,11 +282,11 @@ class Terms:
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
     def grants(self, charges: Charges, asked: Charge) -> bool:
-        """Return whether the charge `asked` fits into the total together with the charges so far."""
+        """Return whether a release of the cost `asked` fits into the total after releases with the costs `charges`."""
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the `BudgetExceeded` for the charge `asked`, which does not fit together with the charges so far."""
+        """Return the `BudgetExceeded` for a release of the cost `asked`, which does not fit after these `charges`."""
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
@@ -302,14 +302,14 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the cost of these charges together, for `Budget.spent`."""
+        """Return the cost of several releases together, from their single costs `charges`."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
     def left(self, charges: Charges, parts: int = 1) -> Spent:
-        """Return the largest cost that each of `parts` equal releases after these charges may have."""
+        """Return the largest cost that each of `parts` equal releases may have after releases with these costs."""
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
         if not charges and parts == 1:
@@ -324,7 +324,7 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Find by bisection the largest epsilon for which `parts` more GaussianMechanisms would be granted.
+        """Find by bisection the largest epsilon for which `parts` more GaussianMechanisms fit after these `charges`.
 
         Each of these mechanisms has this epsilon and the total's delta.
         """
@@ -339,7 +339,7 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Return whether these charges together are within the total."""
+        """Return whether releases with these costs are together within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges, excess), None) is not None
@@ -347,8 +347,8 @@ class Terms:
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
         """Yield those results (epsilon, delta) of `_losses` that are within the total.
 
-        For several charges, Gaussian noise is counted as larger by the share `excess`. This is valid, because the noise
-        that is drawn is even larger.
+        For several releases, Gaussian noise is counted as larger by the share `excess`. This is valid, because the
+        noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -356,7 +356,7 @@ class Terms:
         return (loss for loss, drawn in both if all(map(fits, drawn, total)))
 
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
-        """Yield each valid (epsilon, delta) for these charges together; the rule decides which formulas are used."""
+        """Yield each (epsilon, delta) that is valid for these releases together, by the formulas of the rule."""
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
             yield basic
@@ -371,7 +371,10 @@ class Terms:
             yield self._by_zcdp(charges), self.delta
 
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
-        """Return the epsilon of these charges together as one Gaussian mechanism, at the delta without the reserve."""
+        """Return the epsilon of these releases together, as that of one Gaussian mechanism.
+
+        Its delta is that of the total without the reserved part (see `_reserve`).
+        """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
         squares = squares * shrink if squares < math.inf else squares
@@ -399,7 +402,7 @@ class Terms:
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon that follows, for the total's delta, from the sum of the charges' rho."""
+        """Return the epsilon of these releases together, for the total's delta, from the sum of their rho."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -414,12 +417,12 @@ def _show(cost: Spent, rho: float | None = None) -> str:
 
 
 def _is_pure(charge: Charge) -> bool:
-    """Return whether a charge has a finite epsilon and delta = 0."""
+    """Return whether the cost of a release has a finite epsilon and delta = 0."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sums of the charges' epsilons and of their deltas."""
+    """Return the sum of the epsilons, and the sum of the deltas, of several releases."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
@@ -466,7 +469,7 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget with defaults filled in, or raise a ValueError if there is no total."""
+    """Return the terms of a new budget with defaults filled in, or raise a ValueError without rho and epsilon."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     return {**terms, "neighbors": terms["neighbors"] or _RELATIONS[0], "simulation": bool(terms["simulation"])}

@@ -76,7 +76,7 @@ def _is_path(args: Namespace, name: str) -> bool:
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
-    """Return the names of a plan's columns and their standard deviations, from the file of --sigma."""
+    """Return the names of the columns and their standard deviations for a forecast, from the file of --sigma."""
     names, sigma = _vectors(args)[args.sigma]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 

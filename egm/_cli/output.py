@@ -78,7 +78,7 @@ def errors(forecast: ErrorForecast) -> dict[str, float]:
 
 @contextlib.contextmanager
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
-    """Yield a function that writes a document to the place that the user asked for.
+    """Yield a function that writes a dictionary of results to the place that the user asked for.
 
     If this place cannot be written to, a Mistake is raised before a release is made.
     """
@@ -120,13 +120,13 @@ def _print(data: bytes, args: Namespace) -> None:
 
 
 def _as_json(content: Document) -> bytes:
-    """Return a document as JSON, with one line for each key."""
+    """Return a dictionary of results as JSON, with one line for each key."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 
 def _as_csv(content: Document) -> bytes:
-    """Return a document as CSV, with one row for each column of the data.
+    """Return a dictionary of results as CSV, with one row for each column of the data.
 
     A comment line at the top holds, as JSON, the values that do not belong to a column.
     """
@@ -150,7 +150,7 @@ def _cell(name: str) -> str:
 
 
 def _as_npy(content: Document) -> bytes:
-    """Return a document as a NumPy file with one record, so that ``numpy.load(file)["estimate"]`` works."""
+    """Return a dictionary of results as a NumPy file, so that ``numpy.load(file)["estimate"]`` works."""
     file = io.BytesIO()
     np.save(file, _record(content), allow_pickle=False)
     return file.getvalue()
@@ -166,13 +166,13 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return a plan as text."""
+    """Return the forecast of a release as text."""
     lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
     return ("\n".join(lines) + "\n").encode()
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
-    """Return the lines of text for a plan of `egm adaptive`."""
+    """Return the lines of text for the forecast of a release by `egm adaptive`."""
     made = plan["parameters"]
     budget, least = f"rho = {made['rho']:.5g}", f"rho = {rounded_up(plan['least_rho']):g}"
     if "delta" in made:
@@ -205,7 +205,7 @@ def _lines_of_forecast(plan: Document) -> list[str]:
 
 
 def _lines_of_sum(plan: Document) -> list[str]:
-    """Return the lines of text for a plan of `egm sum`."""
+    """Return the lines of text for the forecast of a release by `egm sum`."""
     made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [
