@@ -1,4 +1,7 @@
-"""Compute the tail by summing over every weight in extended precision, without clusters and without egm.gx2."""
+"""Compute the tail by a sum over every weight in extended precision, without clusters and without egm.gx2.
+
+In the docstrings K is the cumulant function of the weighted sum divided by twice the largest weight.
+"""
 
 import numpy as np
 from scipy.optimize import brentq
@@ -12,7 +15,9 @@ NEGLIGIBLE = 1e-19
 def direct_tail(x, weights):
     """Return P[sum_j weights_j Z_j**2 > x] for x above the mean, by the trapezoid rule on a parabola.
 
-    The parabola runs through the saddle point. Long doubles, where they exist, make rounding errors negligible."""
+    The parabola runs through the saddle point. Where the machine has extended precision, rounding errors are
+    negligible.
+    """
     unit = 2 * np.max(weights)  # the branch cut begins at s = 1
     r, x = (np.asarray(weights) / (unit / 2)).astype(np.longdouble), np.longdouble(x) / np.longdouble(unit)
     c = _saddle(r.astype(float), float(x))
@@ -32,7 +37,10 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """Return the c in (0, 1) with K'(c) = x + 1/c, by a search in log(c / (1 - c))."""
+    """Return the saddle point: the c in (0, 1) with K'(c) = x + 1/c, found by a search in log(c / (1 - c)).
+
+    `r` has the weights divided by the largest one.
+    """
 
     def excess(theta):
         c, rest = 1 / (1 + np.exp(-theta)), 1 / (1 + np.exp(theta))
@@ -42,7 +50,7 @@ def _saddle(r, x):
 
 
 def _growth(v, a, b):
-    """Return K(c + a + ib) - K(c) = -1/2 sum log(1 - v (a + ib)), by real arithmetic."""
+    """Return K(c + a + ib) - K(c) = -1/2 sum log(1 - v (a + ib)) with v = r / (1 - r c), by real arithmetic."""
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):
         p, q = a * v[start : start + CHUNK], b * v[start : start + CHUNK]

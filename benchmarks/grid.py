@@ -4,12 +4,13 @@
     B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
     C   as in B with alpha = 2,                 n = 10_000,  d = 16 ... 2048,   as in B
 
-Each grid has rho = 1/16 ... 1 in zCDP, where a neighbor replaces one row. A cell is one (grid, d, alpha, rho). The
-results of a method in a cell, for all seeds, are one row of a table in the SQLite file `_build/grid.db`. A run that is
-killed loses only its unfinished cells, and a second run waits for the first. A row has the version of its method:
-whoever changes the estimates of a method raises its version in METHODS, and its rows are computed again. Every random
-number depends on grid, d, alpha, rho, seed and the method's name alone, so the result is the same, byte for byte, for
-any order and any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
+Each grid has rho = 1/16 ... 1 in zCDP, for neighbors in which one row is replaced. A cell is one grid point (grid, d,
+alpha, rho). The results of a method in a cell, for all seeds, are one row of a table in the SQLite file
+`_build/grid.db`. A run that is killed loses only its unfinished cells, and a second run waits for the first. A row has
+the version of its method: whoever changes the estimates of a method increases its version in METHODS, and its rows are
+computed again. Every random number depends only on grid, d, alpha, rho, seed and the method's name, so the result is
+the same, byte for byte, for any order and any number of runs. When no row is missing, the result is written to
+`egm/study/data/rivals.csv`.
 
 The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
 """
@@ -50,7 +51,7 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 class Cell(NamedTuple):
-    """One setting: the law of the rows, N(mu, diag(sigma**2)), and a budget rho."""
+    """One grid point: n normal rows with mean mu and standard deviations sigma, and a budget rho."""
 
     grid: str
     d: int
@@ -64,22 +65,22 @@ class Cell(NamedTuple):
 
     @property
     def mu(self):
-        """Return the population mean."""
+        """Return the mean of the law of the rows."""
         return np.full(self.d, 0.0 if self.grid == "A" else 10.0)
 
     @property
     def sigma(self):
-        """Return the standard deviations."""
+        """Return the standard deviations of the columns."""
         return (self.d / np.arange(1, self.d + 1)) ** (self.alpha / 2)
 
     @property
     def radius(self):
-        """Return the range of every coordinate, which every method knows."""
+        """Return the bound on the absolute value of every coordinate of the mean, which every method knows."""
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
     def name(self):
-        """Return the cell's name in the store."""
+        """Return the name of this grid point in the file of stored results."""
         return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
 
 
@@ -93,7 +94,7 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Run our mechanism for unknown center and spread, with a range of eight decades for the spread."""
+    """Estimate the mean by egm's AdaptiveDataMechanism, with a declared range of eight decades for the spread."""
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)
@@ -101,7 +102,10 @@ def ours(X, cell, rng):
 
 @lru_cache(maxsize=1)
 def _known(cell):
-    """Return Algorithm 3 with the scaling and the clip norm of least forecast error, for the budget rho."""
+    """Return egm's GaussianDataMechanism for known center and spread, with the clip norm of least forecast error.
+
+    Its noise is that of the budget rho of the grid point.
+    """
     delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
     options = {"center": cell.mu, "center_std": 0.0, "sigma_factor": 1.0}  # no doubt about center and sigma
@@ -110,32 +114,38 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Run Algorithm 3 with known center and spread."""
+    """Estimate the mean by egm's GaussianDataMechanism, which is given the true center and spread."""
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """Run PLAN with its own shares of the budget."""
+    """Estimate the mean by PLAN, with the shares of the budget that its authors chose."""
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Run PLAN with the budget that its public code spends: 3.75 rho instead of rho."""
+    """Estimate the mean by PLAN, with the budget that its public code spends: 3.75 rho instead of rho."""
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """Run PLAN with known spread."""
+    """Estimate the mean by PLAN, which is given the true standard deviations."""
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
-    """Run the shifted clipped mean, with the constants of its authors and the norm of the box as its range."""
+    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, with the constants of its authors.
+
+    Its bound on the norm of the mean is that of the box of all possible means.
+    """
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
-    """Run the shifted clipped mean with the constants and the rotated range radius / sqrt(d) of PLAN's experiments."""
+    """Estimate the mean by the shifted clipped mean, with the constants and the range in PLAN's experiments.
+
+    There each rotated coordinate of the mean is searched within radius / sqrt(d).
+    """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
     options = {"norm_bound": bound, "clip_share": 0.01, "slack": 2.0, "beta": beta}
@@ -143,62 +153,65 @@ def huang_liang_yi_narrow(X, cell, rng):
 
 
 def coordinate_median(X, cell, rng):
-    """Run a private median in each coordinate."""
+    """Estimate the mean by a private median of each coordinate."""
     return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def coinpress(X, cell, rng):
-    """Run CoinPress with the largest standard deviation known."""
+    """Estimate the mean by CoinPress, which is given the largest standard deviation."""
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
-    """Run CoinPress with the clip probability 0.01 of its public code."""
+    """Estimate the mean by CoinPress, with the clip probability 0.01 of its public code."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """Run CoinPress with the clip probability 0.01, and spend half of rho on the covariance."""
+    """Estimate the mean by CoinPress with the clip probability 0.01, and spend half of rho on the covariance."""
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
-    """Run CoinPress with known spread."""
+    """Estimate the mean by CoinPress, which is given the true standard deviations."""
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """Average the rows that a private filter keeps, with known spread."""
+    """Estimate the mean by the anisotropic method, with a private filter of rows and the true standard deviations."""
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """Run the anisotropic mean with known center and spread, which needs no filter."""
+    """Estimate the mean by the anisotropic method with the true center and standard deviations; it needs no filter."""
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
 
 def gaussian(X, cell, rng):
-    """Average the rows, clipped to the ball around the box."""
+    """Estimate the mean by the noisy mean of the rows, clipped to the ball around the box of all possible means."""
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
 def _ball(cell):
-    """Return the radius of the ball around mu of least forecast error, for rows without scaling."""
+    """Return the radius of the ball around the true mean to which clipping gives the least forecast error."""
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):
-    """Average the rows, clipped to the best ball around mu."""
+    """Estimate the mean by the noisy mean of the rows, clipped to the best ball around the true mean."""
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
 class Method(NamedTuple):
-    """A function (X, cell, rng) -> (d,), and what it knows about the data besides the range."""
+    """Method to be compared: `estimate(X, cell, rng)` returns a mean of d entries.
+
+    `knows` says what it knows about the data besides the range of the mean.
+    """
 
     estimate: object
     knows: str = ""
@@ -230,12 +243,12 @@ METHODS = {
 
 
 def generator(*key):
-    """Return a generator that depends on a key of names and numbers alone."""
+    """Return a random generator that depends only on a key of names and numbers."""
     return np.random.default_rng(np.random.SeedSequence(int(hashlib.sha256(repr(key).encode()).hexdigest(), 16)))
 
 
 def draw(cell, seed):
-    """Draw the rows of one seed."""
+    """Draw the rows of one grid point for one seed."""
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
     X += cell.mu
@@ -243,7 +256,10 @@ def draw(cell, seed):
 
 
 def run_cell(cell, names, seeds):
-    """Run methods on the same rows of one cell; return {name: results for each seed} and the seconds."""
+    """Run methods on the same rows of one grid point.
+
+    Return ({name: list with the result for each seed}, seconds).
+    """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
         X = draw(cell, seed)
@@ -255,7 +271,10 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """Return the squared distances to the sample mean and to the population mean, or the message of an error."""
+    """Return the squared distances of an estimate to the sample mean and to the population mean.
+
+    If the method fails, return the message of its error.
+    """
     try:
         estimate = method.estimate(X, cell, rng)
         errors = [float(np.sum((estimate - truth) ** 2)) for truth in (mean, cell.mu)]
@@ -268,7 +287,7 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the store for this process alone; if another process has it open, wait until that one ends."""
+    """Open the file of stored results for this process alone, after waiting for any other process that has it open."""
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
     db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the process keeps the lock after a transaction
@@ -279,14 +298,17 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods in a cell, all of them or none."""
+    """Store the results of methods at one grid point, all of them or none."""
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
 
 
 def load(db, cell, name, seeds):
-    """Return the results of a method in a cell for these seeds; None if some are missing or of another version."""
+    """Return the stored results of a method at one grid point for these seeds, or None.
+
+    The result is None if some are missing or belong to another version of the method.
+    """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
     runs = json.loads(row[0])[:seeds] if row else []
@@ -297,7 +319,10 @@ def load(db, cell, name, seeds):
 
 
 def missing(cells, seeds, db, methods=None):
-    """Return [(cell, names of the methods to run)]: slow methods apart and last, the first three budgets first."""
+    """Return what is left to do as a list of (cell, names of the methods to run).
+
+    Slow methods are separate tasks and come last; the tasks with the first three budgets come first.
+    """
     tasks = []
     for cell in cells:
         names = [name for name in methods or METHODS if cell.d <= METHODS[name].largest_d]
@@ -314,13 +339,16 @@ def _turn(task):
 
 
 def effort(task):
-    """Estimate how long a task takes, in any unit: rows take time, and so do the forecasts of our mechanism."""
+    """Estimate the time that a task takes, in arbitrary units.
+
+    It counts the numbers in the rows, and the forecasts that egm's own mechanism computes.
+    """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
 
 
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
-    """Compute and store all results that these cells lack."""
+    """Compute and store all results that these grid points lack."""
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
     os.environ.update(THREADS)  # processes load NumPy after this line: with one thread, sums have one order
@@ -340,7 +368,7 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
 
 
 def _start():
-    """Ignore Ctrl-C, which the parent handles, and end when the parent ends for any reason."""
+    """Prepare a process for tasks: it ignores Ctrl-C, which the parent handles, and ends when the parent ends."""
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -348,7 +376,7 @@ def _start():
 
 
 class Progress:
-    """Prints a line for each task: its cell, the time that it took, and the time that the others may take."""
+    """Print a line for each finished task: its grid point, its time, and the time that the other tasks may take."""
 
     def __init__(self, tasks, say):
         self.say, self.total, self.count = say, len(tasks), 0
@@ -356,7 +384,7 @@ class Progress:
         say(f"{len(tasks)} tasks to do")
 
     def done(self, task, seconds):
-        """Print the line of a finished task."""
+        """Print the line of a task that has just finished."""
         cell, names = task
         self.count, self.spent, self.left = self.count + 1, self.spent + effort(task), self.left - effort(task)
         minutes = (time.perf_counter() - self.start) * self.left / self.spent / 60
@@ -365,7 +393,7 @@ class Progress:
 
 
 def table(cells, seeds, db):
-    """Return the table of these cells as text, as far as it is stored, and [(cell, method)] that are missing."""
+    """Return the stored results of these grid points as CSV text, and a list of the (cell, method) that are missing."""
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
         for name, method in METHODS.items():
@@ -389,7 +417,7 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Yield lines that say which method failed in which cell, how often, and the first reason."""
+    """Yield a line for each method that failed at a grid point: how often, and the first reason."""
     for cell in sorted(cells):
         for name in METHODS:
             told = [run for run in load(db, cell, name, seeds) or [] if isinstance(run, str)]
@@ -398,7 +426,7 @@ def failures(cells, seeds, db):
 
 
 def main(arguments=None):
-    """Compute the missing results, and write the table."""
+    """Compute the missing results, and write all results as a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")
     parser.add_argument("--seeds", type=int, default=20)

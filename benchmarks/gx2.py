@@ -1,6 +1,6 @@
 """Measure upper tails, quantiles, the report's grid and a million weights; each function yields lines to print.
 
-All functions of a comparison take turns in one run. The median time of each is divided by that of the first.
+The functions that are compared take turns in one run. The median time of each is divided by that of the first.
 """
 
 import json
@@ -33,31 +33,34 @@ AFFORDABLE = 0.5  # seconds; for a longer search, the number of its calls times 
 
 
 def row(label, *cells, goal=""):
-    """Return one line of the table."""
+    """Return one line of a printed table: a label, cells and a goal."""
     return (f"{label:34}" + "".join(f"{cell:>14}" for cell in cells) + f"  {goal}").rstrip()
 
 
 def verdict(label, figures, form, least=None, most=None):
-    """Return a line with the figures, the goal, and whether every figure meets it."""
+    """Return a line with measured numbers, their goal (at least, or at most), and whether all of them meet it."""
     met = all(figure >= least if most is None else figure <= most for figure in figures)
     goal = f">= {least:g}" if most is None else f"<= {most:g}"
     return row(label, *(format(figure, form) for figure in figures), goal=f"{goal} {'met' if met else 'NOT met'}")
 
 
 def heading(text, *columns):
-    """Return a title over the names of columns."""
+    """Return the lines above a printed table: an empty one, a title, and the names of the columns."""
     return ["", text, row("", *columns)]
 
 
 def pairs(comparisons):
-    """Yield a line for each method: error, and time over the first method's, in each (race table, exact value)."""
+    """Yield a line for each method with its error and its time in each comparison, divided by that of the first method.
+
+    A comparison is a pair of a table of `race` and the exact value.
+    """
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
         yield row(name, *(pair(mine, mine["median"] / first["median"], exact) for mine, first, exact in rows))
 
 
 def pair(mine, ratio, exact):
-    """Return the text of one cell: error and time."""
+    """Return the text of one cell: the error of a method, and the ratio of its time to that of the first method."""
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
     time = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
@@ -65,17 +68,17 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """Run a race of up to 25 rounds; a slow function runs once or a few times."""
+    """Measure the times of functions that take turns, up to 25 times; a slow function runs once or a few times."""
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
 
 def error(value, exact):
-    """Return the relative error, and at least 1e-16: a double is right beyond its last bit only by luck."""
+    """Return the relative error, and at least 1e-16, because a double is more exact than that only by chance."""
     return max(abs(float(value / exact - 1)), 1e-16)
 
 
 def power(p):
-    """Return p as text, such as 1e-6."""
+    """Return a power of ten as text, such as "1e-6"."""
     return f"{p:.0e}".replace("e-0", "e-")
 
 
@@ -85,7 +88,7 @@ def power(p):
 
 
 def references():
-    """Return {(d, p): (x, sf(x))} for weights 1/j: stored values of 30 digits, where sf(x) is near p."""
+    """Return {(d, p): (x, sf(x))} for d weights 1/j, where sf(x) is near p and known to 30 digits."""
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
     found = dict(MORE_TAILS)
@@ -98,7 +101,7 @@ def references():
 
 
 def tails(quick):
-    """Yield relative error and time of every method for weights 1/j."""
+    """Measure the upper tail by every method for weights 1/j, and yield lines with relative error and time."""
     methods, exact = rivals.available(), references()
     if quick:
         methods.pop(rivals.SLOW, None)
@@ -123,7 +126,7 @@ def tails(quick):
 
 
 def bisect(excess, low, high, width):
-    """Return the root of a decreasing function by bisection, until the bracket is no wider than `width`."""
+    """Return the root of a decreasing function by bisection, until the bracket is at most `width` wide."""
     while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
@@ -134,26 +137,26 @@ SEARCHES = {"bisection": bisect, "brentq": lambda excess, low, high, width: bren
 
 
 def search(method, tail, p, weights, width):
-    """Return the x with tail(x, weights) = p, between the mean and the bound of Laurent and Massart."""
+    """Return the x with tail(x, weights) = p, searched between the mean and the bound of Laurent and Massart."""
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
 
 
 def calls_of(method, p, weights, width):
-    """Return the number of tails that a search computes."""
+    """Return how many tails `search` computes with this method and this width of the last bracket."""
     asked = []
     search(method, lambda x, weights: asked.append(x) or gx2.sf(x, weights), p, weights, width)
     return len(asked)
 
 
 def equal_accuracy(p, weights):
-    """Return the quantile, and the width of a bracket that moves p by ABSOLUTE."""
+    """Return the upper p-quantile, and the width of a bracket in x within which p changes by ABSOLUTE."""
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
 
 
 def quantiles(quick):
-    """Yield error and time of one quantile of 100 weights by every method that has quantiles."""
+    """Measure one quantile of 100 weights by every method that has quantiles, and yield lines with error and time."""
     weights = 1 / np.arange(1, 101)
     stored = json.loads((REFERENCE / "gx2.json").read_text())["quantiles"]
     exact = {c["p"]: float(c["isf"]) for c in stored if c["form"] == {"power": {"d": 100, "alpha": "1"}}}
@@ -172,7 +175,7 @@ def quantiles(quick):
 
 
 def inverses(p, weights):
-    """Return {name: function without arguments} that find the upper p-quantile, or nan where a method cannot."""
+    """Return {name: function without arguments} that compute the upper p-quantile; a method that cannot gives nan."""
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)
     if "fastlmmclib" not in rivals.missing():
@@ -188,7 +191,10 @@ def inverses(p, weights):
 
 
 def grid(quick):
-    """Yield the speed over the report's Figure 2 at d = 1000, at equal accuracy."""
+    """Measure how many times faster egm.gx2 is at equal accuracy, on the grid of the report's Figure 2 at d = 1000.
+
+    The result is a sequence of lines; the comparison is with bisection and Brent's method over Davies' algorithm.
+    """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
         yield "fastlmmclib is missing."
@@ -206,7 +212,7 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Return the speed of egm.gx2 over each search, at one point of the grid."""
+    """Return how many times faster egm.gx2 is than each search by Davies' algorithm, at one point of the grid."""
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
     tail = rivals.davies(import_module("fastlmmclib.quadform").qf, ABSOLUTE)
@@ -232,7 +238,7 @@ def measure(alpha, n, exponent, quick):
 
 
 def million(quick):
-    """Yield time, memory and error of one quantile of a million weights in random order."""
+    """Measure one quantile of a million weights in random order, and yield lines with time, memory and error."""
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
     sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d), "lognormal": np.exp(rng.normal(size=d))}
@@ -248,7 +254,11 @@ def million(quick):
 
 
 def one_of_a_million(weights):
-    """Return (milliseconds, milliseconds of each further quantile, time over np.sort, memory over weights, error)."""
+    """Measure egm.gx2 for a million weights; return five numbers.
+
+    They are the milliseconds of a quantile, the milliseconds of each further quantile, the time over that of np.sort,
+    the memory over that of the weights, and the relative error of the tail.
+    """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),
         "five": lambda: float(gx2.isf(np.geomspace(1e-5, 1e-7, 5), weights)[2]),

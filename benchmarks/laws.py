@@ -1,8 +1,8 @@
-"""Rows to test a search with: fifty laws, and a hundred tables that were made to let it fail.
+"""Define rows for tests of the adaptive search: fifty laws, and a hundred tables that were made to let it fail.
 
-A law is a function (rng, n, d) of independent rows, each column with its own unit and values not far from 1; `draw`
-gives the columns scales and a center. A table is like real data: constants, flags, amounts of money, times, sums of
-several units, accidents.
+A law is a function (rng, n, d) that draws n independent rows, each column with its own unit and values not far from 1;
+`draw` gives the columns scales and a center. A table is like real data: it may have constant columns, flags (0 or 1),
+amounts of money, times, sums of several units, or errors of recording.
 """
 
 from typing import NamedTuple
@@ -16,33 +16,33 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw normal rows, and move a share of them by `apart`."""
+    """Draw standard normal rows, and add `apart` to all entries of a random share of them."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw normal rows, and multiply a share of them by `factor`."""
+    """Draw standard normal rows, and multiply a random share of them by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
 def _factor(rng, n, d, r):
-    """Draw normal columns with correlation r."""
+    """Draw standard normal columns, any two of which have the correlation r."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
 def one_hot(rng, n, d, alpha):
-    """Draw one of d + 1 categories, with frequencies by Zipf's law, as d columns of flags."""
+    """Draw one of d + 1 categories for each row, with frequencies by Zipf's law, as d columns of 0 and 1."""
     return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
 
 
 def _sphere(rng, n, d):
-    """Draw rows of one length."""
+    """Draw rows in random directions that all have the norm sqrt(d)."""
     Z = rng.normal(size=(n, d))
     return Z / np.linalg.norm(Z, axis=1, keepdims=True) * np.sqrt(d)
 
 
 def _trend(rng, n, d):
-    """Draw rows that grow from the first to the last."""
+    """Draw normal rows whose mean grows from -2 in the first row to 2 in the last."""
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
@@ -103,13 +103,16 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
 def draw(law, n, d, alpha, rng):
-    """Draw n rows of a law in d columns with Zipf's scales and centers many scales away from 0."""
+    """Draw n rows of d columns by a law; the columns get scales by Zipf's law, and centers far from 0."""
     scale = zipf_sigma(d, alpha, total=d)
     return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
 
 
 class Table(NamedTuple):
-    """A table: make(rng, n, d), its shape, reach = n sqrt(rho), and the declared ranges."""
+    """Table for a test: make(rng, n, d) returns its rows; n and d are its shape, reach is n sqrt(rho).
+
+    `radius` and `sigma_range` are the ranges that are declared to the mechanism.
+    """
 
     make: object
     n: int
@@ -121,19 +124,19 @@ class Table(NamedTuple):
 
 
 def _units(rng, n, d):
-    """Draw columns in units from 2e-4 to 1e5."""
+    """Draw columns that differ only in their unit: normal numbers times factors from 2e-4 to 1e3."""
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
 def _with(X, rows, values):
-    """Return X with its first rows replaced."""
+    """Return a copy of X in which the first `rows` rows are replaced by `values`."""
     X = np.array(X, dtype=float)
     X[:rows] = values
     return X
 
 
 def _column(X, j, values):
-    """Return X with one column replaced."""
+    """Return a copy of X in which column j is replaced by `values`."""
     X = np.array(X, dtype=float)
     X[:, j] = values
     return X
@@ -144,12 +147,12 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """Draw rows that have the value `high` with probability `share`, and else `low`."""
+    """Draw rows whose entries all have the value `high` with probability `share`, and else the value `low`."""
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _tables():
-    """Return {name: Table}."""
+    """Return the hundred tables as {name: Table}."""
     T = Table
     found = {
         # one value, or hardly more

@@ -1,7 +1,8 @@
-"""Other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan for no answer.
+"""Offer other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan for no answer.
 
-gx2 from PyPI offers eight methods. The default is compared, two that are better near the mean and far in the tail, and
-Ruben's series with more terms. On smaller cases `ray`, `ifft` and `precision="vpa"` were worse than one of these.
+The package gx2 from PyPI has eight methods. Compared are its default, two methods that are better near the mean and far
+in the tail, and Ruben's series with more terms. On smaller cases `ray`, `ifft` and `precision="vpa"` were worse than
+one of these.
 """
 
 import math
@@ -24,7 +25,10 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 
 
 def davies(qf, acc, lim=10**8):
-    """Return Davies' algorithm with the absolute accuracy `acc`, and nan where it reports a fault."""
+    """Return Davies' algorithm `qf` with the absolute accuracy `acc` as a function of x and weights.
+
+    The function returns nan if the algorithm reports a fault.
+    """
 
     def tail(x, weights):
         value, fault, _ = qf(x, weights, acc=acc, lim=lim)
@@ -34,13 +38,13 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return Davies' algorithm in C, with two accuracies."""
+    """Return {name: function} for Davies' algorithm in C from fastlmmclib, with two accuracies."""
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return Davies' algorithm in C, by other authors."""
+    """Return {name: function} for Davies' algorithm in C from chi2comb."""
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -52,7 +56,7 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """Return {name: (value, weights) -> number} of gx2's function cdf or inv, for each of the options."""
+    """Return {name: function (value, weights)} for `cdf` or `inv` of the package gx2, with each of the options."""
 
     def call(options, value, weights):
         ones, zeros = np.ones_like(weights), np.zeros_like(weights)
@@ -62,12 +66,12 @@ def gx2_calls(function):
 
 
 def gx2():
-    """Return methods of the package gx2: Imhof's integral, Ruben's series, and an asymptote of the tail."""
+    """Return {name: function} for methods of the package gx2: Imhof's integral, Ruben's series, and a tail formula."""
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
-    """Return approximations by distributions with equal moments."""
+    """Return {name: function} for approximations by distributions with equal moments, from the package momentchi2."""
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
     # lpb4 calls np.math, which NumPy 2 removed: that module alone gets it back
@@ -76,7 +80,7 @@ def momentchi2():
 
 
 def complement(cdf, x, weights):
-    """Return the tail from a function that computes only the cdf."""
+    """Return the upper tail as 1 minus the lower one, for a program that computes only the lower one."""
     return float(1 - cdf(weights, x))
 
 
@@ -84,12 +88,12 @@ PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, 
 
 
 def missing():
-    """Return the names of the packages that cannot be imported."""
+    """Return the names of the compared packages that are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def available():
-    """Return {name: function} of every method whose package is installed."""
+    """Return {name: function} for every method whose package is installed."""
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):
         methods |= PACKAGES[name]()

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.searches`: measure the errors of `AdaptiveDataMechanism` beside its forecasts and intervals.
+"""`python -m benchmarks.searches`: measure the errors of `AdaptiveDataMechanism`, and compare its forecasts with them.
 
-    ten laws        ten places where it runs and four where it refuses, a hundred runs each: errors over forecasts
-    fifty laws      four places, thirty runs each: how often a 95 % interval contains an entry of the sum
+    ten laws        ten settings with a sufficient budget and four without, a hundred runs each: errors over forecasts
+    fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
     strange tables  a hundred tables that were made to let it fail, twenty runs each
 
-A place is a number of rows n, a number of columns d, and n sqrt(rho). Rows and noise of a run depend on part, law,
-place and run alone, so the table is the same in any order. It is written to `egm/study/data/searches.csv`, one line
-for each law and place. A warning or an exception of a release counts as a failure. Where the mechanism says beforehand
-that the budget is too small, the run counts as refused.
+A setting is a number of rows n, a number of columns d, and n sqrt(rho). Rows and noise of a run depend only on part,
+law, setting and number of the run, so the table is the same in any order. It is written to
+`egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a release counts as
+a failure. Where the mechanism says beforehand that the budget is too small, the run counts as refused.
 """
 
 import argparse
@@ -42,7 +42,7 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "strange tables": 20}
 
 
 class Setting(NamedTuple):
-    """One line of the table: a law or a table, with the numbers of rows and columns and n sqrt(rho)."""
+    """What one line of the table measures: a law or a table, the numbers of rows and columns, and n sqrt(rho)."""
 
     part: str
     law: str
@@ -52,13 +52,13 @@ class Setting(NamedTuple):
 
     @property
     def mechanism(self):
-        """Return the mechanism to test."""
+        """Return the AdaptiveDataMechanism that is measured."""
         table = laws.TABLES[self.law] if self.part == "strange tables" else None
         radius, sigma_range = (table.radius, table.sigma_range) if table else (RADIUS, SIGMA_RANGE)
         return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
 
     def rows(self, run):
-        """Return the rows of a run."""
+        """Return the rows of one run, for the number of the run."""
         rng = grid.generator("rows", *self, run)
         if self.part == "strange tables":
             return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)
@@ -66,7 +66,7 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """Return all lines of the table."""
+    """Return the settings of all lines of the table, in their order."""
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
@@ -74,7 +74,7 @@ def settings():
 
 
 class Run(NamedTuple):
-    """The figures of one release."""
+    """Results that are measured for one release."""
 
     ratio: float  # error over forecast
     sampling: float  # error over the error of a random sample's sum
@@ -84,7 +84,7 @@ class Run(NamedTuple):
 
 
 def release(setting, run):
-    """Make one release, and return its figures. An error of the release is raised."""
+    """Make one release, and return its results as a `Run`; an exception of the release is not caught."""
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
     (low, high), (least, greatest) = found.interval(CONFIDENCE), mechanism.sigma_range
@@ -104,13 +104,17 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Return the standard deviations of the columns, also of numbers whose squares overflow or underflow."""
+    """Return the standard deviations of the columns, also for numbers whose squares overflow or underflow."""
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
 
 class Line(NamedTuple):
-    """A line of the table: median, most and sampling are the ratios in Run."""
+    """Line of the table, with counts and averages over the runs of one setting.
+
+    `median` and `most` are those of `Run.ratio`, `sampling` is the median of `Run.sampling`; see
+    `egm.study.tables.searches`.
+    """
 
     part: str
     law: str
@@ -131,7 +135,7 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """Return the Line of so many runs, and the messages of the runs that failed."""
+    """Make `runs` releases of a setting; return its `Line`, and the messages of the runs that failed."""
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
         return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
@@ -150,7 +154,7 @@ def line(setting, runs):
 
 
 def text(lines):
-    """Return the table as CSV."""
+    """Return the lines of the table as CSV text."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(Line._fields)
@@ -160,7 +164,10 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """Return the lines of these settings, in their order; `runs` is {part: number of runs}."""
+    """Measure these settings in several processes, and return their lines in the same order.
+
+    `runs` is {part: number of runs}, and `say` prints a message about each line.
+    """
     os.environ.update(grid.THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
     with ProcessPoolExecutor(processes, context, initializer=_start) as pool:
@@ -178,13 +185,13 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """Turn every warning into an error."""
+    """Prepare a process for releases: every warning but that of a simulation becomes an error."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
 
 def summary(lines):
-    """Yield the totals of each part."""
+    """Yield one line of text for each part of the table, with the totals of its runs."""
     for part in RUNS:
         own = [found for found in lines if found.part == part]
         runs = sum(found.runs - found.refused for found in own)
@@ -195,7 +202,7 @@ def summary(lines):
 
 
 def main():
-    """Run all settings, and write the table unless the run is a quick one."""
+    """Measure all settings, and write the table unless the option --quick is given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
     parser.add_argument("--processes", type=int, default=2)

@@ -2,7 +2,7 @@
 
 The mechanisms are in `egm.mechanisms`, and the noise that they need is computed in
 `egm.calibration`. The generalized chi-square distribution, which sets their clip norm, is in
-`egm.gx2`. Each name is imported when it is first used.
+`egm.gx2`. Each public name is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Import the module that a public name stands for, or that has the class of that name."""
+        """Import and return the module, or the class from its module, that has this public name."""
         from importlib import import_module
 
         if name not in __all__:
@@ -45,5 +45,5 @@ else:
         return getattr(import_module("egm.adaptive" if name.startswith("Adaptive") else "egm.mechanisms"), name)
 
     def __dir__():
-        """List the public names, imported or not, and the rest of the module."""
+        """Return the names in the module and all public names, including those that are not imported yet."""
         return sorted({*globals(), *__all__})

@@ -1,4 +1,8 @@
-"""Compute the privacy curve of Gaussian noise and its roots, rounded towards privacy."""
+"""Compute the privacy curve of Gaussian noise, its inverse, and the conversion from zCDP.
+
+The privacy curve is the smallest delta for each epsilon at which Gaussian noise with the noise
+multiplier z is (epsilon, delta)-private. Results are rounded so that the stated privacy holds.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,12 @@ _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """Compute the pair (gain, loss) of the conversion from zCDP.
+    """Compute the two terms of the conversion of rho-zCDP to epsilon at alpha = 1 + exp(u), as (gain, loss).
 
-    The conversion adds loss - gain to rho alpha, for alpha = 1 + exp(u). Both are sums of terms >=
-    0, so that nothing cancels in either: log(1 + exp(-u)) = log(1 + exp(u)) - u.
+    The epsilon at this alpha is rho alpha + loss - gain (see `egm.calibration.zcdp_epsilon`). The
+    gain is (1 + exp(-u)) log(1 + exp(u)) - u and the loss is -log(delta) exp(-u). The gain is
+    computed as a sum of terms >= 0, in which nothing cancels, because
+    log(1 + exp(-u)) = log(1 + exp(u)) - u.
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -37,9 +43,9 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 
 
 def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
-    """Find where a function with one minimum is least, elementwise.
+    """Find, for each element, the argument at which a function with a single minimum is least.
 
-    Where overflow hides the minimum, the result is `start`.
+    The search begins at `start`. Where overflow hides the minimum, the result is `start` itself.
     """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)
@@ -48,17 +54,18 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 
 
 def log_delta_at(epsilon: Floats, z: Floats) -> Array:
-    """Compute the logarithm of delta."""
+    """Compute the logarithm of the smallest delta for which noise with multiplier z is (epsilon, delta)-private."""
     integral, square, rest = curve_at(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
 
 
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """Compute the integral of the privacy curve without a small factor, and the exponent of this factor.
+    """Compute delta of the privacy curve without underflow: as a number, and the exponent of a factor exp(...).
 
-    The integral is int_0^inf phi(r - a) (1 - exp(-r/z)) dr. For a < 0 it is divided by exp(-a^2/2).
-    The results are (integral, square, rest), where a^2 is the double `square` plus the part `rest`
-    that this double lacks.
+    With a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r
+    from 0 to infinity of phi(r - a) (1 - exp(-r/z)). The result is a triple (integral, square,
+    rest) with delta = integral * exp(-(square + rest) / 2). For a >= 0 the last two are 0. For
+    a < 0 the double `square` is nearly a^2, and `rest` is the part of a^2 that this double lacks.
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -78,9 +85,10 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
 
 def _two_terms(a: Array, b: Array) -> Array:
-    """Compute the integral of `curve_at` as the difference of Phi(a) and exp(epsilon) Phi(-b).
+    """Compute sqrt(2 pi) times the first result of `curve_at`, as a difference of two normal probabilities.
 
-    Here b is 1/(2z) + epsilon z.
+    With b = 1/(2z) + epsilon z the difference is Phi(a) - exp(epsilon) Phi(-b), where Phi is the
+    standard normal distribution function. For a < 0 it is divided by exp(-a^2/2), as in `curve_at`.
     """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
@@ -88,9 +96,10 @@ def _two_terms(a: Array, b: Array) -> Array:
 
 
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
-    """Compute a = 1/(2z) - epsilon z as a double and the part that this double lacks.
+    """Compute a = 1/(2z) - epsilon z as the sum of two doubles, and return both, the larger one first.
 
-    In a far tail the first digits of exp(-a^2/2) depend on the last digits of a.
+    The second double is the rounding error of the first. It is needed because in a far tail even
+    the first digits of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
     other, rounding = _product(epsilon, z)
@@ -104,9 +113,10 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def _product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Compute x y as a double and the part that this double lacks.
+    """Compute x y as the sum of two doubles: the rounded product, and its rounding error.
 
-    That part is a double, too, unless it overflows. See Dekker (1971).
+    The rounding error is exact unless it overflows; then the result has 0 in its place. See Dekker
+    (1971).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
@@ -116,10 +126,12 @@ def _product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """Return a noise multiplier that is certainly enough.
+    """Return a noise multiplier z that is certainly sufficient for (epsilon, delta)-privacy.
 
-    It satisfies Phi(a) <= delta or 1 / (z sqrt(2 pi)) <= delta, whichever needs the smaller noise
-    multiplier.
+    Either of two conditions is sufficient: Phi(a) <= delta with a = 1/(2z) - epsilon z and the
+    standard normal distribution function Phi, or 1 / (z sqrt(2 pi)) <= delta. The result is the
+    smaller of the two noise multipliers for which these hold with equality, enlarged by
+    `margin_below`.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
@@ -128,17 +140,18 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def margin_below(delta: Array) -> Array:
-    """Return a factor by which a bound also holds for the computed curve.
+    """Return the factor by which a noise multiplier is enlarged so that the computed delta does not exceed `delta`.
 
-    That curve has few digits of 1 - delta near 1.
+    The factor grows as delta approaches 1, because a computed delta near 1 has few digits of
+    1 - delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
 
 def root_of(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
-    """Find the root of a decreasing function with function(right) <= 0, elementwise.
+    """Find, for each element, the root of a decreasing function whose value at `right` is not positive.
 
-    The point `left` is moved down until the two points bracket the root.
+    The point `left` is moved down until the root lies between the two points.
     """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

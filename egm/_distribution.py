@@ -1,6 +1,6 @@
-"""Hold the name by which pip installs this package.
+"""Hold the name under which this package is installed: `elliptical-gaussian-mechanism`.
 
-On the registry the name "egm" belongs to another project.
+On the package registry the name "egm" belongs to another project.
 """
 
 NAME = "elliptical-gaussian-mechanism"

@@ -1,9 +1,8 @@
-"""Match the names of columns in vectors and tables, and give the numbers of a table in the order that is wanted.
+"""Match the names of columns in vectors and tables, and return the numbers of a table in the wanted order.
 
-Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these
-packages is imported. A vector has names if it is a mapping or has an `index`, like a Series of
-pandas. Labels that only count the columns, from 0 as in pandas or from "1" as in `egm.files`, are
-not taken for names.
+Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these packages is imported. A
+vector has names if it is a mapping or has an `index`, like a Series of pandas. Labels that only number the columns,
+from 0 as in pandas or from "1" as in `egm.files`, are not taken for names.
 """
 
 from __future__ import annotations
@@ -35,16 +34,17 @@ _COPIED = 1 << 20  # numbers copied at a time
 
 
 class ColumnError(TypeError):
-    """Error for a column that holds no numbers; it shows the column's name and type, which are public."""
+    """Error for a column that does not hold numbers; the message shows its name and type, which are public."""
 
 
 # Vectors ------------------------------------------------------------------------------------------------------------
 
 
 def declared(columns: object, **named: object) -> Columns:
-    """Return the names that all vectors are matched with: those given, else those of this vector, else None.
+    """Return the names of the columns: those in `columns` if given, or else those of this vector, or None.
 
-    Raise TypeError if `columns` is no sequence of names, and ValueError for a name that occurs twice.
+    All other vectors and tables are matched with these names. Raise TypeError if `columns` is not a sequence of names,
+    and ValueError for a name that occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -59,9 +59,9 @@ def declared(columns: object, **named: object) -> Columns:
 
 
 def ordered(columns: Columns, **named: object) -> Any:
-    """Return the entries of a vector; if they have names, they are put in the order of the columns.
+    """Return the entries of a vector, in the order of the columns if the vector has names.
 
-    Raise ValueError if its names are not those of the columns, or if it has names and the columns have none.
+    Raise ValueError if the names are not those of the columns, or if the vector has names and the columns have none.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -73,7 +73,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors of `ordered`, without reading the numbers."""
+    """Raise the errors that `ordered` would raise, without reading the numbers of the vector."""
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -81,7 +81,7 @@ def check_vector(columns: Columns, **named: object) -> None:
 
 
 def _labels(vector: object) -> tuple[Hashable, ...] | None:
-    """Return the keys of a mapping, the index of a Series, or None."""
+    """Return the names of a vector's entries: the keys of a mapping, the index of a Series, or else None."""
     if isinstance(vector, Mapping):
         return tuple(vector)
     index = getattr(vector, "index", None)
@@ -91,7 +91,7 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _values(series: Any) -> NDArray[Any]:
-    """Return the entries of a Series; a gap becomes NaN if the Series is of a type that can have gaps."""
+    """Return the entries of a Series as an array; in a Series of numbers, a missing value becomes NaN."""
     found = np.asarray(series)
     if found.dtype.kind == "O" and getattr(series.dtype, "kind", "O") in "iuf":
         return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
@@ -102,7 +102,7 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Tell whether X is the table in a file (`egm.files.Table`), which has names and blocks to be read."""
+    """Return whether X is like `egm.files.Table`: a table in a file, with names and a function that reads blocks."""
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
@@ -119,7 +119,10 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 
 
 def check(X: object, columns: Columns) -> None:
-    """Raise ValueError if a table's names are not those of the columns, and TypeError for text in a frame of dask."""
+    """Raise ValueError if a table's names are not those of the columns.
+
+    Raise TypeError if X is a data frame of dask with a column that does not hold numbers.
+    """
     names = column_names(X)
     if names is None:
         return
@@ -129,9 +132,10 @@ def check(X: object, columns: Columns) -> None:
 
 
 def arranged(X: Any, columns: Columns) -> Any:
-    """Return rows without names, with their entries in the order of the columns, or raise the errors of `check`.
+    """Return the rows of X without names, with entries in the order of the columns, or raise the errors of `check`.
 
-    The result is an array, blocks of arrays, or a dask array; an object without names is returned as it is.
+    The result is an array, an iterator of arrays (blocks of rows), or a dask array. An object without names is returned
+    unchanged.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
@@ -155,12 +159,12 @@ def arranged(X: Any, columns: Columns) -> Any:
 
 
 def _is_dask_frame(X: object) -> bool:
-    """Tell whether X is a data frame of dask."""
+    """Return whether X is a data frame of dask."""
     return hasattr(type(X), "to_dask_array")
 
 
 def refuse_rows_of_tables(X: object) -> None:
-    """Raise TypeError for a list of rows with names, which would be added up by position, or for a list of tables."""
+    """Raise TypeError for a list of tables, or for a list of rows with names (Series), whose names would be ignored."""
     if isinstance(X, list | tuple):
         for row in X:
             if len(getattr(row, "shape", ())) == 2:
@@ -174,14 +178,17 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """Yield the columns of these names, in this order, a few rows at a time: the table is not copied as a whole."""
+    """Yield the columns with these names, in this order, in blocks of rows.
+
+    So the table is not copied as a whole.
+    """
     step = max(1, _COPIED // len(names))
     for start in range(0, len(X), step):
         yield array(X=_select(X[start : start + step], names))
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the blocks; a block that consists of several blocks is taken apart."""
+    """Yield the blocks; a block that is itself an iterator of blocks is replaced by these."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block
@@ -190,14 +197,15 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Tell whether X is an array of dask, which has names if `egm.files.from_parquet` made it."""
+    """Return whether X is a dask array; it may have names of columns, if `egm.files.from_parquet` made it."""
     return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
 
 
 def array(**named: Any) -> NDArray[Any]:
-    """Convert to an array as numpy.asarray does, but for a table write flags as 0 and 1, and gaps as NaN.
+    """Convert an argument to an array as numpy.asarray does; a table may also hold booleans and missing values.
 
-    Raise TypeError for a table with a column that holds neither numbers nor flags.
+    In a table, False and True become 0 and 1, and a missing value becomes NaN. Raise TypeError for a table with a
+    column that holds neither numbers nor booleans.
     """
     ((name, value),) = named.items()
     unnamed = is_blocks(value) or _is_dask_frame(value) or _is_dask_array(value)
@@ -213,7 +221,10 @@ def array(**named: Any) -> NDArray[Any]:
 
 
 def require_one_type(name: str, X: Any) -> None:
-    """Raise TypeError for a table whose columns differ in type: as one array, its integers would become doubles."""
+    """Raise TypeError for a table whose columns have different types.
+
+    As one array its integers would be converted to doubles, and large ones would be rounded.
+    """
     names = column_names(X)
     if names is not None and not _is_dask_array(X):
         kinds = set(map(str, _kinds(X)))
@@ -222,17 +233,17 @@ def require_one_type(name: str, X: Any) -> None:
 
 
 def _kinds(X: Any) -> Any:
-    """Return the types of the columns of a table."""
+    """Return the type of each column of a table."""
     return X.schema.types if hasattr(type(X), "column_names") else X.dtypes
 
 
 def _select(X: Any, names: list[Hashable]) -> Any:
-    """Return the columns of these names, in this order."""
+    """Return the part of a table that has the columns with these names, in this order."""
     return X.select(names) if hasattr(X, "select") else X[names]
 
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
-    """Raise TypeError with the name of the first column that holds neither numbers nor flags."""
+    """Raise TypeError for the first column that holds neither numbers nor booleans; the message names the column."""
     if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
     for column, kind in zip(names, _kinds(X), strict=True):
@@ -248,7 +259,10 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
 
 
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
-    """Return where each of the columns is among the labels, or None if the labels are in the right order already."""
+    """Return the index of each column among the labels, or None if the labels are in the right order already.
+
+    Raise ValueError if the labels are not the names of the columns; labels that only number the columns are accepted.
+    """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):
             return None
@@ -271,14 +285,14 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:
-    """Tell whether labels only count the columns: 0, 1, 2, ... or "1", "2", "3", ...."""
+    """Return whether labels only number the columns: 0, 1, 2, ... or "1", "2", "3", ...."""
     return all(label == i for i, label in enumerate(labels)) or all(
         label == str(i) for i, label in enumerate(labels, start=1)
     )
 
 
 def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
-    """Return the labels as a tuple, or raise ValueError for one that occurs twice."""
+    """Return the labels as a tuple, or raise ValueError if a label occurs twice."""
     seen: dict[Hashable, None] = {}
     for label in labels:
         if label in seen:
@@ -288,6 +302,6 @@ def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
 
 
 def _few(labels: Collection[Hashable]) -> str:
-    """Return the first names of a list, as text."""
+    """Return the first five labels, and the number of the others, as text for a message."""
     shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
     return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

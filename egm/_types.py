@@ -1,4 +1,7 @@
-"""Name the types that signatures use: arguments are an ArrayLike, results are a float or one of these types."""
+"""Name the types that are used in signatures.
+
+An argument of numbers is usually an `ArrayLike`, and a result is a float or one of the arrays named here.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """Describe a table in a file, as `egm.files.rows` returns it."""
+    """Describe a table in a file that is read in blocks of rows, such as `egm.files.rows` returns."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,7 +59,7 @@ class Blocks(Protocol):
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """Return a function that reads the table from the start, block by block."""
+        """Return a function that reads the table from the start and yields blocks of its rows."""
         ...
 
 

@@ -1,13 +1,12 @@
-"""Check arguments at the border of the package.
+"""Check the arguments of public functions, so that the functions behind them can rely on them.
 
-Each check takes one keyword, names it in its message, and returns the checked value, in most cases as
-float64. `positive(epsilon=epsilon)` reads as the rule that it enforces, and its error reads ``epsilon must be
-finite and > 0, got -1.0``. Arrays pass through the checks element by element; `scalar` is for parameters that
-must be a single number.
+Each check takes one keyword argument, names it in its error message, and returns the checked value, in most cases as
+float64. For example, ``positive(epsilon=-1.0)`` raises "epsilon must be finite and > 0, got -1.0". Checks of arrays
+apply to each element; `scalar` is for parameters that must be a single number.
 
-Parameters are public, and a message shows their value. Data are not: a message about an argument whose name
-is in `PRIVATE` says the type, the number of columns, the row and the column of the first wrong value, but
-never a value, nor how many rows there are.
+Parameters are public, and a message shows their value. Data are not: a message about an argument whose name is in
+`PRIVATE` says the type, the number of columns, and the row and the column of the first wrong value. It never shows a
+value, nor the number of rows.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning about a delta so large that its promise would allow somebody's row to be published as it is."""
+    """Warning about a delta so large that publishing somebody's row unchanged would not break the promise."""
 
 
 def real(**named: object) -> Array:
-    """Check for a real number or an array of real numbers without NaN, and raise TypeError for anything else.
+    """Check that an argument is a real number or an array of real numbers without NaN, and return it as float64.
 
-    Infinities are allowed.
+    Infinities are allowed. Raise TypeError for anything but real numbers, and ValueError for NaN.
     """
     ((name, value),) = named.items()
     array = _doubles(_numeric(name, value))
@@ -65,7 +64,7 @@ def real(**named: object) -> Array:
 
 
 def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
-    """Make a check for real numbers that pass; its error is the name of the argument, and then the rule."""
+    """Return a check that accepts real numbers for which `passes` is true; its error says the argument and `rule`."""
 
     def check(**named: object) -> Array:
         (name,), array = named, real(**named)
@@ -81,12 +80,12 @@ probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 
 
 
 def between(low: float, high: float, **named: object) -> Array:
-    """Check for numbers from `low` to `high`, both included."""
+    """Check that all numbers are from `low` to `high`, both included, and return them as float64."""
     return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
 
 def scalar(check: Check, **named: object) -> float:
-    """Check for a single number that passes `check`, and return it as a Python float."""
+    """Check that an argument is a single number that passes `check`, and return it as a Python float."""
     (name,), array = named, check(**named)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
@@ -94,7 +93,7 @@ def scalar(check: Check, **named: object) -> float:
 
 
 def count(**named: object) -> int:
-    """Check for a whole number >= 1, and return it as a Python int. A whole float such as 1e6 is accepted."""
+    """Check that an argument is a whole number >= 1, such as 1000 or 1e6, and return it as a Python int."""
     (name,), number = named, scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
@@ -102,14 +101,14 @@ def count(**named: object) -> int:
 
 
 def generator(rng: object) -> np.random.Generator:
-    """Check for a NumPy Generator."""
+    """Return `rng` if it is a NumPy Generator, or raise a TypeError."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
     return rng
 
 
 def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """Warn with a DeltaWarning if delta is 1/n or more; warnings.warn gets the stacklevel."""
+    """Give a DeltaWarning if delta is 1/n or more; `stacklevel` is passed to `warnings.warn`."""
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -120,7 +119,7 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 
 def vector(**named: object) -> Array:
-    """Check for an array with one axis and at least one entry, in which every entry is finite and > 0."""
+    """Check that an argument has one axis and at least one entry, all finite and > 0, and return it as float64."""
     (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
@@ -128,16 +127,16 @@ def vector(**named: object) -> Array:
 
 
 def matrix(columns: int | None, **named: object) -> Array:
-    """Check for a matrix of finite real numbers with this many columns, and return it; float64 is not copied.
+    """Check that an argument is a matrix of finite real numbers with this many columns, and return it as float64.
 
-    If `columns` is None, any number of columns from 1 on is accepted.
+    If `columns` is None, any number of columns from 1 on is accepted. A matrix of float64 is not copied.
     """
     (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check the shape and the type of a matrix of real numbers as `matrix` does, without reading its values."""
+    """Check the shape and the type of a matrix of real numbers as `matrix` does, but do not read its values."""
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -147,10 +146,11 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Check for real numbers that are not beyond the largest double, and return them without rounding.
+    """Check that all numbers are real and not beyond the largest double, and return them without rounding.
 
     The result is an array of any real type, or an array of objects, which are Python numbers of any size or NumPy
-    numbers. A list becomes an array of objects, because NumPy would round integers beyond 2**53 beside a float.
+    numbers. A list becomes an array of objects, because NumPy would round integers beyond 2**53 if the list also has
+    floats.
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -169,20 +169,22 @@ def exact(**named: object) -> NDArray[Any]:
 
 
 def _is_real(entry: object) -> bool:
-    """Tell whether an entry of an array of objects is a real number that can be taken exactly."""
+    """Return whether an entry of an array of objects is a real number that can be converted exactly (not a bool)."""
     return isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
 
 
 def _is_finite(entry: Any) -> bool:
-    """Tell whether a real number is finite and not beyond the largest double."""
+    """Return whether a real number is finite and not beyond the largest double."""
     return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
-    """Return the shape of an argument that may be private, or None if its type does not say one, or raise TypeError.
+    """Return the shape of an argument that may be private, or None if its type does not say it; read no value.
 
-    No value is read, so that a budget can be charged first. Of a list only the length counts, because the types of
-    its entries are values. The type of an array or of a column must not be one that a library has inferred from values.
+    Raise TypeError if the type shows that the argument does not hold real numbers. Because no value is read, a budget
+    can record the cost of a release after this check. Of a list only the length is used, because the types of its
+    entries depend on the values. So does the type of an array or of a column if a library has inferred it from the
+    values.
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -211,7 +213,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
 
 
 def _way_out(name: str, value: object) -> str:
-    """Describe an object that is no array of numbers, and how it can become one."""
+    """Describe, for an error message, an object that is not an array of numbers, and how to make an array of it."""
     kind = f"an object of type {type(value).__name__}"
     if isinstance(value, np.ma.MaskedArray):
         return f"a masked array: {name}.filled(...) is one"
@@ -229,7 +231,7 @@ def _way_out(name: str, value: object) -> str:
 
 
 def _numeric(name: str, value: object) -> NDArray[Any]:
-    """Return the value as an array, or raise TypeError.
+    """Return the value as an array of real numbers, or raise TypeError.
 
     Booleans, strings, objects, complex numbers and masked arrays are not accepted.
     """
@@ -245,14 +247,14 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
 
 
 def _not_numeric(name: str, value: object) -> TypeError:
-    """Make the error for a value that does not consist of numbers."""
+    """Return the TypeError for a value that does not consist of real numbers."""
     return TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(name, value)}")
 
 
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
-    """Return the value as an array, or an array of None where there is no such array.
+    """Return the value as an array, or an array that holds None if it cannot be converted.
 
-    An exception on the way is dropped, because its text may hold values.
+    An exception of the conversion is not passed on, because its text may show values.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -263,7 +265,7 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
 
 
 def _doubles(array: NDArray[Any]) -> Array:
-    """Return the array as float64, copied only where it must be.
+    """Return the array as float64, without a copy if it has this type already.
 
     Long doubles beyond the largest double become infinite, without a warning.
     """
@@ -272,9 +274,9 @@ def _doubles(array: NDArray[Any]) -> Array:
 
 
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array if all of it passed, or raise ValueError with the place of the first value that did not.
+    """Return the array if all of `passed` is true, or raise ValueError with the index of the first false entry.
 
-    The message shows this value if it is public.
+    The message states the rule, and shows the value if the argument is public.
     """
     if passed.all():
         return array
@@ -284,7 +286,7 @@ def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]
 
 
 def _shown(name: str, value: object) -> str:
-    """Describe a value in one short line for an error message; data and arrays are described by their kind only."""
+    """Describe a value in one short line for an error message; of data and arrays only the type and shape are shown."""
     if isinstance(value, np.ndarray):
         return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
     if name in PRIVATE:
@@ -294,7 +296,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown_shape(name: str, shape: tuple[int, ...]) -> str:
-    """Describe the shape of an array, without the number of rows if it is a table."""
+    """Describe the shape of an array for an error message; a table's number of rows may be private and is left out."""
     if name not in _TABLES or not shape:
         return str(shape)
     return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

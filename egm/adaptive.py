@@ -1,14 +1,14 @@
 """Release the sum of normal rows whose center and spread are not known beforehand.
 
 A part of the budget pays for a private search for center and spread, by a few cheap questions about
-the rows. Each answer is a release in zero-concentrated differential privacy (Bun and Steinke 2016)
-for data sets of which one row is replaced, and the costs of the answers add up. Later questions
-depend on earlier answers. This is allowed, because the total is fixed beforehand (Feldman and
-Zrnic 2021). The last question is the release itself.
+the rows. Each answer is private in the sense of zero-concentrated differential privacy (Bun and
+Steinke 2016) for data sets of which one row is replaced, and the costs of the answers add up. Later
+questions depend on earlier answers. This is allowed, because the total is fixed beforehand (Feldman
+and Zrnic 2021). The answer to the last question is the sum itself.
 
-Below a budget that depends on n, d and the declared ranges, the search could fail, and a release is
-refused. Data that are far from normal cost accuracy, and the forecast of the error says so. The
-forecast does not cover rows that no answer shows: few rows, far away from all others.
+A release is refused if the budget is so small, for n, d and the declared ranges, that the search
+could fail. Data that are far from normal cost accuracy, and then the forecast of the error is
+larger. The forecast does not cover rows that affect no answer: a few rows far away from all others.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class AdaptiveDataMechanism:
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
         > 0 and at most 1e100.
     sigma_range : tuple of float
-        Least and greatest standard deviation of a column, in the units of the data, from 1e-100 to
-        1e100.
+        Lower and upper bound of the standard deviations of the columns, in the units of the data,
+        from 1e-100 to 1e100.
 
     Raises
     ------
@@ -74,9 +74,10 @@ class AdaptiveDataMechanism:
     The mechanism runs if `rho` is at least `least_rho` of the number of columns. Then the search
     fails in at most a few runs of a hundred, and `forecast` bounds this probability.
 
-    Rows that are few and far away from all others can stay unseen, and are then clipped. Their
-    share is less than a tenth at the least budget, less than a twentieth if :math:`n \sqrt{\rho}` is
-    between 400 and 1200, and less than :math:`60 / (n \sqrt{\rho})` above 1200.
+    A few rows that are far away from all others can remain unseen by the search, and are then
+    clipped. Such rows are less than a tenth of all rows at the least budget, less than a twentieth
+    if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of
+    :math:`60 / (n \sqrt{\rho})` above 1200.
 
     References
     ----------
@@ -183,7 +184,7 @@ class AdaptiveDataMechanism:
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
     def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
-        """Forecast a release for normal rows, before there are data.
+        """Forecast the error and the success of a release for normal rows, before there are data.
 
         Parameters
         ----------
@@ -195,7 +196,8 @@ class AdaptiveDataMechanism:
         Returns
         -------
         AdaptiveForecast
-            Expected error, probability of success, and the budget that each step takes.
+            Expected error, probability that the search succeeds, and the budget that each step
+            takes.
 
         Raises
         ------
@@ -207,7 +209,8 @@ class AdaptiveDataMechanism:
 
         Notes
         -----
-        The search runs with the answers that are expected of rows N(center, diag(sigma**2)).
+        The search is run with the answers that are expected of normal rows with the mean `center`
+        and the standard deviations `sigma`.
 
         Examples
         --------
@@ -230,7 +233,7 @@ class AdaptiveDataMechanism:
         return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
 
     def check(self, X: ArrayLike) -> None:
-        """Raise the errors of `release` that the budget and the type and shape of the rows show.
+        """Raise the errors that `release` would raise for the budget and for the type and shape of these rows.
 
         Parameters
         ----------
@@ -246,7 +249,8 @@ class AdaptiveDataMechanism:
 
         Notes
         -----
-        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
+        `egm.budget` calls this method before it records the cost of a release, so that a mistake in
+        the argument uses no budget.
 
         Examples
         --------
@@ -343,7 +347,7 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError that names a sufficient rho and n, if the budget is too small for d columns."""
+        """Raise a ValueError if the budget is too small for d columns; it names a sufficient rho and n."""
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
@@ -356,7 +360,7 @@ class AdaptiveDataMechanism:
 
 
 def _rounded_up(number: float) -> float:
-    """Round a number > 0 to three digits, never down."""
+    """Round a number > 0 up to three significant digits."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
     rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
     return rounded if rounded >= number else rounded + unit

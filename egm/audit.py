@@ -1,4 +1,4 @@
-r"""Compute lower bounds of epsilon from releases alone, to find mechanisms that break their promise.
+r"""Compute lower bounds of epsilon from releases alone, to find mechanisms that break their privacy promise.
 
 For two neighboring data sets let P and Q be the laws of the release of an (epsilon, delta)-private
 procedure. Then
@@ -7,12 +7,12 @@ procedure. Then
 
 for every event S, and likewise with P and Q exchanged. So each event gives a lower bound of
 epsilon, :math:`\log((P(S) - \delta) / Q(S))`, and many releases give confidence limits of P(S) and
-Q(S). The event is chosen by some of the releases and counted in the others. Therefore, however it
-is chosen, the bound is too large with at most the stated probability, for any procedure. A bound
-above the promised epsilon proves that the promise is broken. A bound below it is no proof of
-privacy; only theorems are.
+Q(S). The event is chosen by means of some of the releases and counted in the others. Therefore the
+bound is too large with at most the stated probability, for any procedure and however the event is
+chosen. A bound above the promised epsilon shows that the promise is broken. A bound below the
+promised epsilon is not a proof of privacy.
 
-`egm.study.planted` plants bugs in the mechanisms and shows that such bounds find them.
+`egm.study.planted` makes mechanisms with known bugs, and such bounds find these bugs.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
 
     Notes
     -----
-    The first fifth of the releases chooses an event [1]_: a direction (by `project`), a threshold
-    on it, and which of the two tails is counted. The rest of the releases are counted. The bound is
-    that of the exact limits [2]_ of two binomial probabilities, each of which is wrong with
-    probability at most (1 - `confidence`) / 2.
+    The first fifth of the releases is used to choose an event [1]_: a direction (by `project`), a
+    threshold in this direction, and the side of the threshold. The other releases are counted. The
+    bound follows from the exact confidence limits [2]_ of two binomial probabilities, each of which
+    is wrong with probability at most (1 - `confidence`) / 2.
 
     References
     ----------
@@ -78,8 +78,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
 
     Examples
     --------
-    Laplace noise of scale 1 on values with sensitivity 1 has epsilon = 1; releases show nearly all
-    of it:
+    Laplace noise of scale 1 on values with sensitivity 1 has epsilon = 1, and the bound is nearly
+    as large:
 
     >>> import numpy as np
     >>> from egm.audit import lower_bound
@@ -116,7 +116,8 @@ def project(one: Array, other: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,)
-        Direction; the numbers ``one @ direction`` and ``other @ direction`` separate the releases.
+        Direction. The numbers ``one @ direction`` and ``other @ direction`` differ as clearly as
+        possible.
 
     Notes
     -----
@@ -149,15 +150,15 @@ def project(one: Array, other: Array) -> Array:
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
-    """Count the releases that reach each threshold."""
+    """Return, for each threshold, the number of releases that are at least as large."""
     return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="left")
 
 
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
-    """Return log((p - delta) / q), at least 0, for limits p and q of two probabilities.
+    """Return the lower bound log((p - delta) / q) of epsilon, or 0 where it is negative.
 
-    p is a lower limit for `likely` counts out of m, and q an upper limit for `rare` counts out of
-    m.
+    p is a lower confidence limit of a probability for `likely` counts out of m, and q an upper
+    confidence limit for `rare` counts out of m. Each is wrong with probability error / 2.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -168,7 +169,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases at the cost of a few, if a release is a value plus a linear image of its noise.
+    """Draw many releases at the cost of a few, if a release is a value plus a linear function of its noise.
 
     Parameters
     ----------
@@ -188,15 +189,16 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Raises
     ------
     ValueError
-        If `release` is not a value plus a linear image of its noise.
+        If `release` is not a value plus a linear function of its noise.
 
     Notes
     -----
-    One call of `release` without noise gives the value. One call for each number drawn, with a
-    large number in its place and zero for all others, gives the image of this number. Then noise is
-    drawn `size` times by the sampler that the release uses, and the image is added to the value.
-    The first five results are compared with calls of `release` on the same noise. Two calls of
-    `replay` for secure noise of the same laws and scales get the same draws.
+    One call of `release` with zeros for the noise gives the value. Then there is one call for each
+    number that a release draws, with a large number in its place and zeros for all others; it gives
+    the coefficients of this number. Then noise is drawn `size` times by the sampler that the
+    release uses, multiplied by the coefficients, and added to the value. The first five results are
+    compared with calls of `release` on the same noise. If `replay` is called twice for secure noise
+    with the same laws and scales, the second call uses the draws of the first one again.
 
     Examples
     --------
@@ -222,7 +224,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Return given numbers in place of noise, and record which laws were asked for."""
+    """Take the place of the sources of noise in a release: return given numbers, and record what was asked for."""
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
@@ -230,15 +232,15 @@ class _Tape(np.random.Generator):
         self.asked: list[tuple[Any, float]] = []
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return recorded numbers in place of normal noise."""
+        """Return given numbers in place of normal noise."""
         return self._next("normal", scale)
 
     def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return recorded numbers in place of Laplace noise."""
+        """Return given numbers in place of Laplace noise."""
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return recorded numbers in place of OpenDP's noise; this method takes the place of `_vector_noise`."""
+        """Return a sampler that gives given numbers, in place of `egm.samplers._vector_noise`."""
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
     def _next(self, law: Any, scale: ArrayLike) -> Array:
@@ -249,9 +251,10 @@ class _Tape(np.random.Generator):
 
 
 def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
-    """Make a release with this noise (zeros for None), and record the laws and scales that it asks for.
+    """Make a release with these numbers as noise (zeros for None), and record the laws and scales that it asks for.
 
-    The release has shape (k,); there is a pair (law, scale) for each number drawn.
+    The release has shape (k,); the record has a pair (law, scale) for each number that was asked
+    for.
     """
     tape = _Tape(noises)
     with mock.patch.object(samplers, "_vector_noise", tape.discrete):
@@ -259,13 +262,13 @@ def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises:
 
 
 def _simulated(asked: Asked, size: int, rng: Rng) -> Array:
-    """Draw noise by a numpy Generator, shape (size, len(asked))."""
+    """Draw noise of the laws and scales in `asked` from a NumPy Generator, shape (size, len(asked))."""
     return np.transpose([getattr(rng, law)(0.0, scale, size) for law, scale in asked])
 
 
 @functools.lru_cache(maxsize=16)
 def _secure(asked: Asked, size: int) -> Array:
-    """Draw noise by OpenDP's samplers, shape (size, len(asked))."""
+    """Draw noise of the laws and scales in `asked` by OpenDP's samplers, shape (size, len(asked))."""
     return np.transpose(
         [np.array(samplers._vector_noise(*law, scale)([0] * size), dtype=float) for law, scale in asked]
     )

@@ -4,8 +4,8 @@ Each bound is at least the upper quantile ``egm.gx2.isf(p, weights)`` of
 
 .. math:: Q = \sum_j w_j Z_j^2, \qquad Z_j \sim N(0, 1) \text{ independent}, \quad w_j > 0.
 
-It is the square of a radius that a row exceeds with probability at most p. Where a bound claims
-nothing for some p, it is infinite.
+So the square root of a bound is a radius that a row with squared norm Q exceeds with probability at
+most p. Where an inequality says nothing for some p, its bound is infinite.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> round(float(bounds.bernstein(1e-4, weights)), 4)
     1.607
 
-    For three columns it claims nothing at this p.
+    For three columns Lemma 4.2 claims nothing at this p.
 
     >>> float(bounds.bernstein(1e-4, [0.5, 0.3, 0.2]))
     inf
@@ -89,7 +89,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def bernstein_limit(weights: ArrayLike) -> float:
-    r"""Return the smallest probability p that `bernstein` accepts, which Lemma 4.2 of the report sets.
+    r"""Return the smallest probability p for which Lemma 4.2 of the report holds, and `bernstein` is finite.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def laurent_massart(p: float, weights: ArrayLike) -> float: ...
 @overload
 def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
-    r"""Bound the upper quantile of a generalized chi-square variable by Laurent and Massart.
+    r"""Bound the upper quantile of a generalized chi-square variable by Laurent and Massart's inequality.
 
     Parameters
     ----------
@@ -269,7 +269,8 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
 
     Examples
     --------
-    For 200 equal columns and 10,000 rows the theorem holds, and bounds four times the exact factor.
+    For 200 equal columns and 10,000 rows the theorem holds, and gives a bound of four times
+    `egm.scaling.noise_factor`, the exact value.
 
     >>> import numpy as np
     >>> from egm import bounds, scaling

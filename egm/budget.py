@@ -1,19 +1,20 @@
 """Keep a privacy budget for several releases from the same data, on disk.
 
 A `Budget` is a total: rho of zero-concentrated differential privacy, or (epsilon, delta).
-`Budget.release` charges a release and then makes it; a release that does not fit is refused with
-`BudgetExceeded`.
+`Budget.release` records the cost of a release, which is called its charge, and then makes the
+release. A release whose cost does not fit into the total is refused with `BudgetExceeded`.
 
-Three things a user must know:
+A user must know three things:
 
 1. A mistake in public matters (the mechanism, the type or the shape of the data) costs nothing. The
-   charge is recorded before any value of the data is read, and it stays if the release then fails,
-   for example because of a NaN: such an error says something about the data.
-2. A total (epsilon, delta) is counted by one rule: "gaussian", "zcdp", "basic" or "planned". The
-   rule must be public before the first release. By the first three, every release may be chosen
-   after seeing those before it.
+   charge is recorded before any value of the data is read. It remains if the release then fails, for
+   example because of a NaN, because such an error says something about the data.
+2. The charges are added up to a total (epsilon, delta) by one rule: "gaussian", "zcdp", "basic" or
+   "planned". The rule must be public before the first release. With the first three, every release
+   may be chosen after seeing the releases before it.
 3. With a path, the charges are kept in a journal, a file that survives a crash and that several
-   processes can share. No file can tell that an older copy of it was put back.
+   processes can share. If an older copy of the file is put back, this cannot be noticed from the
+   file.
 
 The Notes of `Budget` describe the rules, prove that they are private, and explain the rounding.
 """
@@ -43,8 +44,9 @@ class Budget:
     Parameters
     ----------
     path : str or path-like, optional
-        Place of the journal, the file in which the charges are kept. If there is no such file, a
-        new journal is made. By default the charges are kept in memory, for this process alone.
+        Path of the journal, the file in which the charges (the costs of the releases) are kept. If
+        there is no such file, a new journal is made. By default the charges are kept in memory, for
+        this process alone.
     rho : float, optional
         Total in zero-concentrated differential privacy (zCDP), > 0. A budget has either this total
         or `epsilon`.
@@ -61,22 +63,22 @@ class Budget:
         `delta`), "basic" for a Laplace mechanism or a quantile and wherever `delta` is 0, "zcdp"
         for an `AdaptiveDataMechanism`.
     simulation : bool, optional
-        True for a budget of rehearsals, in which each release is a simulation by an rng. False (the
-        default) for a budget that refuses an rng, because a simulation of private data reveals
-        them. The journal says which of the two it is.
+        True for a rehearsal, in which each release is a simulation and needs an rng. False (the
+        default) for a budget that refuses an rng, because a simulated release of private data
+        reveals them. The journal keeps this choice.
 
     Raises
     ------
     ValueError
-        If a number is out of range, if the total is missing or stated in both ways, if a rule does
-        not go with the total, or if an argument differs from what an existing journal says. For an
+        If a number is out of range, if the total is missing or given in both ways, if a rule does
+        not suit the total, or if an argument differs from that of an existing journal. For an
         existing journal, every argument but `path` may be left out.
     TypeError
         If an argument is not of the right type.
     JournalError
         If the journal is damaged, or if its file has a second name (a hard link).
     OSError
-        If there can be no such file, or if a charge cannot be written to it.
+        If the file cannot be made, or if a charge cannot be written to it.
     TimeoutError
         If another process holds the lock of the journal for a minute.
     RuntimeError
@@ -112,37 +114,39 @@ class Budget:
       for the rest. It is valid only if all mechanisms were fixed before the first release.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
-    releases still to come. The cost c of the next one is fixed, whatever its answer is; the
-    releases after it may cost the total less c, and have that privacy by induction; composition
-    adds the two. So each of the first three rules is a privacy filter ([5]_, [6]_, [7]_).
+    releases still to come. The cost c of the next release is fixed, whatever its result is. The
+    releases after it may cost at most the total minus c, and by induction they are together as
+    private as this cost says. By composition the two costs are added. So each of the first three
+    rules is a privacy filter ([5]_, [6]_, [7]_).
 
     **Why the rule must be public before the first release.** Taking the smallest result of several
     rules is not itself a valid rule. For example, after a Gaussian release of (0.1, 1e-6) out of a
-    total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the rest gets
-    to a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the first
-    mechanism. Two cases need no rule: a first mechanism that by itself is (epsilon, delta)-private,
-    and releases that are all without delta, whose epsilons may be added.
+    total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the rest can
+    reach a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the first
+    mechanism. Two cases need no rule: a single release, whose mechanism is itself (epsilon,
+    delta)-private, and releases that all have delta = 0, whose epsilons may be added.
 
     **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
     exceed the total. A sum of several may exceed it by a factor :math:`1 + 2^{-51}`, which is
     within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", several
-    charges are granted if they fit for noise that is larger by :math:`2^{-31}` of itself, because
-    it is drawn larger by :math:`2^{-30}` than the mechanism says. So no total is exceeded. A part of
-    delta is reserved there for the difference between discrete and continuous noise. It is enough
-    for :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, and a budget takes no more.
+    charges are granted if they fit for noise that is larger by the share :math:`2^{-31}`, because
+    the noise is in fact drawn larger by the share :math:`2^{-30}` than the mechanism says. So no
+    total is exceeded. Under this rule a part of delta is reserved for the difference between
+    discrete and continuous noise. It is enough for :math:`2^{20}` releases of fewer than
+    :math:`2^{24}` coordinates each, and a budget takes no more.
 
-    **Journal.** The journal is an SQLite database with one row for the terms and one for each
-    charge, with SHA-256 digests by which a row that is changed or missing is noticed. A charge is on
-    the disk before the data are read, so a crash can waste budget and can never exceed it.
-    Processes and threads take turns, and each reads what the others have spent. Only the owner may
-    read a new journal, because whoever can open it can lock it. If the file is removed or replaced
-    while a charge is written, nothing is granted. If an older copy of the file is put back, an open
-    budget notices it, but a budget that is opened later cannot.
+    **Journal.** The journal is an SQLite database with one row for the terms (the total and the
+    rule) and one for each charge, with SHA-256 digests by which a row that is changed or missing is
+    noticed. A charge is on the disk before the data are read. So a crash can waste budget, but the
+    releases can never exceed it. Processes and threads take turns, and each reads what the others
+    have spent. Only the owner may read a new journal, because whoever can open it can lock it. If
+    the file is removed or replaced while a charge is written, nothing is granted. If an older copy
+    of the file is put back, an open budget notices it, but a budget that is opened later cannot.
 
-    Charging needs a folder that can be written, because SQLite keeps a second file there while it
-    writes, whose name ends in "-journal". A crash may leave it: then open the budget, or move both
-    files together. A process that charges must not open the journal in another way, because on
-    Unix closing the file would give back the lock.
+    The folder of the journal must be writable, because SQLite keeps a second file there while it
+    writes, whose name ends in "-journal". A crash may leave this file behind: then open the budget
+    again, or move both files together. A process that uses a budget must not open its journal in
+    another way, because on Unix closing the file would release the lock.
 
     References
     ----------
@@ -156,7 +160,7 @@ class Budget:
 
     Examples
     --------
-    Four Gaussian releases of epsilon = 0.4 each are together much cheaper than epsilon = 1.6:
+    Four Gaussian releases of epsilon = 0.4 each cost together much less than epsilon = 1.6:
 
     >>> from egm import GaussianMechanism
     >>> from egm.budget import Budget
@@ -183,7 +187,7 @@ class Budget:
 
     @property
     def rho(self) -> float | None:
-        """Total rho, or None for a total (epsilon, delta)."""
+        """Rho of the total, or None for a total (epsilon, delta)."""
         return self._terms.rho
 
     @property
@@ -203,31 +207,31 @@ class Budget:
 
     @property
     def simulation(self) -> bool:
-        """Whether the budget is for simulations only."""
+        """Whether the budget is for simulations only, which need an rng."""
         return self._terms.simulation
 
     @property
     def rule(self) -> Rule | None:
-        """Rule by which charges are added up, or None if the total is rho or no charge has decided yet."""
+        """Rule by which charges are added up, or None for a total rho and before the first charge decides."""
         return self._terms.rule_for(self.history)
 
     @property
     def history(self) -> tuple[Charge, ...]:
-        """All charges so far, as a tuple of `Charge` in the order in which they were granted."""
+        """Costs of all releases so far, as a tuple of `Charge` in the order in which they were granted."""
         return self._store.read()
 
     @property
     def spent(self) -> Spent:
-        """Cost of all charges together: rho, or the `Loss` by the rule. It is never more than the total."""
+        """Cost of all releases together, at most the total: rho, or the `Loss` that follows by the rule."""
         return self._terms.spent(self.history)
 
     @property
     def left(self) -> Spent:
-        """Largest cost of one more release: rho, or the `Loss` of a Gaussian mechanism (Laplace if delta is 0)."""
+        """Largest cost that one more release may have: rho, or the `Loss` of a Gaussian (or Laplace) mechanism."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
-        """Return the cost of each of several equal releases, such that all of them are granted.
+        """Return the largest cost that each of several equal releases may have, such that all are granted.
 
         Parameters
         ----------
@@ -237,10 +241,10 @@ class Budget:
         Returns
         -------
         float or Loss
-            Cost rho of each release, or the `Loss` of each `GaussianMechanism`; where only pure
-            mechanisms can follow, of each `LaplaceMechanism`, with delta 0. Where epsilon is found
-            by bisection, it is too small by at most 1e-12 of the total, and 0 where it would be
-            less than about 1e-9 of the total divided by `parts`.
+            Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If only mechanisms
+            without a delta can follow, it is the `Loss` of each `LaplaceMechanism`. If epsilon is
+            found by bisection, it is too small by at most 1e-12 of the total, and 0 where it would
+            be less than about 1e-9 of the total divided by `parts`.
 
         Raises
         ------
@@ -257,7 +261,7 @@ class Budget:
         return self._terms.left(self.history, count(parts=parts))
 
     def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
-        """Record a release by a mechanism, without making it.
+        """Record the cost of a release by a mechanism, without making the release.
 
         Parameters
         ----------
@@ -272,9 +276,11 @@ class Budget:
         Raises
         ------
         BudgetExceeded
-            If the release does not fit, or is one of more than :math:`2^{20}`. Nothing is recorded then.
+            If the release does not fit, or if there are :math:`2^{20}` charges already. Nothing is
+            recorded then.
         ValueError
-            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates.
+            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
+            more.
         TypeError
             If `mechanism` is not a mechanism of egm.
 
@@ -290,7 +296,7 @@ class Budget:
         return self._grant(rules.charge_of(mechanism, self.neighbors))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record a `Charge`, or raise `BudgetExceeded`."""
+        """Record the cost of a release and return it, or raise `BudgetExceeded` if it does not fit into the total."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 record(asked)
@@ -306,7 +312,7 @@ class Budget:
     def release(
         self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None
     ) -> Release | AdaptiveRelease:
-        """Charge a release by a mechanism, then make it.
+        """Record the cost of a release by a mechanism, and then make the release.
 
         Parameters
         ----------
@@ -327,17 +333,18 @@ class Budget:
         BudgetExceeded
             If the release does not fit. Nothing is recorded then.
         ValueError
-            If `rng` is given where it must not be or missing where it must be, or if
+            If `rng` is given but the budget is not for simulation, or missing although it is; or if
             `Budget.charge`, `mechanism.check` or `mechanism.release` raises it.
         TypeError
             If `rng` is not a Generator, or if one of these three methods raises it.
 
         Notes
         -----
-        First `mechanism.check(X)` compares public properties, and an error there costs nothing. Then
-        the charge is recorded, and only then `mechanism.release` reads values of `X`. If it fails,
-        the charge stays, because a value that was read may have caused the error. A
-        `GaussianMechanism` takes fewer than :math:`2^{24}` entries here.
+        First `mechanism.check(X)` checks public properties of the data, and an error there costs
+        nothing. Then the charge (the cost of the release) is recorded, and only then
+        `mechanism.release` reads values of `X`. If the release fails, the charge remains, because a
+        value that was read may have caused the error. For a `GaussianMechanism`, `X` must have
+        fewer than :math:`2^{24}` entries here.
 
         Examples
         --------
@@ -378,21 +385,22 @@ class Budget:
         *,
         rng: Rng | None = None,
     ) -> Floats:
-        r"""Charge a private quantile, then compute it by `egm.quantiles.secure_quantile`.
+        r"""Record the cost of a private quantile, and then compute it by `egm.quantiles.secure_quantile`.
 
         Parameters
         ----------
         values : array_like, shape (n,) or (n, k)
-            Numbers, of which n is public and a neighbor has one row replaced. A list is one column.
+            Numbers. Their number n is public, and neighboring data differ in one row. A list is
+            taken for one column.
         q : float
             Level of the quantile, in (0, 1).
         low, high : float
-            Ends of the range in which the quantile is looked for, in the units of `values`.
+            Ends of the range in which the quantile is searched, in the units of `values`.
         epsilon : float
-            Privacy of the quantile of each column, > 0.
+            Privacy parameter of the quantile of each column, > 0.
         step : float
-            Distance of the points among which the answer is drawn, > 0, in the units of `values`;
-            at most 1e8 of them between `low` and `high`.
+            Distance of the points among which the answer is drawn, > 0, in the units of `values`.
+            The range may have at most 1e8 of these points.
         rng : numpy.random.Generator, optional
             Source of simulated noise for a budget that was made for simulation, and for no other.
             The simulation is `egm.quantiles.quantile`.
@@ -408,15 +416,16 @@ class Budget:
             If the quantile does not fit. Nothing is recorded then.
         ValueError
             If an argument is out of range, if the neighbor relation of the budget is not
-            "replace_one", or if `rng` is given where it must not be or missing where it must be.
+            "replace_one", or if `rng` is given but the budget is not for simulation, or missing
+            although it is.
         TypeError
             If `values` are not numbers, or if `rng` is not a Generator.
 
         Notes
         -----
-        The cost is `epsilon` for each column, or :math:`\varepsilon^2 / 8` of rho for each (see
-        `egm.quantiles.epsilon_of_rho`). A mistake in an argument costs nothing, unless only the
-        numbers in `values` show it: they are read after the charge.
+        The cost is `epsilon` for each column, or a rho of :math:`\varepsilon^2 / 8` for each column
+        (see `egm.quantiles.epsilon_of_rho`). A mistake in an argument costs nothing, unless it is
+        in the numbers in `values`, which are read after the cost is recorded.
 
         Examples
         --------
@@ -438,7 +447,7 @@ class Budget:
         return secure_quantile(values, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
-        """Require an rng for a budget that is for simulation, and none for any other."""
+        """Raise an error if a budget for simulation gets no rng, or if any other budget gets one."""
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
         if rng is not None and not self.simulation:

@@ -1,7 +1,8 @@
 r"""Compute how much Gaussian noise (epsilon, delta)-differential privacy needs, exactly.
 
 The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1. The
-curve and its roots are computed in `egm/_curve.py`.
+privacy curve gives the smallest delta for each epsilon. It is computed and inverted in
+`egm/_curve.py`.
 
 Notes
 -----
@@ -14,17 +15,20 @@ the mechanism is :math:`(\varepsilon, \delta)`-private if and only if
         &= \Phi\Bigl(\frac{1}{2z} - \varepsilon z\Bigr)
            - e^{\varepsilon} \, \Phi\Bigl(-\frac{1}{2z} - \varepsilon z\Bigr)
 
-([1]_, Theorem 8). For small :math:`\varepsilon` the second line loses digits. The first line, with
-:math:`L = \varepsilon + r/z`, is an integral of positive terms, in which nothing cancels,
+([1]_, Theorem 8), where :math:`\Phi` is the distribution function of the standard normal law and
+:math:`\varphi` below is its density. For small :math:`\varepsilon` the second line loses digits by
+cancellation. The first line, with :math:`L = \varepsilon + r/z`, is an integral of positive terms,
+in which nothing cancels,
 
 .. math::
 
     \delta = \int_0^\infty \varphi(r - a) \, (1 - e^{-r/z}) \, dr,
     \qquad a = \frac{1}{2z} - \varepsilon z.
 
-One Gauss-Legendre rule computes it to fourteen digits for every :math:`\varepsilon`, however far
-the tail. The exception is :math:`z < 0.05`, where :math:`e^{-r/z}` falls too fast for the rule.
-There the two terms of the second line are so different that they may be subtracted.
+One Gauss-Legendre rule computes this integral to fourteen digits for every :math:`\varepsilon`,
+however far the tail. The exception is :math:`z < 0.05`, where :math:`e^{-r/z}` falls too fast for
+the rule. There the two terms of the second line are so different that their difference loses no
+digits.
 
 References
 ----------
@@ -78,7 +82,7 @@ def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     ------
     ValueError
         If `epsilon` or `delta` are outside their ranges. For ``epsilon >= 1`` the theorem promises
-        nothing, and the message names `analytic_noise_multiplier`.
+        nothing, and the error message recommends `analytic_noise_multiplier` instead.
 
     See Also
     --------
@@ -117,7 +121,7 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ..
 def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     r"""Compute the smallest noise multiplier that makes Gaussian noise (epsilon, delta)-private.
 
-    The report calls it :math:`\sigma_\mathrm{opt}`.
+    Poulsen's report (2023) calls this noise multiplier :math:`\sigma_\mathrm{opt}`.
 
     Parameters
     ----------
@@ -131,8 +135,8 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     float or ndarray
         The noise multiplier z, in the shape to which the arguments broadcast. It is never below the
         exact root, and for ``delta <= 0.9`` its relative distance from the root is at most 1e-13.
-        For a delta above 1 - 1e-12, which promises nothing, it is the noise multiplier for 1 -
-        1e-12.
+        For a delta above 1 - 1e-12, which promises almost nothing, the result is the noise
+        multiplier for ``delta = 1 - 1e-12``.
 
     Raises
     ------
@@ -191,7 +195,8 @@ def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     -------
     float or ndarray
         The smallest delta for which the noise is (epsilon, delta)-private, in the shape to which
-        the arguments broadcast. Its relative error is below 1e-13 where it is a normal double.
+        the arguments broadcast. Its relative error is below 1e-13 if the result is not so small
+        that it is a subnormal double.
 
     Raises
     ------
@@ -292,7 +297,7 @@ def zcdp_noise_multiplier(rho: float) -> float: ...
 @overload
 def zcdp_noise_multiplier(rho: ArrayLike) -> Array: ...
 def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
-    r"""Compute the noise multiplier of rho-zero-concentrated differential privacy.
+    r"""Compute the noise multiplier that makes Gaussian noise rho-zero-concentrated differentially private.
 
     Parameters
     ----------
@@ -360,15 +365,15 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     Notes
     -----
     Every rho-zCDP mechanism is (epsilon, delta)-differentially private for this epsilon ([1]_,
-    Corollary 13). It is the best known conversion,
+    Corollary 13). It is the best conversion that is known,
 
     .. math::
 
         \varepsilon = \min_{\alpha > 1} \Bigl[ \rho \alpha + \frac{\log(1/\delta) - \log(\alpha - 1)
             + \alpha \log(1 - 1/\alpha)}{\alpha - 1} \Bigr],
 
-    or 0 where that is negative. Every :math:`\alpha` gives a valid epsilon, and a bound on the
-    rounding errors of the computation is added to it.
+    or 0 where this minimum is negative. Every :math:`\alpha` gives a valid epsilon, so the search
+    for the minimum need not be exact. A bound on the rounding errors is added to the result.
 
     References
     ----------

@@ -1,14 +1,14 @@
 """Run `egm sum`, `egm adaptive` and `egm plan`: the command line, for people with a file.
 
-Only the release is written to standard output or to the output file: the estimate, its noise, and
-numbers that are public anyway. Messages go to standard error, for the operator alone. The exit code
-is 0 for success, 2 for a mistake in an option or a file, 1 for an unexpected error, 130
-after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
+Only the release is written to standard output or to the output file: the estimate, the standard
+deviation of its noise, and numbers that are public anyway. Messages go to standard error, for the
+operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1 for an
+unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
-Names of columns and of files come from strangers. When they are printed or written, they cannot
-give orders to a terminal, because characters that cannot be printed appear as the escapes of
-Python. They cannot give orders to a spreadsheet either, because in CSV a name that such a program
-would compute gets an apostrophe in front.
+Names of columns and of files may come from people who are not trusted. When names are printed or
+written, they cannot give orders to a terminal, because characters that cannot be printed appear as
+the escapes of Python. They cannot give orders to a spreadsheet either, because in CSV a name that
+looks like a formula gets an apostrophe in front.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code, as listed at the head of this module.
+        Exit code: 0 for success, 2 for a mistake in an option or a file, 1 for an unexpected error,
+        130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
-    """Return the exit code of a command line, unless it is interrupted."""
+    """Run a command line and report its errors; return the exit code, unless a signal interrupts it."""
     try:
         args = _parser().parse_args(argv)
         args.stops = stops
@@ -100,13 +101,13 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
 
 
 def _stopped(stops: Stops) -> int:
-    """Report the end after a signal, and return the exit code."""
+    """Report that a signal has ended the command, and return the exit code."""
     number = stops.received or signal.SIGINT
     return complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
 
 
 def _sum(args: Namespace) -> None:
-    """Release the sum of the rows of a file."""
+    """Run `egm sum`: release the sum of the rows of a file, with guesses of center and spread."""
     table = inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
@@ -125,7 +126,7 @@ def _sum(args: Namespace) -> None:
 
 
 def _adaptive(args: Namespace) -> None:
-    """Release the sum of the rows of a file if neither their center nor their spread is known."""
+    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known."""
     table = inputs.table(args)
     n = inputs.rows_declared(args, table)
     with explained(table.names):
@@ -146,18 +147,18 @@ def _rng(args: Namespace) -> np.random.Generator | None:
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Suppress the warning of a simulation, because the output itself says that it is one."""
+    """Return a context without the warning of a simulation, because the output itself says that it is one."""
     return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
 def _plan(args: Namespace) -> None:
-    """Forecast a release, without data."""
+    """Run `egm plan`: forecast a release of `egm sum` or `egm adaptive`, without data."""
     require_options_that_fit(args)
     (_plan_adaptive if args.adaptive else _plan_sum)(args)
 
 
 def _plan_adaptive(args: Namespace) -> None:
-    """Forecast a release of `egm adaptive` for normal rows, without data."""
+    """Write the forecast of a release of `egm adaptive` for normal rows with the given sigma and center."""
     names, sigma = inputs.planned(args)
     center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
@@ -183,7 +184,7 @@ def _plan_adaptive(args: Namespace) -> None:
 
 
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """Raise a Mistake if the rows of a plan do not lie in the ranges that the plan declares."""
+    """Raise a Mistake if the sigma or the center of a forecast is outside the ranges that the options declare."""
     low, high = mechanism.sigma_range
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:
@@ -193,7 +194,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Forecast a release of `egm sum`, without data."""
+    """Write the forecast of a release of `egm sum`."""
     names, _ = inputs.planned(args)
     with explained(names):
         model = inputs.model(args, args.rows, names)

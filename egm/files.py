@@ -1,13 +1,15 @@
 """Read tables of numbers from files in blocks of rows, and write results whole or not at all.
 
-A table is CSV (commas, UTF-8, with a header or without), NumPy (.npy, two axes) or Parquet (needs
-pyarrow). However large the file is, only one block is in memory at a time, and of a Parquet file
-also a page of each column. If something is wrong with a file, a `FileError` names the file and, if
-it is one cell, its row and column. It never shows the value of the cell, which may be private.
+A table is a CSV file (commas, UTF-8, with a header or without), a NumPy file (.npy, two axes) or a
+Parquet file (which needs pyarrow). However large the file is, only one block is in memory at a
+time, and of a Parquet file also a page of each column. If something is wrong with a file, a
+`FileError` names the file. If something is wrong with one cell, it also names the row and the
+column, but it never shows the value of the cell, which may be private.
 
-A CSV file does not say whether its first line has names or the first person's values. Therefore
-names are taken from it only if the caller says that they are names, or knows them already. A first
-line of numbers that are whole, or in order, can be either; then the caller must say which it is.
+A CSV file does not say whether its first line has names or the first person's values. Therefore the
+first line is taken for names only if the caller says that it has names, or knows these names
+already. A first line of numbers that are whole, or in order, can be names or values; then the
+caller must say which they are.
 """
 
 from __future__ import annotations
@@ -38,9 +40,10 @@ _KINDS = {".csv": csv, ".npy": npy, ".parquet": parquet, ".pq": parquet}  # the 
 
 @dataclass(frozen=True)
 class Table:
-    r"""Table in a file: names of its columns, number of its rows if the file says it, and its blocks.
+    r"""Table in a file: the names of its columns, the number of its rows if known, and blocks of its rows.
 
-    Iterating reads the file from the start, and yields the blocks. `rows` makes such a table.
+    Iterating over a table reads the file from the start, and yields the blocks. The function `rows`
+    makes such a table.
 
     Parameters
     ----------
@@ -52,8 +55,8 @@ class Table:
         Function without arguments that reads the file from the start. It yields arrays of float64,
         shape (rows, columns), with finite values only, or raises a `FileError`.
     counts : callable
-        Function without arguments that yields the number of rows in parts, by reading the file if
-        necessary.
+        Function without arguments that yields whole numbers whose sum is the number of rows. It
+        reads the file if necessary.
 
     See Also
     --------
@@ -105,10 +108,10 @@ def rows(
         for names if no cell is a number and, unless `columns` is given, all cells are in `known`.
         It refuses any other first line.
     known : collection of str, optional
-        Names that are public already. None, for a caller who will not publish the names, makes
-        "auto" take any text for names.
+        Names that are public already. With None, "auto" takes any text for names, which is for a
+        caller who will not publish the names.
     width : int, optional
-        Number of columns of a CSV file that may be empty and has no header (`header` "no"). An
+        Number of columns, for a CSV file without a header (`header` "no") that may be empty. An
         empty file is then a table without rows.
 
     Returns
@@ -119,9 +122,9 @@ def rows(
     Raises
     ------
     FileError
-        If the file is not there, is not of its kind, does not have the columns, or has a first line
-        that "auto" refuses. The message shows no cell of the first line of a CSV file unless
-        `header` is "yes".
+        If the file does not exist, is not what its suffix says, does not have the columns, or has a
+        first line that "auto" refuses. The message shows no cell of the first line of a CSV file
+        unless `header` is "yes".
 
     See Also
     --------
@@ -161,9 +164,9 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     Parameters
     ----------
     path : str or path-like
-        Place of the file: CSV with a header or without, with a number or a name and a number on
-        each line; NumPy with one axis; or Parquet with one column of numbers, or one column of text
-        before it.
+        Path of the file. A CSV file, with a header or without, has a number, or a name and a
+        number, on each line. A NumPy file has one axis. A Parquet file has one column of numbers,
+        and may have one column of text before it.
 
     Returns
     -------
@@ -175,8 +178,8 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     Raises
     ------
     FileError
-        If the file is not there, is not of its kind, is empty, has a value that is not finite, or a
-        name that occurs twice.
+        If the file does not exist, is not what its suffix says, or is empty, if a value is not
+        finite, or if a name occurs twice.
 
     Examples
     --------
@@ -217,18 +220,19 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     Returns
     -------
     dask.array.Array, shape (n, d)
-        One block for each row group, of the type that holds the numbers of all columns. A mechanism
-        matches the names of the columns with its own, if it gets exactly this array.
+        Array with one block for each row group. Its type is one that can hold the numbers of all
+        columns. If exactly this array is given to a mechanism, the names of its columns are matched
+        with those of the mechanism.
 
     Raises
     ------
     FileNotFoundError
         If there are no Parquet files.
     ValueError
-        If a file is not Parquet or does not have these columns; and, when a block is read, if it
-        has missing values.
+        If a file is not a Parquet file or does not have these columns. When a block is computed,
+        also if it has missing values.
     TypeError
-        If a column is of another type, or if `columns` is a single name.
+        If a column does not hold numbers, or if `columns` is a single string.
 
     Examples
     --------
@@ -248,9 +252,9 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
 
 @contextlib.contextmanager
 def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
-    """Open a binary file for writing that gets its name only when all is written and on the disk.
+    """Open a binary file for writing that gets its name only when its content is complete and on the disk.
 
-    If something fails before, there will be no file of this name, or the old one stays.
+    If something fails before, no file of this name appears, and an old one stays as it was.
 
     Parameters
     ----------
@@ -260,8 +264,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
         Whether a regular file of this name may be replaced. The new file takes over its
         permissions.
     last : callable, optional
-        Function that is called when all is on the disk and the file is about to get its name. If it
-        raises, there will be no file.
+        Function that is called when the content is on the disk, just before the file gets its name.
+        If it raises an exception, there will be no file.
 
     Yields
     ------
@@ -271,9 +275,9 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     Raises
     ------
     FileError
-        If the name is taken, unless `overwrite` is true and the file is a regular one, or if there
-        can be no such file; this is found before anything is written. Also raised if writing fails,
-        or if the name was taken meanwhile.
+        If there is a file of this name, unless `overwrite` is true and the file is a regular one,
+        or if such a file cannot be made. These errors are raised before anything is written. The
+        error is also raised if writing fails, or if a file of this name has appeared meanwhile.
 
     Examples
     --------
@@ -311,7 +315,10 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
 
 
 def _place(part: Path, target: Path, overwrite: bool) -> None:
-    """Give the finished file its name; raise FileExistsError if the name was taken meanwhile."""
+    """Rename the finished file `part` to `target`, or raise FileExistsError if `target` has appeared meanwhile.
+
+    With `overwrite`, a file of this name is replaced instead.
+    """
     if not overwrite:
         try:
             os.link(part, target)
@@ -325,7 +332,10 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
 
 
 def _kind(path: Path) -> ModuleType:
-    """Return the module that reads a regular file with this suffix."""
+    """Return the module that reads files with the suffix of this path, or raise a FileError if there is none.
+
+    A path that is not a regular file is also a FileError.
+    """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
         raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
@@ -336,9 +346,10 @@ def _kind(path: Path) -> ModuleType:
 
 
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
-    """Return the places of the columns among the names.
+    """Return the indices at which the `columns` are among the names of a file, or all indices for None.
 
-    `shown` says whether an error may show names other than those in `columns`.
+    A column that occurs not exactly once is a FileError. `shown` says whether its message may show
+    other names of the file than those in `columns`.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):
@@ -357,7 +368,7 @@ def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: 
 
 
 def _refuse_twins(path: Path, names: Sequence[str]) -> None:
-    """Raise a FileError for a name that occurs twice."""
+    """Raise a FileError if a name occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -366,12 +377,12 @@ def _refuse_twins(path: Path, names: Sequence[str]) -> None:
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return the first names of a list, as text."""
+    """Return the first eight names of a list, and the number of the others, as text for a message."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _finite(path: Path, names: Sequence[str], blocks: Iterable[Array]) -> Iterator[Array]:
-    """Yield the blocks, or raise a FileError for the first number that is not finite."""
+    """Yield the blocks unchanged; at the first value that is not finite raise a FileError with its row and column."""
     start = 0
     for block in blocks:
         finite = np.isfinite(block)

@@ -1,9 +1,9 @@
 r"""Forecast the expected squared error of a clipped and noisy sum, before any data is touched.
 
 The rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. They become
-:math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` longer than C is shortened to C, and so
-loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of its length. Therefore the error of the
-release is :math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
+:math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` that is longer than the clip norm C is
+shortened to C, and so loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of its length.
+Therefore the error of the release is :math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
 
 With :math:`Q = \|y\|^2` and the moments of ``egm.gx2.clip_moments``, the mean and the variance of
 :math:`L \, (x_j - \mathrm{center}_j)` are exact, and so is the forecast:
@@ -35,7 +35,7 @@ __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "loss_of_a_row"]
 
 @dataclass(frozen=True)
 class ErrorForecast:
-    """Expected squared l2 error of a released sum, split by its causes.
+    """Expected squared l2 error of a released sum, divided into parts by their causes.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ErrorForecast:
 
     @property
     def total(self) -> float:
-        """Expected squared l2 error in total: the sum of the three parts."""
+        """Return the expected squared l2 error in total, which is the sum of the three parts."""
         return self.noise + self.clipping + self.center
 
 
@@ -191,7 +191,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` for one vector of standard deviations."""
+    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -248,9 +248,9 @@ def best_clip_norm(
 
     Notes
     -----
-    C is searched between 0.001 times a row's typical norm, where nearly everything is clipped, and
-    the norm that a row exceeds with probability 0.001/n if the center is the mean, enlarged by the
-    norm of the scaled offset.
+    The smallest clip norm that is tried is 0.001 times a row's typical norm, so that nearly
+    everything is clipped. The largest one is the norm that a row exceeds with probability 0.001/n
+    if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. With
     :math:`U = x - \mathrm{center}` it is

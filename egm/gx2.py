@@ -7,9 +7,10 @@ It is the distribution of a weighted sum of independent noncentral chi-square va
 In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
 
 The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
-`isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` where p itself would
-underflow, `conditional_means` shows which coordinates make Q large, and `clip_moments` describes the
-part that a row loses when it is clipped.
+`isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` for probabilities that are
+too small for a double, `conditional_means` shows which terms make Q large, and `clip_moments`
+describes the part that a normal vector with the squared norm Q loses when it is clipped to a given
+norm.
 
 Notes
 -----
@@ -34,12 +35,13 @@ The tails and the density are contour integrals of it:
 
 1. The contour crosses at the saddle point c, where the integrand has its smallest value on the
    real axis and falls off fastest across it. That value, :math:`e^{K(c) - c x} / |c|`, is a factor
-   of the whole integral: it carries the size of the tail, 1e-300 or exp(-1e6), and is only ever
-   handled by its logarithm. What is left is a number of order one (`egm/_gx2/contour.py`).
-2. The contour is the parabola :math:`s = c + i h u + \gamma u^2`, which follows the path of
-   steepest descent to third order. On it the integrand falls like :math:`e^{-u^2/2}`, and the
-   trapezoid rule in u converges geometrically: the step is halved until two rules agree, and the
-   difference of the last two gives the estimate of the error (`egm/_gx2/contour.py` and `tails.py`).
+   of the whole integral: it carries the size of the tail, such as 1e-300 or exp(-1e6), and only its
+   logarithm is computed. The other factor is a number of order one (`egm/_gx2/contour.py`).
+2. The contour is the parabola :math:`s = c + i h u + \gamma u^2` for real u. Its constants h and
+   :math:`\gamma` are chosen so that it follows the path of steepest descent to third order. On it
+   the integrand falls like :math:`e^{-u^2/2}`, and the trapezoid rule in u converges geometrically:
+   the step is halved until two rules agree, and the difference of the last two gives the estimate
+   of the error (`egm/_gx2/contour.py` and `tails.py`).
 3. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    saddlepoint formula to second order [2]_ gives the start: its relative error is about a tenth,
    and a few percent in a tail. Newton's rule with the tail itself ends the search after one or two
@@ -58,9 +60,10 @@ The tails and the density are contour integrals of it:
    many there are; after it a tail costs as much as with a few hundred of them
    (`egm/_gx2/form.py`).
 
-The scales are these: weights are divided by the largest, so the cut starts at 1; and
-:math:`1 - r c` is formed as :math:`(1 - c) + c (1 - r)`, with each part exact, because in a far
-tail :math:`1 - c` is small and every digit of the result depends on it.
+In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
+Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
+each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
+on it.
 
 References
 ----------

@@ -1,9 +1,9 @@
 """Release a vector, or the sum of the rows of a matrix, with differential privacy.
 
 Each mechanism is fixed before it sees data. Its constructor takes public numbers only and computes
-the noise from them, so that `noise_std` can be read, published and discussed first. Each algorithm
-has the same three steps: bound the contribution of one row, sum, and add noise with a standard
-deviation for each coordinate.
+the noise from them, so that `noise_std` can be read, published and discussed before a release. Each
+algorithm has the same three steps: bound the contribution of one row, add up the rows, and add
+noise with a standard deviation for each coordinate.
 
 Under "replace_one", two data sets are neighbors if one row of the first is replaced by another row
 in the second. Both then have the same number of rows, which is public. Under "add_remove", which

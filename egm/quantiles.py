@@ -1,7 +1,8 @@
 r"""Draw private quantiles by the exponential mechanism, for values in a known range.
 
-The score of a point :math:`x` of the range falls with the distance of its rank from the wanted one,
-and the point is drawn with the density
+The rank of a point :math:`x` is the number of values :math:`v_1, \dots, v_n` that do not exceed it.
+For the q-quantile the wanted rank is :math:`q n`. A point of the range from `low` to `high` is
+drawn with a density that falls with the distance of its rank from the wanted one,
 
 .. math::
 
@@ -9,8 +10,9 @@ and the point is drawn with the density
     \qquad low \le x \le high.
 
 If one value is replaced by another, :math:`n` stays and a rank moves by at most one, so the density
-moves by at most a factor :math:`\exp(\varepsilon)`. The density is constant between neighboring
-order statistics. They leave :math:`n + 1` gaps, and so the sampling is exact.
+changes by at most a factor :math:`\exp(\varepsilon)`. The density is constant in each of the
+:math:`n + 1` gaps between the ends of the range and the sorted values. So a gap is drawn first,
+then a point of it, and the sampling is exact.
 """
 
 from __future__ import annotations
@@ -71,15 +73,17 @@ def quantile(
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`). Algorithm 2 of [2]_ draws such
     quantiles.
 
-    The rank is off by more than :math:`t` with a probability of at most
+    The rank of the drawn point differs from :math:`q n` by more than :math:`t` with a probability
+    of at most
 
     .. math::
 
         \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
 
-    where :math:`g` is the length of the gaps whose rank is off by at most :math:`s < t`. So a wide
-    range costs only its logarithm, and values that occur many times should be spread out first. A
-    column takes a time of O(n log n).
+    where :math:`g` is the total length of the gaps between values whose rank differs by at most
+    :math:`s < t`. So the error in rank grows only with the logarithm of the length of the range.
+    Values that occur many times should be spread out first, because they leave gaps of length zero.
+    A column takes a time of O(n log n).
 
     References
     ----------
@@ -124,13 +128,13 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     epsilon : float
         Privacy parameter, > 0. It is spent in each column.
     step : float
-        Distance of the points, in the units of the values, > 0. The answer may be off by this
-        distance.
+        Distance of neighboring points, in the units of the values, > 0. The answer may be off by
+        this distance.
 
     Returns
     -------
     float or ndarray, shape (k,)
-        Quantile of each column, one of the points `low`, ``low + step``, ... up to `high`.
+        Quantile of each column, one of the points `low`, ``low + step``, ... below `high`.
 
     Raises
     ------
@@ -146,9 +150,9 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`).
 
     A point stands for the interval that ends at it and begins at the point before. The first point
-    also stands for all smaller values, and the last one for all larger values. The point is drawn
-    by `interval`. Each point takes a microsecond in each column, besides the time to count the
-    values.
+    also stands for all smaller values, and the last one for all larger values. The values in each
+    interval are counted, and `interval` draws one of the points. The draw takes about a microsecond
+    for each point and column.
 
     References
     ----------
@@ -208,13 +212,14 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
 
         -\max\{0,\; rank - \#\{\text{values up to its end}\},\; \#\{\text{values below its start}\} - rank\}.
 
-    One value that moves changes each of these numbers by at most one, and so each score by at most
-    one. So the draw, an exponential mechanism, is epsilon-differentially private [1]_. It is also
-    :math:`\rho`-zero-concentrated differentially private with :math:`\rho = \varepsilon^2 / 8`
-    ([2]_, Lemma 3.4).
+    If one value moves to another interval, each of these numbers changes by at most one, and so
+    does each score. So the draw, an exponential mechanism, is epsilon-differentially private [1]_.
+    It is also :math:`\rho`-zero-concentrated differentially private with
+    :math:`\rho = \varepsilon^2 / 8` ([2]_, Lemma 3.4).
 
     Whatever the values are, one interval has the score 0. An interval that is off by :math:`t`
-    values has at most :math:`\exp(-\varepsilon t / 2)` times the probability of that one.
+    values has at most :math:`\exp(-\varepsilon t / 2)` times the probability of the one with score
+    0.
 
     References
     ----------
@@ -287,11 +292,12 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
-    """Draw a point for each of the rows (k, n).
+    """Draw a private quantile of each row of a matrix (k, n), and return the k points.
 
-    The gap with the largest log(length) - penalty + Gumbel noise is drawn with probability
-    proportional to length * exp(-penalty). Minus the logarithm of a standard exponential variable
-    is Gumbel noise.
+    In each row, the n values leave n + 1 gaps. `penalty` is minus the log density in each gap. The
+    gap with the largest log(length) - penalty + Gumbel noise is drawn with probability proportional
+    to length * exp(-penalty), and then a uniform point of this gap. Minus the logarithm of a
+    standard exponential variable is Gumbel noise.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)
@@ -302,7 +308,7 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
 
 
 def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
-    """Return the bounds as vectors (k,), with each low below its high."""
+    """Return `low` and `high` as vectors of k numbers, or raise a ValueError unless each low is below its high."""
     low, high = finite(low=low), finite(high=high)
     for name, bound in (("low", low), ("high", high)):
         if bound.shape not in ((), (k,)):

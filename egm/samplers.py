@@ -1,16 +1,16 @@
 """Draw privacy noise: securely on the integers, or as a simulation from a NumPy Generator.
 
 Secure noise is drawn by the exact samplers of OpenDP, which take their randomness from the
-operating system and use integer arithmetic alone. It protects a sum of integers, so that no digit
-of a floating-point number can give the data away (Mironov 2012; Haney, Desfontaines, Hartman,
-Shrestha and Hay 2022).
+operating system and use integer arithmetic alone. It is added to a sum of integers. So there are no
+rounding errors of floating-point numbers, which can reveal the data (Mironov 2012; Haney,
+Desfontaines, Hartman, Shrestha and Hay 2022).
 
 It is not proved here that OpenDP's compiled library and the operating system's random bits are
 correct. The tests compare the samplers with their exact laws, which can show an error but no back
 door. The time of a draw is not hidden, and it depends on the noise that is drawn.
 
-A NumPy Generator draws floating-point noise, which is good for experiments and for nothing else. A
-warning says so, once in a process.
+A NumPy Generator draws floating-point noise, which is suitable for experiments only and protects
+nobody. A warning says so, once in a process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Notes
     -----
     The probability of the integer k is proportional to :math:`\exp(-k^2 / (2 s^2))`; see [1]_. A
-    draw takes some 10 microseconds.
+    draw takes about 10 microseconds.
 
     References
     ----------
@@ -120,7 +120,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Notes
     -----
     The probability of the integer k is proportional to ``exp(-abs(k) / scale)``; see [1]_. A draw
-    takes some 10 microseconds.
+    takes about 10 microseconds.
 
     References
     ----------
@@ -161,8 +161,9 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     Notes
     -----
     An index is drawn with probability proportional to ``exp(epsilon' / 2 * scores[index])`` [1]_,
-    where ``epsilon'`` is smaller than `epsilon` by 2**-30 of itself. This pays for rounding where
-    the epsilons of several draws are added up. A draw takes a microsecond for each score.
+    where ``epsilon'`` is `epsilon` times 1 - 2**-30. This small difference covers the rounding
+    errors when the epsilons of several draws are added up. A draw takes a microsecond for each
+    score.
 
     A draw is epsilon-differentially private if neighbors change each score by at most 1 [1]_.
 
@@ -262,7 +263,10 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
 
 def _fitting(most: float, **named: float) -> float:
-    """Return a scale of noise as a number, or raise a ValueError if 64 bits would cut off the tail of the noise."""
+    """Return the scale of noise in `named` as a float, or raise a ValueError if it is above `most`.
+
+    Above `most`, 64-bit integers would cut off the tail of the noise.
+    """
     ((name, _),) = named.items()
     number = scalar(positive, **named)
     if number > most:
@@ -272,7 +276,7 @@ def _fitting(most: float, **named: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Return OpenDP's sampler for vectors of integers."""
+    """Return OpenDP's sampler that adds noise of this scale to a list of 64-bit integers; `maker` names its law."""
     dp = opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
@@ -282,7 +286,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's function that draws the index of the largest noisy score."""
+    """Return OpenDP's function that adds noise of this scale to scores and returns the index of the largest sum."""
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()
@@ -312,7 +316,7 @@ def opendp() -> ModuleType:
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """Return the Generator, or raise TypeError for anything else, and warn of the simulation."""
+    """Return the Generator and warn that its noise is a simulation, or raise a TypeError for anything else."""
     generator(rng)
     _warn()
     return rng
@@ -320,6 +324,6 @@ def _generator(rng: np.random.Generator) -> np.random.Generator:
 
 @functools.cache
 def _warn() -> None:
-    """Warn, once in a process, that simulated noise protects nobody."""
+    """Warn, once in a process, that simulated noise does not protect anybody's privacy."""
     message = "noise from a numpy Generator is simulation: it protects nobody. Leave rng out for secure noise"
     warnings.warn(message, SimulationWarning, stacklevel=5)

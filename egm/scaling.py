@@ -10,7 +10,7 @@ standard deviation :math:`2 C \sigma_\mathrm{opt}` to every coordinate. After di
 
 where :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2`, as ``egm.gx2.isf(p, w)``
 computes it. F does not change when b is multiplied by a constant. So every scaling here that
-depends on standard deviations has the norm :math:`E\|b x\|^2 = 1` for x with these standard
+depends on standard deviations is normalized to :math:`E\|b x\|^2 = 1` for x with these standard
 deviations and mean zero.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["clip_norm", "elliptical", "expected_norm", "mean_deviation", "noise_
 
 
 def elliptical(sensitivities: ArrayLike) -> Array:
-    r"""Compute the best scaling for an elliptical sensitivity, by Theorem 3 of the report.
+    r"""Compute the scaling of least noise for an elliptical sensitivity, by Theorem 3 of the report.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
     Notes
     -----
-    This is the best scaling of Algorithm 2 of the report ([1]_, Theorem 3; [2]_, Lemma 3.2).
+    This is the scaling with which Algorithm 2 of the report [1]_ has the least total variance of
+    noise ([1]_, Theorem 3; [2]_, Lemma 3.2).
 
     References
     ----------
@@ -68,7 +69,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
-    r"""Compute the scaling of Lemma 4.1, which ignores how the clipping radius depends on the scaling.
+    r"""Compute the scaling of least noise if the squared clipping radius were the mean squared norm (Lemma 4.1).
 
     Parameters
     ----------
@@ -92,7 +93,9 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
     Notes
     -----
-    This is Lemma 4.1 of [1]_.
+    This is Lemma 4.1 of [1]_: the multipliers minimize :math:`E\|b x\|^2 \sum_j b_j^{-2}`. The
+    radius that a mechanism uses is a quantile instead, and `optimal` minimizes the noise for this
+    radius.
 
     References
     ----------
@@ -115,11 +118,11 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
 
 def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
-    r"""Compute the best scaling for a clipping radius made of the mean and the standard deviation.
+    r"""Compute the scaling of least noise for a squared clipping radius of mean plus k standard deviations.
 
-    It is the best scaling if the squared radius :math:`C^2` is the mean of :math:`\|b x\|^2` plus k
-    of its standard deviations, which is :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}` in
-    :math:`w = (b \sigma)^2`.
+    Mean and standard deviation are those of the squared norm :math:`\|b x\|^2` of a scaled row. With
+    :math:`w = (b \sigma)^2` the squared radius :math:`C^2` is
+    :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}`.
 
     Parameters
     ----------
@@ -144,7 +147,7 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
 
     Notes
     -----
-    In :math:`v = k \sqrt{2} \, w / \|w\|` the minimum is where
+    Expressed by :math:`v = k \sqrt{2} \, w / \|w\|`, the minimum of the noise is where
 
     .. math:: v_j^3 + v_j^2 = \mu \sigma_j^2,
 
@@ -207,8 +210,9 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
 
     Notes
     -----
-    The radius is exact for normal rows with independent coordinates, centered at zero. A coordinate
-    whose spread is 1e150 times narrower than the widest cannot be seen in C and is left out.
+    The radius is exact for normal rows with independent coordinates and mean zero. A coordinate
+    whose scaled standard deviation is 1e150 times smaller than the largest one does not affect C in
+    double precision and is left out.
 
     Examples
     --------
@@ -271,7 +275,7 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
 
 def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
-    r"""Compute the scaling that minimizes the noise, with the clipping radius that it causes.
+    r"""Compute the scaling of least noise for the exact clipping radius, which depends on the scaling itself.
 
     Parameters
     ----------
@@ -299,7 +303,7 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
     Notes
     -----
-    In :math:`w = (b \sigma)^2` the derivative of the quantile q is
+    As a function of :math:`w = (b \sigma)^2` the quantile q has the derivatives
     :math:`\partial q / \partial w_j = E[Z_j^2 \mid Q = q] =: g_j`, so F is stationary where
     :math:`w_j` is proportional to :math:`\sigma_j / \sqrt{g_j}`. Lemma 4.1 is this condition with
     :math:`g = 1`.
@@ -339,14 +343,15 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
 
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
-    """Solve the stationarity condition for w of sum 1, with a model of how g_j depends on w_j.
+    """Solve the condition for a stationary noise factor, and return weights w of sum 1.
 
-    The condition is that w_j is proportional to share_j / sqrt(g_j(w_j)); `pull` is g at the
-    present weights. Given Q = q a coordinate is close to normal with variance 1 / (1 - 2 w_j s),
-    with one s for all, so its own weight determines its g_j; s_j is the s that reproduces g_j here.
-    The condition becomes w_j**2 = a_j (1 - 2 w_j s_j), with a_j proportional to share_j**2.
-    Iterating w = share / sqrt(g) instead would overshoot, because in a far tail g_j moves many
-    times as much as w_j.
+    The condition is that w_j is proportional to share_j / sqrt(g_j), where `share` is
+    sigma / sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w; `pull` is g at the present
+    `weights`. Given Q = q, coordinate Z_j is close to normal with variance 1 / (1 - 2 w_j s_j),
+    where s_j is taken such that this variance is the present g_j. With s_j kept fixed, the
+    condition becomes w_j**2 = a_j (1 - 2 w_j s_j), with a_j proportional to share_j**2, and is
+    solved. Iterating w = share / sqrt(g) instead would overshoot, because in a far tail g_j changes
+    many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 
@@ -361,10 +366,12 @@ def _stationary(share: Array, weights: Array, pull: Array) -> Array:
 
 
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
-    """Return Anderson's mixing of the last iterates, or the plain next iterate far from the end.
+    """Return the next iterate of log w by Anderson mixing, or by one plain step if the mixing moves too far.
 
-    The mixing is the combination of the iterates whose residuals nearly cancel, plus the residual
-    that remains. Far from the end such a combination can lie anywhere.
+    A residual is the change of an iterate by one plain step. The mixing is the combination of the
+    last iterates whose residuals nearly cancel, plus the residual that remains. Far from the
+    solution such a combination can lie anywhere; so the result is the plain step if the mixing
+    differs from it by more than `_LONGEST`.
     """
     plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)

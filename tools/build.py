@@ -1,11 +1,11 @@
-"""Build the book: execute the chapters, lay out the sources, run Jupyter Book, put the finished HTML in place.
+"""Build the book: execute the chapters, copy the sources together, run Jupyter Book, and store the finished HTML.
 
 The finished book is in `_build/html`. It is removed before a build starts and appears only when the build has ended
-without a single warning, so what is there is always whole and always current.
+without a single warning, so what is there is always complete and current.
 
-Every page is written anew, because its menus and references show what stands on others. Sphinx reads only pages that
-have changed: what it has read is kept in the stage until a build fails or is stopped, or anything changes that is not a
-page, such as the settings, the package or these tools.
+Every page is written again in every build, because its menus and references show what is on other pages. Sphinx reads
+only pages that have changed: what it has read is kept until a build fails or is stopped, or until anything changes that
+is not a page, such as the settings, the package or these tools.
 """
 
 import filecmp
@@ -29,19 +29,20 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """The error if a book cannot be made. Its message is what a program complained of, or what to do about it."""
+    """Error for a book that cannot be made; the message is what a program complained about, or what to do."""
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or a folder to a place whose parents may not exist yet."""
+    """Copy a file or a folder to a path whose parent folders are made if necessary."""
     target.parent.mkdir(parents=True, exist_ok=True)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Gather what the book consists of: pages, executed chapters, the ledger's lists, the citation, and MathJax.
+    """Copy into the folder `stage` what the book is built from: pages, executed chapters, lists, and MathJax.
 
-    Chapters are stamped with their provenance, and pages linked to the project's address if it has one.
+    Chapters get a box with their provenance, and pages get links to the project's address if it has one. The lists are
+    those of the ledger.
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
@@ -70,9 +71,9 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def keep_what_was_read(old: Path, new: Path) -> None:
-    """Take over what Sphinx has read of an old stage into a new one, if nothing has changed but pages.
+    """Move what Sphinx has read in an old folder of sources to the new one, if only pages have changed.
 
-    A file that is the same keeps its time, by which Sphinx knows that it need not read it again.
+    A file that is the same keeps its time, by which Sphinx sees that it need not read the file again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -84,17 +85,17 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Return variables that date the book by its last commit, if any, so that two builds give the same book."""
+    """Return environment variables with the date of the last commit, so that two builds give the same book."""
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
-    """Turn the laid-out sources into HTML or LaTeX; any warning is an error. The log is `_build/sphinx-<builder>.log`.
+    """Build HTML or LaTeX from the sources in `stage`, and return the folder of the result; any warning is an error.
 
-    The process gets more variables of the environment. What was read before is used only if that build has ended
-    without a warning, and what was written never.
+    The log is `_build/sphinx-<builder>.log`. The process gets `variables` as additional environment variables. What an
+    earlier build has read is used only if that build ended without a warning; what it has written is removed.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
@@ -110,13 +111,16 @@ def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables
 
 
 def readable(log: str, stage: Path) -> str:
-    """Return a log without colors and the folder of the stage, in which MyST's line 70012 is line 12 of cell 7."""
+    """Return a log without color codes and without the path of `stage`, and with cell numbers in notebooks.
+
+    MyST's line 70012 of a notebook becomes line 12 of cell 7.
+    """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
 
 
 def build(root: Path = ROOT) -> Path:
-    """Build the whole book and return its landing page."""
+    """Build the whole book as HTML and return the path of its landing page."""
     finished, stage = root / "_build" / "html", root / "_build" / "stage"
     shutil.rmtree(finished, ignore_errors=True)
     lay_out(stage, execute_all(root), root)
@@ -125,7 +129,7 @@ def build(root: Path = ROOT) -> Path:
 
 
 def report(make: Callable[[], Path], failure: str) -> None:
-    """Make something, and print its path or end with what went wrong."""
+    """Call a function that builds something; print the path that it returns, or end with the message of its error."""
     try:
         print(make())
     except (ChapterError, BookError) as error:

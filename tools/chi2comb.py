@@ -1,14 +1,15 @@
-"""Install chi2comb, Davies's algorithm in C, which the report used: pip by itself finds no file of it that fits.
+"""Install chi2comb, a C implementation of Davies's algorithm that the report used, from a wheel that pip would reject.
 
-Its wheels are from 2020, named for CPython 3.6 to 3.9. But the module in them has the stable interface of CPython, so
-that it also runs under every later version. pip goes by the names, and would compile the sources, for which they need
-a library of C that no registry of Python packages has. Told that the Python is a 3.9, pip takes the wheel of that name.
+The wheels of chi2comb are from 2020, and their names say CPython 3.6 to 3.9. But they use CPython's stable interface,
+so that they run under every later version, too. By the names pip would reject them and compile the sources, for which
+it needs a C library that is not on the Python package index. Here pip is told that the Python version is 3.9.
 
     python -m tools.chi2comb
 
-does this, for the environment that runs it, with the version and the hash of `chi2comb.txt`, and checks the example of
-its documentation. There are such wheels for Linux on x86-64 processors; elsewhere the command says so, and does
-nothing. conda has chi2comb for more machines, as chi2comb-py. What needs it does without where it is not there.
+installs the wheel in the environment that runs the command, with the version and the hash in `chi2comb.txt`, and checks
+an example of its documentation. There are such wheels for Linux on x86-64 processors only; elsewhere the command says
+so and does nothing. conda has chi2comb for more machines, as chi2comb-py. Comparisons with chi2comb are left out where
+it is not installed.
 """
 
 import platform
@@ -28,7 +29,7 @@ assert not fault and abs(value - 0.050870657088644244) < 1e-12, (value, fault)
 
 
 def unavailable() -> str | None:
-    """Say why there is no wheel for this machine and Python, and return None where there is one."""
+    """Return the reason why there is no wheel for this machine and Python, or None if there is one."""
     here = f"{sys.implementation.name} on {platform.system()}, {platform.machine()}"
     if (sys.platform, platform.machine(), platform.libc_ver()[0]) != ("linux", "x86_64", "glibc"):
         return f"chi2comb has wheels for Linux with glibc on x86-64 only, and this is {here}"
@@ -38,7 +39,7 @@ def unavailable() -> str | None:
 
 
 def install() -> None:
-    """Put the wheel into the environment, and see that it runs."""
+    """Install the wheel into the environment, and check that it runs."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
     place = sysconfig.get_path("platlib")
     subprocess.run([*pip, *WHEEL, "--target", place, "--require-hashes", "--requirement", PIN], check=True)
@@ -46,7 +47,7 @@ def install() -> None:
 
 
 def main() -> None:
-    """Install it, or say why not."""
+    """Install chi2comb, or print why that is not possible."""
     if reason := unavailable():
         print(f"{reason}: what compares with it is left out.")
         return

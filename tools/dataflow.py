@@ -1,7 +1,7 @@
 """Find out on which cells of a chapter a cell depends, by the names that cells assign and read.
 
-A chapter is a list of cells that share their names. Nothing is executed: the syntax tree says which names a cell needs
-from the cells before it. Where that cannot be known, as after a condition, both possibilities are taken.
+A chapter is a list of code cells that share their names. Nothing is executed: the syntax tree says which names a cell
+needs from the cells before it. Where that cannot be known, as after a condition, both possibilities are considered.
 """
 
 import ast
@@ -11,7 +11,7 @@ from functools import cache
 
 @cache
 def tree_of(source: str) -> ast.Module:
-    """Return the syntax tree of a cell, without what IPython alone understands."""
+    """Return the syntax tree of a cell; lines that only IPython understands are left out."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
@@ -27,11 +27,12 @@ def generators_of(cell: ast.Module) -> list[str]:
 
 
 class Names(ast.NodeVisitor):
-    """The names that a cell reads before it assigns them, those it assigns or may change, and its imports.
+    """Collect the names that a cell reads before it assigns them, those that it assigns or may change, and its imports.
 
-    A name is changed by an assignment to an attribute or a part of it, by a method that is called for its effect
-    (`rows.append(row)`), and if it is a generator of random numbers by every use. After a loop or a condition it is
-    not sure that what stands in there was assigned. Names of comprehensions and lambdas are their own.
+    A name is changed by an assignment to an attribute or an item of it, by a method that is called as a statement
+    (`rows.append(row)`) and, if it is a generator of random numbers, by every use. An assignment within a loop or a
+    condition may not be executed, so the name counts as assigned only inside of it. Names of comprehensions and lambdas
+    are local to them.
     """
 
     def __init__(self, cell: ast.Module, generators: frozenset[str] = frozenset()) -> None:
@@ -44,7 +45,7 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Note a name as read, assigned, or (a random generator) sampled from."""
+        """Record a name as read or assigned; a generator of random numbers that is read is also changed."""
         if any(node.id in names for names in self.own):
             return
         if not isinstance(node.ctx, ast.Load):
@@ -55,7 +56,7 @@ class Names(ast.NodeVisitor):
             self.gives.add(node.id)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Note each name with the one statement that imports it."""
+        """Record each imported name, together with a statement that imports only this name."""
         for alias in node.names:
             only = type(node)(**{**vars(node), "names": [alias]})
             self.imports[alias.asname or alias.name.partition(".")[0]] = ast.unparse(only)
@@ -63,26 +64,26 @@ class Names(ast.NodeVisitor):
     visit_ImportFrom = visit_Import
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Read the value before the targets are assigned."""
+        """Visit the value of an assignment before its targets."""
         for part in (node.value, *node.targets):
             self.visit(part)
         for target in node.targets:
             self.change(target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """Read the target, then assign it."""
+        """Record the target of an assignment such as ``a += b`` as read and then as assigned."""
         self.visit(node.value)
         self.reads |= {self.root(node.target)} - self.sure - {""}
         self.visit(node.target)
         self.change(node.target)
 
     def visit_For(self, node: ast.For) -> None:
-        """Visit the iterable, and the body, which may never run."""
+        """Visit the iterable of a loop and then its body, which may never be executed."""
         self.visit(node.iter)
         self.visit_block([node.target, *node.body, *node.orelse])
 
     def visit_If(self, node: ast.If | ast.While) -> None:
-        """Visit both blocks, of which one runs."""
+        """Visit the condition and both blocks, of which only one is executed."""
         self.visit(node.test)
         self.visit_block(node.body)
         self.visit_block(node.orelse)
@@ -90,20 +91,20 @@ class Names(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_block(self, block: list[ast.AST]) -> None:
-        """Visit a block; what it assigns is sure inside of it, and not after it."""
+        """Visit a block that may not be executed: what it assigns counts as assigned inside of it, but not after it."""
         before = set(self.sure)
         for part in block:
             self.visit(part)
         self.sure = before
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Note the object of a method that is called for its effect as changed."""
+        """Record the object of a method that is called as a statement as changed."""
         self.visit(node.value)
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """Visit the first iterable outside of the comprehension, where its names do not exist yet."""
+        """Visit a comprehension; its names are local to it, except in its first iterable."""
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]
         self.own.append({part.id for part in stored})
@@ -113,20 +114,20 @@ class Names(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_comprehension_of
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        """Visit a lambda, whose arguments are its own."""
+        """Visit a lambda, whose arguments are local to it."""
         self.visit(node.args)
         self.own.append({arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)})
         self.visit(node.body)
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """Return the name at the left end of `name.part[0].rest`, or nothing."""
+        """Return the name with which an expression such as `name.part[0].rest` begins, or "" if there is none."""
         while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
             target = target.value
         return target.id if isinstance(target, ast.Name) else ""
 
     def change(self, target: ast.expr) -> None:
-        """Note that the name at the left end is assigned, or a part of it."""
+        """Record that the name at the beginning of an expression, or a part of its object, is assigned."""
         for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
             self.gives |= {self.root(part)} - {""}
 
@@ -135,9 +136,9 @@ names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
-    """Return the cells on which a cell depends by its names, itself last, and the imports that they use.
+    """Return the cells on which a cell depends by its names, with the cell itself last, and the imports that they use.
 
-    Whole cells: where one of two findings of a cell depends on another cell, both do.
+    Cells are counted as a whole: if one of two results of a cell depends on another cell, both do.
     """
     trees = {name: tree_of(code[name]) for name in list(code)[: list(code).index(cell) + 1]}
     generators = frozenset(name for tree in trees.values() for name in generators_of(tree))

@@ -1,10 +1,11 @@
-"""Execute chapters with papermill, each in its own process, and remember what has not changed.
+"""Execute chapters with papermill, each in its own process, and store the executed chapters.
 
-An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of its code cells, the settings and the
-lock. Beside it, a file `.json` has what its checks recorded, and a file `.run.json` has what it was executed with
-(`tools.kernel.recorder`), among that a digest of each file of the package that it depends on. The chapter is executed
-again if the key or one of these files has changed; if only its text has, the text is put around the stored outputs. A
-chapter that fails is never stored, so whatever is in the store is whole.
+An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of its code cells, the settings, and the
+list of installed packages in `constraints.txt`. Beside it, a file `.json` has what its checks recorded, and a file
+`.run.json` has what it was executed with (`tools.kernel.recorder`), which includes a digest of each file of the package
+that it depends on. The chapter is executed again if the key or one of these files has changed. If only its text has
+changed, the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is
+complete.
 """
 
 import hashlib
@@ -39,35 +40,35 @@ ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around th
 
 
 class ChapterError(Exception):
-    """A chapter did not run to its end; the message says which, where and why."""
+    """Error for a chapter that did not run to its end; the message says which chapter, in which cell and why."""
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
-    """Return the executable chapters in reading order."""
+    """Return the files of the executable chapters in reading order."""
     return sorted((root / "notebooks").glob("*.ipynb"))
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the cells that are executed."""
+    """Return the code cells of a notebook that are executed."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def digest(*contents: bytes) -> str:
-    """Return what tells these contents from any others."""
+    """Return a short text that differs for different contents."""
     return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
 
 
 def package_files() -> dict[str, str]:
-    """Return {path: digest} of the files of the package."""
+    """Return {path: digest} for the files of the package `egm`."""
     files = [file for file in PACKAGE.rglob("[!.]*") if file.is_file() and file.parent.name != "__pycache__"]
     return {file.relative_to(PACKAGE).as_posix(): digest(file.read_bytes()) for file in files}
 
 
 def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
-    """Return a digest of all that a chapter's output may depend on, except for the contents of the package.
+    """Return a digest of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
-    The names of the package's files belong to it, because a new file may take the place of another one in an import.
-    The bounds in `pyproject.toml` do not: of the packages that they allow, the lock says which are installed.
+    The names of the package's files are included, because a new file may be imported in place of another one. The
+    version bounds in `pyproject.toml` are not, because `constraints.txt` has the versions that are installed.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
     settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
@@ -76,11 +77,11 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Return settings under which a chapter's output depends on its key and on the package alone.
+    """Return environment variables with which a chapter's output depends on its key and on the package alone.
 
-    Two chapters share two cores fairly. The book leaves out warnings that are expected of its chapters. What the kernel
-    runs with is recorded in the scratch folder (`tools.kernel.recorder`), and figures come as PDF, too
-    (`tools.kernel.figures`); the lines that see to it leave no name in the chapter.
+    The number of threads is set so that two chapters share two cores fairly. Expected warnings are not shown. Files in
+    the folder `scratch` make the kernel record what it runs with (`tools.kernel.recorder`) and give every figure as
+    PDF, too (`tools.kernel.figures`); they leave no name in the chapter.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -96,7 +97,7 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Return an error with the chapter, the cell and the error in it, which papermill buries in a traceback."""
+    """Return the error for a chapter that failed: it names the chapter, the cell, and the error in the cell."""
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
     for number, cell in enumerate(code, start=1):
@@ -113,7 +114,10 @@ def tail(text: str, lines: int = 12) -> str:
 
 
 def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join what a cell prints into one piece: a kernel sends it in as many as its clock happens to make of it."""
+    """Return the outputs of a cell with adjacent pieces of printed text joined.
+
+    A kernel sends printed text in pieces whose number depends on the time.
+    """
     joined = []
     for output in outputs:
         if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
@@ -124,10 +128,10 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
 
 
 def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
-    """Give a chapter the outputs of an executed one that has the same code cells.
+    """Copy the outputs of an executed chapter to a chapter with the same code cells.
 
-    Nothing else is taken over, neither times nor paths, so that the same chapter gives the same file on every machine.
-    Widgets are left out: a widget lives only while its kernel does, has a random name, and would make the page load
+    Nothing else is copied, neither times nor paths, so that the same chapter gives the same file on every machine.
+    Widgets are left out: a widget works only while its kernel runs, has a random name, and would make the page load
     scripts from a network.
     """
     notebook.metadata.language_info = executed.metadata.language_info
@@ -137,7 +141,7 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return what a chapter recorded (`egm.study.claims.record`), each finding with the cell that found it."""
+    """Return the results that a chapter's cells recorded (`egm.study.claims.record`), each with its cell's name."""
     found = []
     for check, record in checks(notebook):
         outputs = check.outputs + (record.outputs if record else [])
@@ -146,7 +150,10 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Pair each code cell with the hidden cell below it that records what it found (its tag is `record`), or None."""
+    """Return pairs of a code cell and the hidden cell below it that records its results, or None if there is none.
+
+    The hidden cell has the tag `record`.
+    """
     pairs: list = []
     for cell in code_cells(notebook):
         if "record" in cell.metadata.get("tags", []):
@@ -157,7 +164,7 @@ def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode,
 
 
 def papermill(chapter: Path, output: Path, stop: Event) -> None:
-    """Run one chapter in a process of its own, and end that process as soon as `stop` is set."""
+    """Run one chapter in a process of its own; end it when `stop` is set, and raise ChapterError if it fails."""
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
     log = output.with_suffix(".log")
@@ -172,7 +179,10 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 
 
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
-    """Return the executed chapter in the store, and the seconds it took: None when it was there already."""
+    """Execute a chapter unless its stored result is up to date; return its path in the folder `store`, and the seconds.
+
+    The seconds are None if the chapter was not executed.
+    """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
     beside = stored.with_suffix(".run.json")
@@ -199,7 +209,10 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter, as many at a time as there are cores; the first that fails stops the others."""
+    """Execute every chapter, as many at a time as there are cores, and return {name: path of the executed chapter}.
+
+    The first chapter that fails stops the others.
+    """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)
     todo, stop, executed = chapters(root)[::-1], Event(), {}  # the last chapters take longest, and so begin first

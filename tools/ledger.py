@@ -1,11 +1,12 @@
-"""Compare the ledger, every statement of the sources and every slip in them, with what the chapters found.
+"""Compare the ledger with what the chapters find when they are executed.
 
-`claims.yml` and `errata.yml` in the folder `ledger` say what was found when somebody last looked; each entry names the
-cell of a chapter that checks it. The cell says what it finds when it runs (`egm.study.claims.record`). Here the two are
-compared; `tools.pages` makes the book's pages of them.
+The ledger has an entry for every statement of the sources (a claim) and for every error in print (a slip). The entries
+are in `claims.yml` and `errata.yml` in the folder `ledger`. Each says what was found when somebody last looked, and
+names the cell of a chapter that checks it. The cell records what it finds when it runs (`egm.study.claims.record`).
+Here the entries and the records are compared. `tools.pages` makes the book's pages of them.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
-    python -m tools.ledger lock   after reading them: accept the statements and the checks as they stand now
+    python -m tools.ledger lock   after reading them: accept the statements and the checks as they are now
 """
 
 import ast
@@ -39,7 +40,7 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a claim and a slip have in common: key, place in the source, kind of check, and the cells that check it."""
+    """Entry of the ledger for a statement or an error in print: key, place in the source, and how it is checked."""
 
     id: str
     place: str
@@ -50,13 +51,13 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the cell that records the finding, then those that carry other parts of the check."""
+        """Return the names of the cells of the check: first the one that records the result, then the others."""
         return [self.cell, *self.also] if self.cell else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """A statement of a source, the first words of its sentence there, and whether it holds."""
+    """Entry for a statement of the report or of the lecture notes: its text, its first words there, and its result."""
 
     source: str
     section: str
@@ -70,7 +71,7 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """An error in print: what is printed, what it should be, what follows, and what the final report did with it.
+    """Entry for an error in print: what is printed, what it should be, what follows, and what the final report did.
 
     A slip with a headline is one of the ten that matter most.
     """
@@ -87,7 +88,7 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Both lists, the source of every cell of every chapter, and what the cells found, by the entry's key."""
+    """All entries, the sources of all cells of the chapters, and the results that cells recorded, by entry."""
 
     root: Path
     claims: list[Claim]
@@ -98,12 +99,12 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the claims, then the slips."""
+        """Return the entries of all claims (statements), followed by those of all slips (errors in print)."""
         return [*self.claims, *self.slips]
 
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
-    """Return the ledger of a project whose chapters have been executed."""
+    """Return the ledger of a project, with the results that its executed chapters recorded."""
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
@@ -131,12 +132,12 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
 
 
 def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
-    """Return the code of each cell by its id, with that of the hidden cell that records its finding."""
+    """Return the code of each cell of a chapter by its id, with that of the hidden cell that records its results."""
     return {check.id: "\n".join(cell.source for cell in (check, record) if cell) for check, record in checks(chapter)}
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Return everything in which an entry differs from the chapters, from the tests and from the other entries."""
+    """Return messages about all differences of a ledger's entry from the chapters, the tests and other entries."""
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
         wrong.append(f"kind {entry.kind} with the cell {entry.cell}")
@@ -146,7 +147,7 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return where the last execution contradicts an entry in its cell, its result or its figures."""
+    """Return messages about a recorded result that contradicts the cell, the result or the figures of its entry."""
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
     wrong = []
@@ -162,13 +163,13 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 
 
 def agrees(computed: float, written: str) -> bool:
-    """Return whether a number is the written one, to as many digits as are written."""
+    """Return whether a computed number is equal to a written one, to as many digits as are written."""
     unit = Decimal((0, (1,), Decimal(written).as_tuple().exponent))
     return abs(Decimal(computed) - Decimal(written)) <= unit * Decimal("0.501")
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return the mistakes that only a claim can have."""
+    """Return messages about wrong values in the fields that only the entry of a statement (claim) has."""
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
         wrong.append(f"there is no source {claim.source}")
@@ -182,7 +183,7 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return what is wrong in the fields that only a slip has."""
+    """Return messages about wrong values in the fields that only the entry of an error in print (slip) has."""
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
         wrong.append(f"there is no weight {slip.weight}")
@@ -195,14 +196,14 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Return whether the file has a test function of that name."""
+    """Return whether the test file in "file::name" exists and has a function of that name."""
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return findings, and statements with a number of the report, that do not have exactly one entry."""
+    """Return messages about recorded results, and numbered statements, that do not have exactly one entry."""
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
     return [
@@ -213,15 +214,15 @@ def strangers(ledger: Ledger) -> list[str]:
 
 
 def labels_of(source: str) -> list[str]:
-    """Return the keys of the statements in a cell that carry a number of the report, such as lemma-4-1."""
+    """Return the keys, such as lemma-4-1, of the statements in a cell that have a number in the report."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a digest of what a finding rests on: the statement, the cells of its check, and all that these need.
+    """Return a digest of what the result of an entry depends on: its statement and all code of its check.
 
-    That is, in each of their chapters, the parameters, every cell whose names they use, directly or through others, and
-    the imports.
+    The code of the check is that of its cells and, in the chapters of these cells, the parameters, every cell whose
+    names they use directly or through other cells, and the imports.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -235,19 +236,19 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return the accepted seals, by key."""
+    """Return the accepted digests (see `seal`) by the keys of their entries."""
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry as it stands."""
+    """Accept every entry of the ledger as it is now: write the digests of their checks into the file `ledger/lock`."""
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
 
 def main() -> None:
-    """List the disagreements, or accept what there is."""
+    """Print all disagreements of the ledger with the chapters, or accept all entries (argument "lock")."""
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:
         return write_lock(ledger)

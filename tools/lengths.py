@@ -1,8 +1,8 @@
 """Measure how long the chapters are: `python -m tools.lengths` prints one line for each.
 
-Counted is what a reader sees without opening a fold: the words of the prose (formulas, tables, captions and code
-aside), the formulas, and the visible code. The minutes allow 200 words a minute, 12 seconds for a displayed formula,
-2 seconds for an inline formula and 5 seconds for a line of code.
+What a reader sees without opening a fold is counted: the words of the prose (without formulas, tables, captions and
+code), the formulas, and the visible code. The minutes are computed from 200 words a minute, 12 seconds for a displayed
+formula, 2 seconds for an inline formula and 5 seconds for a line of code.
 """
 
 import re
@@ -25,7 +25,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 
 @dataclass
 class Length:
-    """What a reader of a page sees without opening a fold."""
+    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a fold."""
 
     words: int = 0
     displays: int = 0
@@ -34,7 +34,7 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Add two lengths, count by count."""
+        """Return the sum of two lengths, for each of the numbers."""
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
@@ -44,7 +44,7 @@ class Length:
 
 
 def of_markdown(text):
-    """Return the length of a Markdown text, with the boxes that stand open in it."""
+    """Return the length of a Markdown text, including the boxes that are not folded."""
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
@@ -63,7 +63,7 @@ def of_markdown(text):
 
 
 def of_notebook(file):
-    """Return the length of a chapter."""
+    """Return the length of a chapter from its notebook file."""
     length = Length()
     for cell in nbformat.read(file, as_version=4).cells:
         if cell.cell_type == "markdown":
@@ -74,12 +74,12 @@ def of_notebook(file):
 
 
 def chapters(root=ROOT):
-    """Return the length of each chapter by its name, the appendices not among them."""
+    """Return the length of each chapter by its name; appendices are not included."""
     return {file.stem: of_notebook(file) for file in sorted(root.glob("notebooks/[0-9]*.ipynb"))}
 
 
 def main():
-    """Print the table."""
+    """Print the lengths of all chapters as a table."""
     print(f"{'':28} words  displayed  inline  code words  lines  minutes")
     found = chapters()
     for name, length in {**found, "all": sum(found.values(), Length())}.items():

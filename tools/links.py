@@ -3,8 +3,8 @@
     python -m tools.links
 
 Nothing is executed: the links are read from the pages, the chapters, the docstrings, the bibliography and the files
-beside the book. The program lists those that lead nowhere, and ends with an error if there are any. Unlike all other
-tools it needs a network.
+beside the book. The program prints the links that do not work, and ends with an error if there are any. It needs a
+network, which no other tool does.
 """
 
 import json
@@ -24,7 +24,7 @@ DOI = re.compile(r"^ *doi *= *[{\"]([^}\"]+)", re.MULTILINE)  # of which the bib
 
 
 def links(root: Path) -> dict[str, list[str]]:
-    """Return {link: names of the files in which it stands}."""
+    """Return {link: names of the files that have it}."""
     found = defaultdict(list)
     for file in sorted(file for pattern in (*SOURCES, *BESIDE) for file in root.glob(pattern) if file.is_file()):
         text = file.read_text()
@@ -34,16 +34,17 @@ def links(root: Path) -> dict[str, list[str]]:
 
 
 def is_dead(entry: dict) -> bool:
-    """Return whether a link leads nowhere.
+    """Return whether an entry of the link checker is about a link that does not work.
 
-    A publisher that forbids programs answers 403, but only after doi.org has sent the program there: the DOI is known.
+    A publisher that refuses programs answers 403, but only after doi.org has redirected the program to the publisher.
+    So the DOI is known, and such a link counts as working.
     """
     known = entry["uri"].startswith("https://doi.org/") and "403 Client Error" in entry["info"]
     return entry["status"] in ("broken", "timeout") and not known
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """Return one line for each dead link: where it stands, and what was answered."""
+    """Return one message for each link that does not work: the files that have it, and the answer to the request."""
     found, stage = links(root), root / "_build" / "links"
     stage.mkdir(parents=True, exist_ok=True)
     (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))

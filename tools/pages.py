@@ -1,8 +1,10 @@
-"""Write the ledger for readers: the lists of three pages of the book, and beside each check a mark that leads there.
+"""Write the ledger for readers of the book: lists for three pages, and links to the ledger below the checks.
 
-The words of the pages stand in `book/claims.md`, `book/errata.md` and `book/numbered.md`; the lists that they include
-are made here, of what the chapters found when they ran. Every code cell becomes a target (`tools.sphinx.anchors`), so
-that an entry can point at it.
+The ledger lists the claims of the sources (their statements) and their slips (errors in print), each with the result of
+a check in a chapter; see `tools.ledger`. The text of the three pages is in `book/claims.md`, `book/errata.md` and
+`book/numbered.md`. The lists that these pages include are made here, from the results that the chapters found when they
+were executed. Every code cell becomes a link target (`tools.sphinx.anchors`), so that an entry of a list can link to
+it.
 """
 
 import html
@@ -48,7 +50,7 @@ FIGURES = {  # file: chapter and cell
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Put the generated parts of the pages into a folder, from where the pages include them."""
+    """Write the lists of checked statements and of errors in print into a new folder, from which pages include them."""
     parts = {
         "claims-counted": count_claims,
         "claims-failed": list_failures,
@@ -64,7 +66,7 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(executed: dict[str, Path], folder: Path) -> None:
-    """Save the figures of chapters that pages show as well, in every vector format that the chapter has."""
+    """Save the figures of chapters that other pages show, too, in every vector format that the chapter has."""
     for name, (chapter, cell) in FIGURES.items():
         cells = nbformat.read(executed[chapter], as_version=4).cells if chapter in executed else []
         for data in (out.get("data", {}) for one in cells if one.id == cell for out in one.outputs):
@@ -75,7 +77,10 @@ def copy_figures(executed: dict[str, Path], folder: Path) -> None:
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
-    """Save each figure of a chapter in its formats under the name of its cell, and link to them in the caption."""
+    """Save each figure of a chapter in all its formats, and add links to the files and the code to its caption.
+
+    The files have the number of the chapter and the name of the cell. The changed notebook is returned.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
@@ -91,7 +96,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Count the claims of each source by how they came out and how they were checked."""
+    """Return a table with the number of claims (checked statements) in each source, by kind and result of the check."""
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
     tests |= {f"– {KINDS[kind].lower()}": lambda claim, kind=kind: claim.kind == kind for kind in COMPUTED}
@@ -103,7 +108,11 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Count the slips of each version: by weight, those shown by a cell, and what the final report did with them."""
+    """Return a table with the number of slips (errors in print) in each version of the report and in the notes.
+
+    The columns count the slips by weight, those that a cell demonstrates, and those that stand, are mended or are
+    removed in the final report.
+    """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
         (
@@ -125,7 +134,7 @@ def counts(header: tuple, rows: Iterable[tuple]) -> str:
 
 
 def list_claims(ledger: Ledger) -> str:
-    """List every claim under its source and section, in the order of the source."""
+    """Return the list of all claims (checked statements) with their results, by source and section, in their order."""
     parts = []
     for source, name in SOURCES.items():
         parts.append(f"## {name}\n")
@@ -140,13 +149,16 @@ def list_claims(ledger: Ledger) -> str:
 
 
 def list_failures(ledger: Ledger) -> str:
-    """List the claims that do not hold, each with what is true instead."""
+    """Return the list of the claims (checked statements) that do not hold, each with what is true instead."""
     failed = [claim for claim in ledger.claims if found(ledger, claim) == FAILS]
     return "".join(f"- **{reference(claim)}.** {claim.claim} *Instead:* {claim.correction}\n" for claim in failed)
 
 
 def list_numbered(ledger: Ledger) -> str:
-    """List what has a number in the report: where it stands in the book, and what its check found."""
+    """Return a table of the statements, figures and equations that have a number in the report.
+
+    Each row has the number in the report, a link to the place in the book, and the result of the check.
+    """
     rows = []
     for kind in NUMBERED:
         named = re.compile(rf"{kind.lower()}-[\d-]+")
@@ -164,18 +176,21 @@ def list_numbered(ledger: Ledger) -> str:
 
 
 def heading(section: str) -> str:
-    """Name a section of a source by its number, and an appendix by its letter."""
+    """Return the title of a section of a source: "Section" or "Appendix", and its number or letter."""
     return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_headlines(ledger: Ledger) -> str:
-    """List the slips that have a headline, one line each."""
+    """Return the list of the slips (errors in print) that have a headline, with one line for each."""
     chosen = [slip for slip in ledger.slips if slip.headline]
     return "".join(f"1. **{reference(slip)}.** {slip.headline} *{FINAL[slip.final]}.*\n" for slip in chosen)
 
 
 def list_slips(ledger: Ledger) -> str:
-    """List every slip under the last version that prints it, folded by weight; the gravest come first."""
+    """Return the list of all slips (errors in print), by the last version that prints them and by their weight.
+
+    The slips of one version and weight are in a folded box. The gravest weight comes first.
+    """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
         slips = [slip for slip in ledger.slips if PRINTS.get(slip.versions[-1], EARLIER) == name]
@@ -190,12 +205,12 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def fold(title: str, content: str) -> str:
-    """Return a box that is closed until a reader opens it."""
+    """Return Markdown for a box with this title and content that is closed until a reader opens it."""
     return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
-    """Return a list table whose cells may hold several paragraphs."""
+    """Return Markdown for a table whose cells may hold several paragraphs."""
     lines = ["::::{list-table}", ":header-rows: 1", ":class: ledger", f":widths: {widths}", ""]
     for row in [header, *rows]:
         for marks, cell in zip(("* - ", *["  - "] * 9), row, strict=False):
@@ -204,7 +219,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return the target of the entry, the claim, and what must be read instead of it."""
+    """Return the Markdown for a claim (checked statement): link target, text, correction or what is true instead."""
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
     if claim.correction:
@@ -215,18 +230,21 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return the target of the entry, its place, weight and versions, and what became of the slip."""
+    """Return the Markdown for the place of a slip, an error in print.
+
+    It has a link target, the place, the versions that print it, its weight, and what the final report did with it.
+    """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """Return what is printed, what it should be, why, and what follows."""
+    """Return the Markdown for a slip, an error in print: what is printed, what must be read, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return what came out when the check last ran, how it was checked and where."""
+    """Return the Markdown for the check of a statement or of an error in print: result, method, and links to cells."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -237,7 +255,7 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return the result in words."""
+    """Return, in Markdown, a short sentence with the result of the check of a statement or of an error in print."""
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
@@ -247,52 +265,55 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
-    """Return what the cell found, or that the statement is only cited."""
+    """Return the result that the cell of an entry of the ledger recorded, or "cited, not checked" without a cell."""
     return ledger.findings[entry.id]["result"] if entry.cell else CITED
 
 
 def target(entry: Entry) -> str:
-    """Return the label under which the entry stands on its page."""
+    """Return the label by which links reach an entry of the ledger on its page."""
     return f"ledger-{entry.id}"
 
 
 def reference(entry: Entry) -> str:
-    """Return a link to the entry, called by its place."""
+    """Return a link to an entry of the ledger; its text is the place of the statement or error in its source."""
     return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
 
 
 def verdict_of(claim: Claim) -> str:
-    """Return a link to the entry of a claim, called by its result."""
+    """Return a link to the ledger's entry of a claim (checked statement); its text is the result of the check."""
     return f"{{ref}}`{claim.result} <{target(claim)}>`"
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return a link to the place in the book where a numbered statement of the report stands."""
+    """Return a link to the place in the book where a numbered statement of the report is."""
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"
 
 
 def plain(place: str) -> str:
-    """Return the name of a place with its TeX as plain letters: a link cannot hold formulas."""
+    """Return the name of a place without the marks of TeX, because the text of a link cannot hold formulas."""
     return re.sub(r"\\mathcal |[${}]", "", place)
 
 
 def links(cells: list[str]) -> Iterable[str]:
-    """Yield links to the cells by name, after the chapter or appendix that they belong to."""
+    """Yield, for each chapter that has some of these cells, its number and links to the cells."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
         yield f"{numbered(chapter)}, {', '.join(named)}"
 
 
 def numbered(chapter: str) -> str:
-    """Return the number of a chapter or the letter of an appendix, of its file's name or that of one of its cells."""
+    """Return "chapter 2" or "appendix B" for the file name of a chapter, or for a cell of it."""
     number = chapter.partition("-")[0]
     return f"chapter {int(number)}" if number.isdigit() else f"appendix {number}"
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
-    """Make every code cell a target, and of the findings of a cell a few marks that lead to the ledger."""
+    """Make every code cell of a chapter a link target, and show recorded results of checks as links to the ledger.
+
+    The ledger lists all checked statements and errors in print. The changed notebook is returned.
+    """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.metadata["anchor"] = anchor(chapter, cell.id)
@@ -305,7 +326,10 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 
 
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
-    """Return what was found as one mark for each entry, with its name on hover; on paper, as a line of text."""
+    """Return the output that shows the results of these entries: in HTML a sign for each, in Markdown a line of text.
+
+    Each sign is a link to the ledger's entry of a statement or an error, and shows its name when the pointer is on it.
+    """
     links, lines = [], []
     for entry in entries:
         result = found(ledger, entry)

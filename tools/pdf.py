@@ -1,10 +1,10 @@
-"""Typeset the book, or the paper in it: laid out as for HTML, written as LaTeX by Sphinx, typeset by XeLaTeX.
+"""Typeset the book, or the article in it, as PDF: Sphinx writes LaTeX, and XeLaTeX typesets it.
 
     python -m tools.pdf          the whole book, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
 
-The finished file is removed before a build starts and appears only when the build has ended without a warning of Sphinx
-or of LaTeX, so what is there is always whole and always current.
+The sources are the same as for HTML. The finished file is removed before a build starts and appears only when the build
+has ended without a warning of Sphinx or of LaTeX, so what is there is always complete and current.
 """
 
 import os
@@ -28,31 +28,31 @@ TOLERANCE = {"wide": 1.0, "high": 6.0}
 
 
 def version(root: Path = ROOT) -> str:
-    """Return version and commit of what is typeset, and whether it differs from the commit."""
+    """Return the version and the commit of the project as text, and whether the files differ from the commit."""
     number = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     made = provenance.commit(root)
     return f"{number}, commit {made.short}{', with uncommitted changes' * made.changed}" if made else number
 
 
 def require_tex(*more: str) -> None:
-    """Raise an error that says what to install if XeLaTeX is missing, or one of the given programs."""
+    """Raise an error that says what to install, if XeLaTeX or one of the given programs is missing."""
     if missing := [name for name in (*PROGRAMS, *more) if not shutil.which(name)]:
         raise BookError(f"{' and '.join(missing)} not found. On Debian and Ubuntu: apt-get install {PACKAGES}")
 
 
 def complaints(log: str) -> list[str]:
-    """Return the warnings and errors in a log of LaTeX."""
+    """Return the warnings and errors in a log of LaTeX, except those for which `is_small` is true."""
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 
 def is_small(line: str) -> bool:
-    """Return whether a line is about a box that is hardly too large."""
+    """Return whether a line of a LaTeX log is about a box that is only slightly too large."""
     size = re.match(r"Overfull .*\(([\d.]+)pt too (wide|high)", line)
     return size is not None and float(size[1]) < TOLERANCE[size[2]]
 
 
 def typeset(folder: Path, root: Path) -> Path:
-    """Run XeLaTeX as often as it takes. The log is in `_build/latex.log`."""
+    """Run XeLaTeX as often as necessary, and return the path of the PDF; the log is `_build/latex.log`."""
     fixed = {"FORCE_SOURCE_DATE": "1", "TZ": "UTC", "max_print_line": "10000"}  # the last: one message, one line
     command = [*LATEXMK, "egm.tex"]
     done = subprocess.run(
@@ -69,7 +69,7 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book, or the paper, as one PDF and return its path."""
+    """Build the whole book (for the name "egm") or the article (for "paper") as PDF and return its path."""
     finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / "stage-pdf"
     finished.unlink(missing_ok=True)
     require_tex()

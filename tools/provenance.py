@@ -1,13 +1,13 @@
-"""The stamp at the end of each chapter: commit, versions, parameters and seeds of what the reader sees.
+"""Add to each chapter a box with its provenance: the commit, versions, parameters and seeds of what the reader sees.
 
-A chapter found in the store was perhaps executed at an earlier commit, and is stamped with the present one all the
-same. That is true: the chapter is executed again if anything has changed that its output may depend on
-(`tools.execute`), so at both commits the same code, settings and lock were there to be executed. Versions are not taken
-from where the book is built but from the record that the chapter's kernel wrote (`tools.kernel.recorder`), because what
-is installed may change while the lock does not. Seeds are parameters whose names say so; what a chapter draws without
-them, the stamp does not know, and says nothing of it.
+A stored chapter may have been executed at an earlier commit, and gets the present commit all the same. That is correct:
+the chapter is executed again if anything has changed that its output may depend on (`tools.execute`), so both commits
+have the same code, settings and list of packages. The versions are those that the chapter's kernel recorded
+(`tools.kernel.recorder`), and not those that are installed when the book is built, because the latter may differ. Seeds
+are the parameters whose names contain "seed". The box says nothing about random numbers that a chapter draws without
+them.
 
-The one time in a stamp is that of the commit, so two builds from one commit give the same bytes.
+The only time in the box is that of the commit, so two builds from one commit give the same bytes.
 """
 
 import ast
@@ -28,7 +28,7 @@ NO_REPOSITORY = "not from a repository"
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit, its time, and whether the files differ from it."""
+    """Commit of the project: its hash, its time, and whether the files differ from it."""
 
     hash: str
     time: datetime
@@ -36,19 +36,19 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """Return the abbreviated hash."""
+        """Return the first seven characters of the hash."""
         return self.hash[:7]
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints."""
+    """Return what a git command prints when it is run in the folder `root`."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path) -> Commit | None:
-    """Return the commit whose files are in a folder.
+    """Return the commit whose files are in a folder, or None if there is none.
 
-    There is none without git, and for a copy that lies within another repository.
+    There is none without git, and for a copy of the project within another repository.
     """
     try:
         if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
@@ -74,20 +74,20 @@ def imported(notebook: nbformat.NotebookNode) -> set[str]:
 
 
 def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Return {name: value} of the cell tagged `parameters`, with the values as they are written there."""
+    """Return {name: value} for the parameters of a chapter; a value is the text that its parameter cell has for it."""
     tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     found = [(source, node) for source in tagged for node in ast.parse(source).body if isinstance(node, ast.Assign)]
     return {node.targets[0].id: ast.get_source_segment(source, node.value) for source, node in found}
 
 
 def versions(record: dict, names: set[str]) -> str:
-    """Return the versions of Python and of the loaded packages that are always shown or have one of the given names."""
+    """Return, as text, the versions of Python and of those loaded packages that are in `names` or in `ALWAYS`."""
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
 
 
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
-    """Return the stamp in Markdown, a folded box whose title says commit and date."""
+    """Return the box of a chapter's provenance in Markdown; it is folded, and its title has the commit and its date."""
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
         day = f"{made.time:%-d %B %Y}"
@@ -107,7 +107,7 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 
 
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
-    """Give a chapter its stamp as last cell, from the record that lies beside the file of the executed chapter."""
+    """Append the box of its provenance to a chapter; versions are in the record beside `file`, the executed chapter."""
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="provenance"))

@@ -1,7 +1,8 @@
-"""Pack what a journal archives: the book offline and as PDF, the executed chapters, what they found, the sources.
+"""Pack the supplement for a journal: the book as HTML and PDF, the executed chapters, their results and the sources.
 
-The zip holds nothing that depends on when, where or how often it was made: entries in order, dated by the commit, with
-the same permissions everywhere. From one commit, with the same versions of everything, come the same bytes.
+The zip file does not depend on when, where or how often it was made: its entries are in order, have the date of the
+commit, and have the same permissions everywhere. The same commit and the same versions of all programs give the same
+bytes.
 """
 
 import hashlib
@@ -26,7 +27,10 @@ SUMS = "SHA256SUMS"
 
 
 def findings(found: ledger.Ledger) -> str:
-    """Return every entry of the ledger with what its check found, as JSON, in the order of both lists."""
+    """Return every entry of the ledger with the result of its check as JSON.
+
+    The entries of statements (claims) come first, those of errors in print (slips) follow.
+    """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
         for entry in found.entries
@@ -35,20 +39,20 @@ def findings(found: ledger.Ledger) -> str:
 
 
 def sources(root: Path) -> dict[str, bytes]:
-    """Return the files of the commit, under `source/`."""
+    """Return {path: content} for the files of the present commit, with paths that begin with `source/`."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {f"source/{item.name}": tar.extractfile(item).read() for item in tar if item.isfile()}
 
 
 def tree(folder: Path, name: str) -> dict[str, bytes]:
-    """Return the files of a folder, under another name."""
+    """Return {path: content} for the files of a folder, with paths that begin with `name`."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
 
 def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
-    """Return {path in the supplement: content}, with the README and the check sums."""
+    """Return {path: content} for all files of the supplement, including the README and the checksums."""
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
     files |= {file.name: file.read_bytes() for file in pdfs}
@@ -60,7 +64,7 @@ def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path
 
 
 def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
-    """Write a zip of these files in a folder of the zip's name, all of one date."""
+    """Write these files as a zip file, all with the same date and in a folder that has the name of the zip file."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(f"{target.stem}/{name}", time.gmtime(date)[:6])
@@ -71,13 +75,16 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the name of the supplement: it has the version, and says so if it is not made of a commit."""
+    """Return the file name of the supplement: it has the version, and says if the files differ from the commit."""
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 
 
 def supplement(root: Path = ROOT) -> Path:
-    """Build both forms of the book, and pack them with the rest; only what is committed is archived."""
+    """Build the book as HTML and PDF, and pack it with the rest of the supplement; return the path of the zip file.
+
+    A project with changes that are not committed raises an error.
+    """
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()
     if "uncommitted" in name(root):

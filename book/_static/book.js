@@ -7,9 +7,13 @@ const scrolls = (box) => {
   if (!box.matches("span.math")) return box.scrollWidth > box.clientWidth + 1;
   return box.classList.toggle("wide", box.firstElementChild?.offsetWidth > box.clientWidth + 1);
 };
+// What goes on to the right of a box fades out there.
+const showMore = (box) => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
 const enter = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     target.tabIndex = scrolls(target) ? 0 : -1;
+    showMore(target);
+    target.addEventListener("scroll", () => showMore(target), { passive: true });
   }
 });
 
@@ -124,7 +128,7 @@ const previews = () => {
   document.addEventListener("focusin", (event) => meant(event)?.matches(":focus-visible") && show(meant(event)));
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  document.addEventListener("scroll", hide, { passive: true });
+  document.addEventListener("scroll", () => box.hidden || hide(), { passive: true });
 };
 
 document.addEventListener("DOMContentLoaded", async () => {

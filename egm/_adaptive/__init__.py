@@ -1,1 +1,1 @@
-"""Rooms behind `egm.adaptive`: private questions about the rows, the search, and the last round."""
+"""Implement `egm.adaptive`: private questions about the rows, the search by such questions, and the final release."""

@@ -1,9 +1,12 @@
-"""Check what the search of `egm.adaptive` found, choose the clip norm, and release the mean.
+"""Check whether the rows are as the search of `egm.adaptive` found them, choose the clip norm, and release the mean.
 
-1. Tail. The numbers of rows in shells around the center are compared with those expected of normal rows. If there are
-   more, `egm._adaptive.tail` gives the clip norm of least error for the case that all clipped parts point one way.
-2. Count. Otherwise the clip norm is that of least forecast error. It is raised until a noisy number of longer rows is
-   small. If n sqrt(rho) is small, little is known of the tail, and fewer longer rows are allowed.
+A length is the norm of a scaled row, b times its difference from the center. A shell is a range of lengths.
+
+1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
+   more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that all clipped parts point in
+   one direction.
+2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
+   is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
 3. Sum. The rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of
    the clipped differences from it.
 4. Move. If this mean is further from the center than noise and the error of the center explain, clipping has biased it.
@@ -48,7 +51,7 @@ _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by whic
 
 @dataclass(frozen=True)
 class LastRound:
-    """Hold a mean (d,), and the error of n times this mean by its parts."""
+    """Hold the released mean, shape (d,), and describe the error of n times this mean."""
 
     mean: Array
     noise_std: Array
@@ -59,11 +62,12 @@ class LastRound:
 
 @dataclass(frozen=True)
 class _Clip:
-    """Describe a clip norm and the error that it may cause, in lengths of scaled rows.
+    """Describe a clip norm, and by how much clipping to it may move the sum, in units of scaled rows.
 
-    If all clipped parts point one way, the sum is off by `one_sided`. Rows that the model does not explain add to this
-    at least `surely` and at most `at_most`. `second` is the sum of the squared clipped parts, and `model` tells whether
-    the norms agree with the model.
+    `one_sided` is how far the sum moves if the clipped parts of all rows point in one direction. If `model` is true,
+    the norms agree with the normal model, `one_sided` counts its rows only, and the rows that it does not explain add
+    at least `surely` and at most `at_most`. If `model` is false, the sum moves by at most `at_most` in all. `second` is
+    the sum of the squared lengths of the clipped parts.
     """
 
     norm: float
@@ -76,7 +80,11 @@ class _Clip:
 
 @dataclass(frozen=True)
 class _Shells:
-    """Hold noisy numbers of rows: counts[i] from edges[i] to the next edge; the model gives the first `near` edges."""
+    """Hold noisy numbers of rows in shells (ranges of lengths): counts[i] rows from edges[i] to the next edge.
+
+    `std` is the standard deviation of the noise in each count. The first `near` edges are quantiles of the normal
+    model.
+    """
 
     edges: Array
     counts: Array
@@ -84,7 +92,10 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """Return the tail that is seen in the near shells and in these windows of far shells."""
+        """Return a `Tail` that is fitted to the numbers of rows in the near shells and in some far shells.
+
+        Only the far shells in `windows`, a list of ranges, are taken to have rows.
+        """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
             seen[start:stop] = max(np.mean(self.counts[start:stop]), 0.0)
@@ -94,12 +105,12 @@ class _Shells:
 
 
 def last_round(search: Search) -> LastRound:
-    """Check the tail of the norms, choose the clip norm, and release the mean."""
+    """Check the tail of the rows' norms, choose the clip norm, release the mean, and forecast its error."""
     return _LastRound(search).run()
 
 
 class _LastRound:
-    """Hold the state of the search, its scaling b, and numbers that follow from the two."""
+    """Hold the state of the search, its scaling b, and numbers that follow from the state and the scaling."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n = search, search.rows, search.n
@@ -141,13 +152,16 @@ class _LastRound:
         return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
-        """Return the share of normal rows that are longer, with some slack for wrong standard deviations."""
+        """Return the probability that a normal row, made 5 % longer for wrong standard deviations, exceeds `length`."""
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Return the tail of the norms, or None if there are no more long rows than normal rows have."""
+        """Ask for numbers of rows in ranges of norms; return the tail of the norms, or None if they are as expected.
+
+        They are as expected if there are no more long rows than normal rows would have.
+        """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
@@ -158,7 +172,10 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """Ask for the numbers of rows in shells, whose edges are `near` and then grow in constant ratio."""
+        """Ask for the noisy numbers of rows in ranges of norms.
+
+        The edges between the ranges are `near`, followed by edges of constant ratio.
+        """
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
@@ -168,12 +185,19 @@ class _LastRound:
         )
 
     def likeliest(self) -> Tail:
-        """Return the tail with the likeliest window of far rows, if no window is certain."""
+        """Return the tail of the norms for the case that no range of very long norms certainly has rows.
+
+        The range that most likely has rows is taken to have them.
+        """
         shells = self.shells
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Ask again about the far windows, from the outside, and drop those that are only noise."""
+        """Check by further questions which of these ranges of very long norms have rows, and return those ranges.
+
+        The number of rows beyond the beginning of the farthest range is asked for. If noise explains it, this range is
+        dropped and the next one is checked. The first range that certainly has rows ends the check.
+        """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
             edge = float(self.shells.edges[windows[-1][0]])
@@ -184,7 +208,7 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows are longer."""
+        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows are longer than it."""
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
@@ -197,11 +221,14 @@ class _LastRound:
     # Count ------------------------------------------------------------------------------------------------------------
 
     def noise(self, rho: float) -> float:
-        """Return the root mean square of the norm of the noise in the sum, for clip norm 1."""
+        """Return the root mean square of the norm of the noise in the sum, for the budget rho and clip norm 1."""
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return the clip norm of least forecast error, raised until few rows are longer, or None if many remain."""
+        """Return the clip norm of least error for normal rows, increased until few rows are longer, or None.
+
+        The result is None if still too many rows are longer after the last increase.
+        """
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
@@ -216,10 +243,11 @@ class _LastRound:
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
-        """Raise a clip norm until few rows are longer.
+        """Ask how many rows are longer than the clip norm, and increase it until there are few.
 
-        Returns the new clip norm, whether few rows are longer, and by how much they move the sum, at least and at most.
-        All longer rows count, but in many dimensions, without a tail, only those that the model does not explain.
+        The results are the new clip norm, whether few rows are longer, and by how much these rows move the sum: at
+        least, and at most. In many dimensions and without a tail, only the rows that the normal model does not explain
+        are counted. With a tail, the search begins at the clip norm that few rows of the tail exceed.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
@@ -251,7 +279,10 @@ class _LastRound:
     # Move -------------------------------------------------------------------------------------------------------------
 
     def moved(self, step: Array, noise_std: Array) -> tuple[float, float]:
-        """Return by how much the squared move of the sum exceeds its expectation, and by how much it may."""
+        """Compare the squared distance by which the sum has moved with the one that noise and center_std explain.
+
+        The results are the difference of the two, and the largest difference that chance explains.
+        """
         expected = noise_std**2 + (self.n * self.search.center_std) ** 2
         total = float(np.sum(expected))
         unexplained = float(np.sum(np.clip(self.n * step, -1e150, 1e150) ** 2)) - total
@@ -259,9 +290,10 @@ class _LastRound:
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:
-    """Return disjoint windows, in order, of the shells from `start` to `stop` with more rows than noise explains.
+    """Return the ranges (start, stop) of shells that have more rows than noise explains, disjoint and in order.
 
-    If `most`, return only the window with the most rows relative to its noise, even if noise explains them.
+    Only shells from `start` to `stop` are considered. If `most` is true, return only the range with the most rows
+    relative to the noise in their number, even if noise explains them.
     """
     if start >= stop:
         return []
@@ -278,5 +310,5 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
 
 def _square(number: float) -> float:
-    """Return the square of a number, which is limited to 1e150 so that nothing overflows."""
+    """Return the square of a number, where a number above 1e150 counts as 1e150, so that nothing overflows."""
     return min(number, 1e150) ** 2

@@ -1,4 +1,4 @@
-"""Answer the six questions that a search may ask about private rows, and record what each answer costs.
+"""Answer the six questions that the search may ask about private rows, and record what each answer costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced:
@@ -7,8 +7,11 @@ zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of w
                       (Cesar and Rogers 2021, Lemma 3.4).
     mean, squares     A sum of integer vectors of norm at most K, of which two differ by at most D K, plus discrete
                       Gaussian noise costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke 2020, Theorem 14).
-    shells            Numbers of rows in shells, of which a replaced row changes two by one, cost 1 / std**2.
-    longer            The number of rows beyond a distance, which a replaced row changes by one, costs 1 / (2 std**2).
+    shells            The numbers of rows in ranges of distances cost 1 / std**2 together: a replaced row changes two
+                      of them by one.
+    longer            The number of rows beyond a distance costs 1 / (2 std**2): a replaced row changes it by one.
+
+Here std is the standard deviation of the noise.
 """
 
 from __future__ import annotations
@@ -39,18 +42,18 @@ _SQUARE = 12.0  # largest square, in units of its expectation
 
 
 class Account:
-    """Record the cost of each step of a budget rho. The exact sum of the costs is at most rho."""
+    """Record the cost of each step of the search; the exact sum of the costs is at most the budget rho."""
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, dict[str, float]()
 
     @property
     def left(self) -> float:
-        """Return the rest of the budget, rounded down."""
+        """Return the part of the budget that is not spent yet, rounded down."""
         return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
-        """Record the cost of a step, or raise a ValueError if the budget is too small for it."""
+        """Add `rho` to the cost of a step, or raise a ValueError if the budget is too small for it."""
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
         if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
@@ -59,9 +62,10 @@ class Account:
 
 
 def log_intervals(low: float, high: float, step: float) -> Intervals:
-    """Return the bounds between intervals, and the middle of each, for numbers from 0 to beyond `high`.
+    """Divide the numbers >= 0 into intervals; return the bounds between them, and a middle point of each.
 
-    From `low` on, the bounds have a constant ratio of about exp(step).
+    The first bound is `low`, the last one at least `high`, and their ratio is constant and about exp(step). The point
+    of the first interval is its upper bound, and that of the last interval its lower bound.
     """
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
@@ -80,7 +84,7 @@ def _unseen(question: F) -> F:
 
 
 class PrivateRows:
-    """Answer questions about the rows X (n, d) within a budget rho; a NumPy Generator makes this a simulation."""
+    """Answer questions about the rows of X, shape (n, d), within a budget rho; an rng makes the answers simulations."""
 
     def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
         self.X, self.rng, self.account = X, rng, Account(rho)
@@ -88,28 +92,29 @@ class PrivateRows:
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
-        """Return a private q-quantile of the distances ||b (x - center)||."""
+        """Return a private q-quantile of the distances ||b (x - center)|| of the rows, as the middle of an interval."""
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
 
     @_unseen
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
-        """Return a private median of |x_j - center_j| for each column."""
+        """Return a private median of |x_j - center_j| for each column j, as the middle of an interval."""
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
         return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
 
     @_unseen
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return the noisy mean of the rows b (x - center), each clipped, and its noise's standard deviation."""
+        """Return the noisy mean of the rows b (x - center), each clipped, and the standard deviation of its noise."""
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return the noisy mean of ((x - center) / spread)**2, cut and clipped, and its noise's standard deviation.
+        """Return a noisy mean of the vectors ((x - center) / spread)**2, and the standard deviation of its noise.
 
-        Vectors of squares have no negative entry, so two vectors of norm at most V differ by at most sqrt(2) V.
+        Each entry of a vector is limited to 12, and each vector is clipped. Vectors of squares have no negative entry,
+        so two vectors of norm at most V differ by at most sqrt(2) V.
         """
         self.account.spend(step, rho)
         cut = math.sqrt(_SQUARE)  # applied before squaring, because an overflow would reveal a long row
@@ -121,7 +126,11 @@ class PrivateRows:
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return noisy numbers of rows between edges and beyond the last, and the noise's standard deviation."""
+        """Return noisy numbers of rows from each edge to the next and beyond the last, and their noise's deviation.
+
+        The edges divide the distances ||b (x - center)|| of the rows. The deviation is the standard deviation of the
+        noise in each number.
+        """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
         found = np.searchsorted(edges, self._distances(center, b), side="right")
@@ -130,14 +139,14 @@ class PrivateRows:
 
     @_unseen
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the noisy number of rows at a distance beyond `length`, and its noise's standard deviation."""
+        """Return the noisy number of rows with ||b (x - center)|| > length, and the standard deviation of its noise."""
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
         found = int(np.count_nonzero(self._distances(center, b) > length))
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval that holds a private q-quantile, and return its middle."""
+        """Draw an interval that holds a private q-quantile of the values, and return its middle point."""
         bounds, middles = intervals
         counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
@@ -146,7 +155,10 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of clipped vectors at most `diameter` clip norms apart, and its noise's deviation."""
+        """Return the noisy mean of vectors, whose integer sum `total` computes, and its noise's standard deviation.
+
+        The vectors are clipped to `clip_norm`, and two of them differ by at most `diameter` clip norms.
+        """
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)
         std *= grid.radius * _ROUNDED_UP
@@ -154,13 +166,13 @@ class PrivateRows:
         return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     def _gaussian(self, std: float, size: int) -> Whole:
-        """Draw integers of Gaussian noise with this standard deviation."""
+        """Draw discrete Gaussian noise with this standard deviation; in a simulation, rounded normal noise."""
         if self.rng is None:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
-        """Yield the rows in blocks, with their entries limited to `_LARGEST`."""
+        """Yield the rows in blocks; entries beyond `_LARGEST` are limited to it."""
         step = max(1, _BLOCK // self.d)
         return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
 

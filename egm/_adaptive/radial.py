@@ -1,7 +1,8 @@
-"""Approximate the norm of a normal row, for plans that need hundreds of forecasts with one correct digit.
+"""Approximate the norm of a normal row quickly, for plans that need hundreds of forecasts with one correct digit.
 
-||b x||**2 is replaced by a gamma variable of its mean and variance, and the gamma variable by the cube of a normal one
-(Wilson and Hilferty 1931). Clipping is taken to shorten a row by a share that depends on its norm alone.
+The squared norm ||b x||**2 is replaced by a gamma variable with the same mean and variance, and the gamma variable by
+the cube of a normal variable (Wilson and Hilferty 1931). The share of a row that clipping removes is treated as a
+function of its norm that does not depend on its direction.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _MASS = _MASS / np.sum(_MASS)
 
 
 class Radial:
-    """Model the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
+    """Approximate the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
 
-    Each entry of the vectors (d,) stands for `copies` equal coordinates.
+    Each entry of the vectors stands for `copies` equal coordinates.
     """
 
     def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1) -> None:
@@ -43,16 +44,19 @@ class Radial:
         return tail
 
     def _norm(self, z: Floats) -> Array:
-        """Return the norm at the quantile z of the standard normal distribution."""
+        """Return the norm that has the same rank as z has in the standard normal distribution."""
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
     def norms(self) -> Array:
-        """Return the norms at the nodes of the quadrature."""
+        """Return the norms at the nodes of the Gauss-Hermite quadrature, by which means over rows are computed."""
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of max(r - C, 0), its square and max(1 - C / r, 0) for the norm r and each clip norm C."""
+        """Return the means of max(r - C, 0), of its square, and of max(1 - C / r, 0), for each clip norm C.
+
+        The mean is over the norms r of the rows.
+        """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
         lost = beyond / np.maximum(r, 1e-300)
@@ -64,10 +68,10 @@ class Radial:
         return float(self.excess(np.array([clip_norm]))[0][0])
 
     def best(self, n: int, noise: float, one_sided: float = np.inf) -> tuple[float, Array]:
-        """Return the clip norm C of least error for a mean of n rows, and the standard deviation of each entry's error.
+        """Return the clip norm C of least error for the mean of n rows, and the root mean squared error of each entry.
 
-        The standard deviation of the noise is noise C / b. If all clipped parts point one way, the mean is off by at
-        most `one_sided` times the total error.
+        The standard deviation of the noise in the mean is noise * C / b. Clip norms are excluded if the mean would
+        move, with all clipped parts in one direction, by more than `one_sided` times its total error.
         """
         C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
         first, second, share = self.excess(C)

@@ -1,4 +1,4 @@
-"""What an adaptive mechanism releases, and what it says beforehand."""
+"""Define the results of an adaptive mechanism: a release, and a forecast of a release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from egm.forecast import ErrorForecast
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRelease:
-    """Sum of rows that may be published, with the results of the private search for center and spread.
+    """Estimate of the sum of rows that may be published, with the results of the search for center and spread.
 
     Parameters
     ----------
@@ -23,11 +23,11 @@ class AdaptiveRelease:
         Noisy sum of the rows, in the units of the data. Each entry is within n times the declared
         radius.
     noise_std : ndarray, shape (d,)
-        Standard deviation of the last noise in each entry of `estimate`.
+        Standard deviation of the noise in each entry of `estimate`, in the units of the data.
     bias : ndarray, shape (d,)
-        How much clipping may have taken from each entry of `estimate`.
+        Amount by which clipping may have moved each entry of `estimate`.
     center : ndarray, shape (d,)
-        Last center of the rows before `estimate`.
+        Center of the rows, as the search found it before the sum was released.
     sigma : ndarray, shape (d,)
         Standard deviations of the rows, as the search found them.
     forecast : egm.forecast.ErrorForecast
@@ -65,7 +65,7 @@ class AdaptiveRelease:
     simulated: bool
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Compute an interval for each entry of the sum, which holds the exact entry with a given probability.
+        """Compute an interval for each entry of the sum that contains the exact entry with a given probability.
 
         Parameters
         ----------
@@ -90,8 +90,8 @@ class AdaptiveRelease:
         Notes
         -----
         The noise and the variation by clipping are treated as normal. The interval is extended by
-        `bias` on both sides, which is more than normal rows need. It does not cover rows that are
-        too few to be seen.
+        `bias` on both sides, which is more than normal rows need. The probability does not hold if
+        there are very long rows that were too few to be seen by the search.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class AdaptiveForecast:
     error : egm.forecast.ErrorForecast
         Expected squared l2 error of the released sum, by its causes.
     success : float
-        Lower bound of the probability that the search finds center and spread.
+        Lower bound of the probability that the search finds the center and the spread.
     spent : dict of str to float
         Budget in zero-concentrated differential privacy that each step takes.
 

@@ -3,16 +3,17 @@
 The search asks questions and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
 those that are expected of normal rows (`expected_rows.py`). The release itself is in `last_round.py`.
 
-1. Locate. The median distance of the rows from the center is the radius of a ball. The rows are clipped to this ball,
-   and their noisy mean is the next center. Each step leaves a known part of the distance. The steps end when the radius
-   is that of the data themselves. A wrong radius is corrected by the next one, which may be of any size.
-2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4. A scaling gains
-   at most d divided by this dimension (Hoelder's inequality). If that is little, or if the budget is too small for d
-   medians, all coordinates get the same standard deviation. Otherwise each gets its own, by a median of
-   |x_j - center_j|.
+1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to it,
+   and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end when the
+   radius is no longer reduced, because it is that of the data themselves. A radius that is wrong by chance is
+   corrected by the next one, which may also be larger.
+2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
+   standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If that
+   is little, or if the budget is too small for d medians, all coordinates get the same standard deviation. Otherwise
+   each coordinate gets its own, by a median of |x_j - center_j|.
 3. Refine. The rows are scaled, clipped and averaged as in Algorithm 3, at most twice, with the shares of the budget for
    which the error of the last round is least. Little is clipped here, so that the center stays good even if all clipped
-   parts point one way.
+   parts point in one direction.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Answer the questions of a search; see `egm._adaptive.private_rows.PrivateRows`."""
+    """Declare the questions that a search may ask about rows; they are described in `PrivateRows`."""
 
     n: int
     d: int
@@ -75,19 +76,29 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float) -> float:
-    """Return the part of the distance that a locating step leaves at least cost, or a smaller one if it is cheap."""
+    """Return the factor by which a step should reduce the distance of the center from the rows.
+
+    It is the factor for which many steps cost least, or a smaller one if the cost of a step is then below 0.5 % of rho.
+    """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
     return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
 
 
 def _noise_cost(d: int, part: Any) -> Any:
-    """Return the cost n**2 rho of a mean whose noise is this part of the radius."""
+    """Return n**2 rho for a noisy mean of n rows in a ball, whose noise is `part` times the ball's radius.
+
+    The noise is measured by the root mean square of its norm. The rows are clipped a little outside the ball.
+    """
     return 2 * d * (_LOOSE / part) ** 2
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
-    """Return the least budget that finds a center within `radius` as exactly as the spread `least` demands."""
+    """Return the least budget rho for which the search finds the center reliably.
+
+    The center is known to within `radius` in each coordinate, and has to be found to within `least`, the smallest
+    standard deviation of a column.
+    """
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
     cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
@@ -95,7 +106,10 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """Hold the state of a search, all of it released: the center, its error `center_std`, and sigma, (d,) each."""
+    """Hold the state of a search: the center, its error `center_std`, and sigma, each of shape (d,).
+
+    All of it follows from noisy answers, so that it may be published.
+    """
 
     def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
@@ -108,7 +122,7 @@ class Search:
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Find a rough center, then the spread, then a finer center."""
+        """Find a rough center, then the standard deviations, and then a finer center."""
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -117,26 +131,29 @@ class Search:
             self.remeasure(_REMEASURED * self.rho)
 
     def cost(self, sure: float) -> float:
-        """Return the rho of a quantile with this epsilon * n."""
+        """Return the cost rho of a private quantile of n values whose epsilon is sure / n."""
         return sure**2 / (8 * self.n**2)
 
     def reach(self, share: float) -> float:
-        """Return the epsilon * n of a quantile with this share of the budget."""
+        """Return epsilon times n, for the epsilon of a private quantile that costs this share of the budget."""
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
-        """Ask for a quantile of the scaled distances from the center, in the range that the declared ranges allow."""
+        """Ask for a q-quantile of the distances ||b (x - center)||, in a range that follows from the declared ones."""
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Return intervals around a radius, finer for larger d, because norms then vary less."""
+        """Return intervals for a quantile of distances near `radius`; they are finer for larger d.
+
+        Distances vary less in many dimensions.
+        """
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
 
     # Locate -----------------------------------------------------------------------------------------------------------
 
     def locate(self) -> float:
-        """Move the center to the rows, and return the median distance of the rows from it."""
+        """Move the center to the rows in several steps, and return the median distance of the rows from it."""
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
         apart = math.sqrt(chdtri(self.d, APART) / self.d)  # longest likely noise, over its root mean square
@@ -154,13 +171,16 @@ class Search:
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
-        """Move the center to the noisy mean of the rows, which are clipped to a ball around the center."""
+        """Move the center to the noisy mean of the rows, which are clipped to a ball around the old center.
+
+        The radius of the ball is a little larger than `radius`.
+        """
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Move the center, but not out of the declared range; return the part of the step that would lead out."""
+        """Add `step` to the center, limited to the declared range, and return the part of the step beyond the range."""
         there = self.center + step
         self.center = np.clip(there, -self.bound, self.bound)
         beyond: Array = there - self.center
@@ -169,7 +189,7 @@ class Search:
     # Spread -----------------------------------------------------------------------------------------------------------
 
     def spread_out(self, radius: float) -> bool:
-        """Find first standard deviations, and tell whether they are equal for all coordinates."""
+        """Find first standard deviations, and return whether they are the same for all coordinates."""
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
         intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
@@ -188,18 +208,21 @@ class Search:
         return False
 
     def remeasure(self, rho: float) -> None:
-        """Correct the standard deviations by the second moments of the rows, which one question gives together."""
+        """Correct the standard deviations by the mean squares of all columns, which a single question gives."""
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Return the standard deviations of the rows about the center, with the error of the center included."""
+        """Return the standard deviations of the rows about the center, which contain the error of the center."""
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """Set sigma to a measured spread from which the error of the center is removed."""
+        """Set sigma from the measured standard deviations about the center, without the error of the center.
+
+        The squares of the error are subtracted from the squares of the measured standard deviations.
+        """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
 
@@ -207,16 +230,19 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """Return the rho of a question about the tail of the norms."""
+        """Return the cost rho of a question about long rows (the tail of the norms)."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property
     def spare(self) -> float:
-        """Return the part of the budget that the following steps do not need."""
+        """Return the part of the budget that is left and that the later steps of the search do not need."""
         return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
-        """Return the budgets of the rounds of refining for which the error of the last round is least."""
+        """Return the budgets of the rounds that refine the center (at most two) for which the forecast error is least.
+
+        The argument `alike` says whether all coordinates have the same standard deviation.
+        """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         sigma, center_std, copies = self.groups()
         costly = self.once / left  # share of the budget for the calibration before each round
@@ -246,9 +272,10 @@ class Search:
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Correct sigma by one factor, so that it agrees with the measured median distance; return the scaling.
+        """Correct sigma and center_std by one factor, so that they agree with a measured median distance; return b.
 
-        The factor costs next to nothing, and the clip norm depends on it.
+        The result b is the scaling for which the distance was measured. The question costs very little, and the factor
+        matters because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
@@ -258,7 +285,10 @@ class Search:
         return b
 
     def refine(self, step: str, rho: float) -> None:
-        """Do one round of Algorithm 3 in which clipping does little harm, even if all clipped parts point one way."""
+        """Move the center to the noisy mean of the rows, scaled and clipped as in Algorithm 3, at the cost rho.
+
+        The clip norm is so large that clipping does little harm, even if all clipped parts point in one direction.
+        """
         b = self.calibrated()
         noise = math.sqrt(2 / rho) / self.n
         clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, noise, _LITTLE)

@@ -1,7 +1,7 @@
-"""Estimate how many rows are longer than t, from noisy numbers in shells, and find the best clip norm for them.
+"""Estimate how many rows are longer than any length, from noisy numbers of rows, and find the clip norm of least error.
 
-Nothing is known of the directions of rows that are longer than normal ones. So all their parts beyond the clip norm are
-assumed to point one way. The sum is then off by the sum of the lengths of these parts.
+Nothing is known about the directions of rows that are longer than normal ones. So the parts of all rows beyond the clip
+norm are assumed to point in one direction. The error of the sum is then the sum of the lengths of these parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _POINTS = 2000  # points of this curve
 
 @dataclass(frozen=True)
 class Tail:
-    """Model the number of rows longer than t: rows[i] beyond edges[i], and a power law between and after the edges."""
+    """Model how many rows are longer than a length t: rows[i] for t = edges[i], and a power of t elsewhere.
+
+    Between two edges the power is the one that joins their numbers of rows. Beyond the last edge it is `power`.
+    """
 
     edges: Array
     rows: Array
@@ -35,12 +38,16 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Tell whether the tail is so steep that the variance of the norms is finite."""
+        """Return whether the number of longer rows falls so fast that the variance of the norms is finite."""
         return self.power > _STEEP
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
-        """Make a tail from noisy numbers in shells, the last shell with rows, and the noise's standard deviation."""
+        """Return the tail for noisy numbers of rows: counts[i] between edges[i] and the next edge.
+
+        `last` is the index of the last number that shows rows, and `std` is the standard deviation of the noise in each
+        number.
+        """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
         start = max(last - _MEMORY, 0)
@@ -53,7 +60,10 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def _fine(self) -> tuple[Array, Array]:
-        """Return lengths in units of the first edge, and how many rows are longer, down to a thousandth of a row."""
+        """Return a fine grid of lengths, in units of the first edge, and how many rows are longer than each.
+
+        The grid ends where a thousandth of a row is longer.
+        """
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
         t = np.geomspace(1.0, end, _POINTS)
@@ -63,7 +73,10 @@ class Tail:
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """Return the lengths of `_fine`, and the sums over all rows of the excess over each and of its square."""
+        """Return the grid of lengths t of `_fine`, and the sums over all rows of max(r - t, 0) and of its square.
+
+        Here r is the norm of a row; all are in units of the first edge.
+        """
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
         first = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
@@ -71,20 +84,20 @@ class Tail:
         return t, first, np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
 
     def excess(self, clip_norm: float) -> tuple[float, float]:
-        """Return the sums over all rows of the excess over the clip norm and of its square."""
+        """Return the sums over all rows of max(r - clip_norm, 0) and of its square, where r is the norm of a row."""
         t, first, second = self._excesses()
         unit = self.edges[0]
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def mean_excess(self, clip_norm: float) -> float:
-        """Return the mean excess of the longer rows over the clip norm, divided by the clip norm."""
+        """Return by how much the rows that are longer than the clip norm exceed it on average, divided by it."""
         t, rows = self._fine()
         there = float(np.interp(clip_norm / self.edges[0], t, rows))
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length that this number of rows exceeds, or the last edge if more rows exceed that edge."""
+        """Return the length that this number of rows exceeds, or the last edge if more rows exceed even that edge."""
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:
             return float(self.edges[-1])
@@ -92,6 +105,6 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """Return the C for which noise C**2 + first**2 + second is least, where (first, second) = excess(C)."""
+        """Return the clip norm C of least noise * C**2 + first**2 + second, where first, second = excess(C)."""
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

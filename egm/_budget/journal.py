@@ -1,21 +1,22 @@
-"""Keep the charges of a budget: in memory, or in a journal that survives a crash and that processes share.
+"""Keep the charges of a budget (the costs of its releases) in memory or in a journal.
 
-A journal is an SQLite database. Its table `terms` has one row, the total; its table `charges` has one row for each
-charge. The SHA-256 digest of a charge covers the digest of the charge before it, and so the terms and all charges up to
-it; `terms.last` is the digest of the last one. So no row can be changed, added or removed without being noticed.
+A journal survives a crash, and processes can share it. It is an SQLite database. Its table `terms` has one row, the
+total and the rule; its table `charges` has one row for each charge. The SHA-256 digest of a charge covers the digest of
+the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So no
+row can be changed, added or removed without being noticed.
 
 In five places a budget needs more than SQLite does by itself:
 
-- By default a commit leaves the folder unsynced, and a power failure could undo a charge after the data were read. So
-  ``synchronous`` is EXTRA.
-- SQLite goes on writing to a file that has been removed or replaced. So every use opens the file by its name, and a
+- By default SQLite does not sync the folder after a commit, and a power failure could undo a charge after the data were
+  read. So ``synchronous`` is EXTRA.
+- SQLite continues to write to a file that has been removed or replaced. So every use opens the file by its name, and a
   charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
   it has seen, and refuses a journal without it.
 - After a crash SQLite looks for a second file, which has the journal's name with "-journal" appended. So the path is
   resolved, a journal with a second name (a hard link) is refused, and no new journal is made beside such a second file.
-- A connection must not be used after a fork. So none outlives a use, a charge under way during a fork counts in the
-  parent only, and a process that was forked during a use is refused.
-- On Unix a process loses its locks on a file when it closes the file anywhere. So nothing but SQLite opens it here.
+- A connection must not be used after a fork. So every use of the journal opens and closes its own, a charge that is
+  being recorded during a fork counts in the parent only, and a process that was forked during a use is refused.
+- On Unix a process loses its locks on a file when it closes the file anywhere. So only SQLite opens the file here.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ _uses: set[tuple[int, object]] = set()  # journals in use now: the process, and 
 
 
 class JournalError(ValueError):
-    """Error for a journal that is damaged, gone, or not the one that was opened.
+    """Error for a journal that is damaged, missing, or not the one that was opened.
 
-    Such a journal does not show what was spent, and so nothing is granted.
+    Such a journal does not show which part of the budget was spent, and so no release is granted.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """Keep charges in memory, for the process that made this object."""
+    """Keep the costs of releases (charges) in memory, for the process that made this object."""
 
     name = "in memory"
 
@@ -91,13 +92,13 @@ class Memory:
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the charges."""
+        """Return the costs of all releases that were recorded."""
         self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Give the charges and a function that appends one, for this thread alone until the context ends."""
+        """Lock the recorded costs for this thread; yield them, and a function that appends the cost of a release."""
         self._require_process()
         with self._lock:
 
@@ -108,13 +109,13 @@ class Memory:
             yield tuple(self._charges), record
 
     def _require_process(self) -> None:
-        """Raise an error in a forked process, whose copy would be a second budget."""
+        """Raise an error in a forked process, because its copy of the recorded costs would be a second budget."""
         if os.getpid() != self._process:
             raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the row of its terms, its charges, and the digests of all of these rows."""
+    """Hold the content of a journal: the terms of the budget, the recorded costs, and the digests of all rows."""
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
@@ -122,7 +123,7 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """Keep the terms of a budget and its charges in a file."""
+    """Keep the terms of a budget (its total and its rule) and the costs of releases (charges) in a file."""
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:
@@ -146,13 +147,13 @@ class Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the charges."""
+        """Return the costs of all releases that were recorded in the file."""
         with self._transaction("BEGIN") as (_, state):
             return state.charges
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Give the charges and a function that appends one, for this process and thread alone."""
+        """Lock the journal for this process and thread; yield the recorded costs, and a function that appends one."""
         process, here = os.getpid(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
 
@@ -171,7 +172,10 @@ class Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """Make a new journal, which is complete before it gets its name, unless another process was faster."""
+        """Write a new journal under a temporary name, and then give it its own name.
+
+        If another process has made the journal meanwhile, the new one is dropped.
+        """
         if self.path.is_symlink():
             raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
         row = (secrets.token_hex(8), *{**terms, "simulation": int(terms["simulation"])}.values())
@@ -195,7 +199,7 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if there is a second file of another journal, which SQLite would write into a new one."""
+        """Raise JournalError if a crash has left SQLite's second file, which SQLite would apply to a new journal."""
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
             os.lstat(left)
@@ -203,7 +207,7 @@ class Journal:
                 raise self._refusal(f"it is gone, and a charge that was cut short has left {left!r}")
 
     def _status(self) -> os.stat_result:
-        """Return the status of the file, which must be a regular one and have no second name."""
+        """Return the status of the journal's file, or raise JournalError unless it is a regular file with one name."""
         try:
             if os.stat(self.path).st_nlink > 1:
                 self._remove_drafts()
@@ -217,7 +221,7 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name of a new journal, in case the process that made it was killed."""
+        """Remove the temporary name of this journal, in case the process that made the journal was killed."""
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
                 if draft.samefile(self.path):
@@ -225,7 +229,10 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """Open a transaction on the file that is now at the journal's path; it is undone unless it is committed."""
+        """Begin a transaction on the journal's file, and yield the connection and the content.
+
+        The transaction is undone unless it is committed.
+        """
         self._status()
         seen = self._seen
         with self._connected(self.path) as connection:
@@ -242,7 +249,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Connect to a file that is there, and turn the errors of SQLite into those of a budget."""
+        """Connect to an existing SQLite file, and replace the errors of SQLite by those that a budget promises."""
         use = os.getpid(), object()
         for process, _ in tuple(_uses):
             _require(process)
@@ -261,7 +268,7 @@ class Journal:
             _uses.discard(use)
 
     def _translated(self, error: Exception) -> Exception:
-        """Return the error of a budget that takes the place of an error of SQLite."""
+        """Return the error that replaces an error of SQLite: a JournalError, an OSError or a TimeoutError."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
@@ -272,23 +279,23 @@ class Journal:
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
-        """Return a `JournalError` that names the journal."""
+        """Return a `JournalError` whose message names the journal and says why it is refused."""
         return JournalError(f"journal {self.name}: {why}")
 
 
 def _require(process: int) -> None:
-    """Raise an error in a process that was forked from the given one."""
+    """Raise a RuntimeError if this process is not the given one, because it was forked."""
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 
 
 def _digest(*values: Any) -> str:
-    """Return the SHA-256 digest of the values of a row."""
+    """Return the SHA-256 digest of a list of values, as hexadecimal digits."""
     return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of a journal, or raise JournalError unless all of it is as it was written."""
+    """Return the content of a journal, or raise JournalError if its digests or its format show that it was changed."""
 
     def pragma(name: str) -> Any:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]

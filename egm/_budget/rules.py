@@ -1,7 +1,8 @@
 """Compute the cost of a release, and add up costs to a total by the rules of a budget.
 
-`charge_of` and `quantile_charge` return the cost of a release in every unit that a rule may need. `Terms` are the total
-of a budget and its rule: they add up charges, and tell whether one more fits. Nothing here stores a charge.
+`charge_of` and `quantile_charge` return the cost of a release in every unit that a rule may need, as a `Charge`.
+`Terms` holds the total of a budget and its rule: it adds up costs, and says whether one more release fits. Nothing here
+stores a cost.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Charge:
-    """Cost of one release in every unit that a rule may add up; infinite where it is not known.
+    """Cost of one release in every unit that a rule may add up; a cost that is not known is infinite.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class Charge:
 
 
 class BudgetExceeded(ValueError):
-    """Error for a release that was refused because it does not fit into a budget; no data were read.
+    """Error for a release that does not fit into a budget and is refused; no data were read.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ class BudgetExceeded(ValueError):
 
 
 def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
-    """Return the `Charge` of a mechanism, which must be for this neighbor relation."""
+    """Return the cost of a release by this mechanism, or raise a ValueError if it is for another neighbor relation."""
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
         epsilon = mechanism.epsilon
@@ -186,7 +187,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 def quantile_charge(
     shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
 ) -> Charge:
-    """Check the arguments of a quantile of values of this shape, and return its `Charge`."""
+    """Check the arguments of a private quantile of values of this shape, and return its cost."""
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
     scalar(probability, q=q)
@@ -201,27 +202,30 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError for a list of more than one column; this reads the entries of the list."""
+    """Raise a ValueError if a list has more than one column, which is found by reading its entries."""
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def require_room(X: ArrayLike) -> None:
-    """Raise a ValueError for more entries than the reserve for rounding covers."""
+    """Raise a ValueError if X has 2**24 entries or more: the part of delta reserved for rounding covers no more."""
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
         raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
 
 def _pure_mu_squared(epsilon: float) -> float:
-    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, the cost of an epsilon-private mechanism, rounded up."""
+    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up; Phi is the normal distribution function.
+
+    It is the square of the mu at which every epsilon-private mechanism has Gaussian differential privacy.
+    """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
         return float(np.float64(mu) ** 2 * _UP)
 
 
 def _sum(values: Iterable[Any]) -> Cost:
-    """Return the exact sum of numbers >= 0, a Fraction or inf."""
+    """Return the exact sum of numbers >= 0, as a Fraction, or inf if one of them is infinite."""
     values = list(values)
     return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
 
@@ -241,7 +245,7 @@ def _down(number: Cost) -> float:
 
 
 def _within(number: Cost, total: float, several: bool) -> bool:
-    """Tell whether a cost fits into the total; the sum of several may exceed it by a factor 1 + 2^-51.
+    """Return whether a cost fits into the total; the sum of several costs may exceed it by the factor 1 + 2^-51.
 
     The factor covers the rounding of doubles, so that ten charges of 0.1 fit into 1.0.
     """
@@ -253,7 +257,7 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class Terms:
-    """Hold the total of a budget, and add up costs to it by the rules."""
+    """Hold the total of a budget, the rule by which costs are added up, and whether it is for simulations."""
 
     rho: float | None
     epsilon: float | Any  # None if rho is given
@@ -267,7 +271,10 @@ class Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """Return the rule, which the first charge decides if the terms do not."""
+        """Return the rule by which costs are added up: the given one, or else the one that the first release implies.
+
+        The result is None for a total rho, and if no rule was given and there is no release yet.
+        """
         if self.rho is not None or self.rule or not charges:
             return self.rule
         if self.delta == 0 or _is_pure(charges[0]):
@@ -275,11 +282,11 @@ class Terms:
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
     def grants(self, charges: Charges, asked: Charge) -> bool:
-        """Tell whether one more charge fits after the charges so far."""
+        """Return whether a release of the cost `asked` fits into the total after releases with the costs `charges`."""
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the `BudgetExceeded` for a charge that does not fit after the charges so far."""
+        """Return the `BudgetExceeded` for a release of the cost `asked`, which does not fit after these `charges`."""
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
@@ -295,14 +302,14 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the value of `Budget.spent` for these charges."""
+        """Return the cost of several releases together, from their single costs `charges`."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
     def left(self, charges: Charges, parts: int = 1) -> Spent:
-        """Return the value of `Budget.left` for these charges, or of `Budget.split` for several parts."""
+        """Return the largest cost that each of `parts` equal releases may have after releases with these costs."""
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
         if not charges and parts == 1:
@@ -317,9 +324,9 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Find by bisection the largest epsilon for which several more GaussianMechanisms would be granted.
+        """Find by bisection the largest epsilon for which `parts` more GaussianMechanisms fit after these `charges`.
 
-        Each of these `parts` mechanisms has the total's delta.
+        Each of these mechanisms has this epsilon and the total's delta.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -332,16 +339,16 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Tell whether these charges together are within the total."""
+        """Return whether releases with these costs are together within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those results of `_losses` that are within the total.
+        """Yield those results (epsilon, delta) of `_losses` that are within the total.
 
-        For several charges, Gaussian noise is taken to be larger by the share `excess`. This is
-        valid, because the noise that is drawn is even larger.
+        For several releases, Gaussian noise is counted as larger by the share `excess`. This is valid, because the
+        noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -349,7 +356,7 @@ class Terms:
         return (loss for loss, drawn in both if all(map(fits, drawn, total)))
 
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
-        """Yield each (epsilon, delta) of these charges together that is valid by the rule."""
+        """Yield each (epsilon, delta) that is valid for these releases together, by the formulas of the rule."""
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
             yield basic
@@ -364,7 +371,10 @@ class Terms:
             yield self._by_zcdp(charges), self.delta
 
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
-        """Return the epsilon of the charges as one Gaussian mechanism, at the delta that rounding leaves."""
+        """Return the epsilon of these releases together, as that of one Gaussian mechanism.
+
+        Its delta is that of the total without the reserved part (see `_reserve`).
+        """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
         squares = squares * shrink if squares < math.inf else squares
@@ -378,7 +388,7 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of delta that pays for discrete noise under the rule "gaussian"."""
+        """Return the part of delta that the rule "gaussian" reserves because the noise is discrete."""
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -392,7 +402,7 @@ class Terms:
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon of the rho that the charges add up to."""
+        """Return the epsilon of these releases together, for the total's delta, from the sum of their rho."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -400,19 +410,19 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return a cost in words: rho, or epsilon and delta unless epsilon is unknown."""
+    """Return a cost as text: epsilon and delta if epsilon is known, or else rho."""
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
     return f"rho = {cost if rho is None else rho!r}"
 
 
 def _is_pure(charge: Charge) -> bool:
-    """Tell whether a charge has an epsilon without a delta."""
+    """Return whether the cost of a release has a finite epsilon and delta = 0."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sums of epsilon and of delta."""
+    """Return the sum of the epsilons, and the sum of the deltas, of several releases."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
@@ -426,7 +436,7 @@ def checked(
 ) -> dict[str, Any]:
     """Check the arguments of a budget, and return them as a dictionary of the fields of `Terms`.
 
-    An argument that was not given is None there.
+    In the dictionary, an argument that was not given is None.
     """
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
@@ -459,7 +469,7 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Check that a new budget has a total; return its terms with neighbor relation and kind filled in."""
+    """Return the terms of a new budget with defaults filled in, or raise a ValueError without rho and epsilon."""
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     return {**terms, "neighbors": terms["neighbors"] or _RELATIONS[0], "simulation": bool(terms["simulation"])}

@@ -1,4 +1,7 @@
-"""Read the input of a command: the vectors, the number of rows, the parameters of a mechanism, and the rows."""
+"""Read the input of a command: the vectors, the number of rows, the parameters of a mechanism, and the rows.
+
+The argument `args` of each function holds the parsed options.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ T = TypeVar("T")
 
 
 def table(args: Namespace) -> files.Table:
-    """Open the data file."""
+    """Return the table in the data file, which is not read yet."""
     vectors = _vectors(args)
     known = {name for names, _ in vectors.values() for name in names or ()}
     may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
@@ -58,7 +61,7 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return the content of the files of options such as --sigma, by their paths; each file is read once."""
+    """Return the names and numbers in the files of options such as --sigma, by path; each file is read only once."""
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
         args.vectors = {path: files.vector(path) for path in paths}
@@ -67,19 +70,19 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 
 
 def _is_path(args: Namespace, name: str) -> bool:
-    """Tell whether the value of an option is the path of a file, not a number or a word."""
+    """Return whether the value of an option is the path of a file, and not a number or the name of a scaling."""
     value = getattr(args, name, None)
     return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
-    """Return the columns of a plan and their standard deviations, which are those of --sigma."""
+    """Return the names of the columns and their standard deviations for a forecast, from the file of --sigma."""
     names, sigma = _vectors(args)[args.sigma]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
 def rows_declared(args: Namespace, table: files.Table) -> int:
-    """Return the public number of rows: as declared, or else as in the file."""
+    """Return the public number of rows: the one in --rows or, without this option, the one in the file."""
     n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
         raise Mistake(f"{args.data}: has no rows")
@@ -89,7 +92,7 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
 
 def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of GaussianDataMechanism."""
+    """Return the arguments for GaussianDataMechanism that the options give, for n rows of these columns."""
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped")
@@ -98,9 +101,10 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
-    """Return the value of an option; if it is a file, its numbers in the order of the columns.
+    """Return the value of an option or, if it is a path, the numbers in this file in the order of the columns.
 
-    The numbers are matched by name if the file has names. Otherwise there must be one for each column.
+    The numbers are matched with the columns by name if the file has names. Otherwise there must be
+    one number for each column.
     """
     if not _is_path(args, name):
         return getattr(args, name)
@@ -122,7 +126,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
 
 
 def _rho(args: Namespace) -> float:
-    """Return the budget of `egm adaptive`, which is stated in one of two ways."""
+    """Return the budget rho of `egm adaptive`, from --rho or from --epsilon and --delta."""
     given = [name for name in ("rho", "epsilon", "delta") if getattr(args, name) is not None]
     if given not in (["rho"], ["epsilon", "delta"]):
         raise Mistake("the budget is either --rho, or --epsilon and --delta")
@@ -130,7 +134,11 @@ def _rho(args: Namespace) -> float:
 
 
 def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """Return the mechanism of `egm adaptive`, if its budget is large enough for n rows and d columns."""
+    """Return the mechanism of `egm adaptive` for n rows and d columns.
+
+    If the budget is given as epsilon and delta and is too small, a Mistake names a sufficient
+    epsilon and number of rows.
+    """
     mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
     if args.delta is None:
         return mechanism
@@ -147,18 +155,18 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of d columns for which the budget of the mechanism is large enough."""
+    """Return the least number of rows of d columns for which the budget of the mechanism would be large enough."""
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
 def rounded_up(x: float) -> float:
-    """Round up to three digits, so that a budget that is shown is large enough."""
+    """Round up to three significant digits, so that a budget of the rounded size is large enough."""
     return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 @contextlib.contextmanager
 def explained(names: Sequence[str]) -> Iterator[None]:
-    """Turn an error of egm that names a parameter into a Mistake that names an option and a column."""
+    """Turn an error of egm that names a parameter into a Mistake that names the option and, by `names`, the column."""
     try:
         yield
     except files.FileError:
@@ -175,7 +183,7 @@ def explained(names: Sequence[str]) -> Iterator[None]:
 
 
 def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
-    """Yield the blocks of the table, and raise a Mistake if they do not have n rows."""
+    """Yield the blocks of the table, and raise a Mistake at the end if they do not have n rows."""
     rows = 0
     for block in progress(table, n, args):
         rows += len(block)
@@ -184,13 +192,13 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 
 
 def _require(rows: int, n: int, args: Namespace) -> None:
-    """Raise a Mistake for another number of rows than the public one."""
+    """Raise a Mistake if the number of rows in the data file is not the public number n."""
     if rows != n:
         raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
 def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """Return all n rows as one array."""
+    """Return all n rows of the table as one array."""
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]
@@ -201,7 +209,11 @@ def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
 def progress(
     blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
 ) -> Iterator[T]:
-    """Yield the blocks unless there was a signal; on a terminal, show after a second how many rows were read."""
+    """Yield the blocks; raise KeyboardInterrupt after a signal, and on a terminal show how many rows were read.
+
+    The number of rows is shown from the first second on. `rows_of` returns the number of rows in a
+    block.
+    """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:
         for block in blocks:

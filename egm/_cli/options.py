@@ -77,13 +77,13 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parse options, and report an error in one line."""
+    """Parse options like argparse, but raise a Mistake, whose message is one line, for a wrong option."""
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
 
     def option(self, name: str, text: str, **kind: Any) -> None:
-        """Add an option with this help text, whose line breaks are ignored."""
+        """Add an option with the help text `text`, in which line breaks are replaced by spaces."""
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
 
@@ -148,7 +148,10 @@ def _plan(it: _Parser) -> None:
 
 
 def _data(it: _Parser, condition: str) -> None:
-    """Add the options about the data file; under this condition line 1 is taken for names."""
+    """Add the options about the data file.
+
+    `condition` is the part of a help text that says when the first line of a CSV file is taken for names.
+    """
     text = "the rows: .csv (commas, UTF-8, with a header or without), .npy (two axes) or .parquet"
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
@@ -160,7 +163,7 @@ def _data(it: _Parser, condition: str) -> None:
 
 
 def _model(it: _Parser, *, planned: bool = False) -> None:
-    """Add the options about the rows and the budget; a plan can be without epsilon and delta."""
+    """Add the options about the rows and the budget; in a plan epsilon and delta are not required."""
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
         on each line, or the name of a column and a number"""
     it.option("--sigma", text, required=True, metavar="FILE")
@@ -194,7 +197,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 
 
 def _ranges(it: _Parser, when: str, *, required: bool) -> None:
-    """Add the options about the declared ranges, whose texts end in this note."""
+    """Add the options that declare ranges of means and standard deviations; `when` ends their help texts."""
     text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
     it.option("--radius", text, type=float, required=required, metavar="R")
     text = f"""the standard deviations of the columns are declared to lie between these two; in the units of the data,
@@ -203,13 +206,13 @@ def _ranges(it: _Parser, when: str, *, required: bool) -> None:
 
 
 def _simulate(it: _Parser) -> None:
-    """Add the option of a simulation."""
+    """Add the option for a simulation with a seed."""
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
 
 def _output(it: _Parser, *forms: str) -> None:
-    """Add the options about the output, which can have these formats."""
+    """Add the options about the output; `forms` are the formats that it can have, with the default first."""
     text = "where to write to, the whole output or nothing; default: standard output"
     it.option("--output", text, metavar="FILE")
     text = f"default: what the name of the output file ends in, else {forms[0]}"
@@ -220,7 +223,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Raise a Mistake if options of a plan do not go together, or if one is missing."""
+    """Raise a Mistake if options of `egm plan` exclude each other, or if a required one is missing."""
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:
@@ -234,12 +237,12 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def spelled(name: str) -> str:
-    """Return an option as a user types it."""
+    """Return the name of an option as a user types it: "sigma_range" becomes "--sigma-range"."""
     return f"--{name.replace('_', '-')}"
 
 
 def _count(text: str) -> int:
-    """Convert the text of a number of rows."""
+    """Convert the text of a number of rows to an integer >= 1."""
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
@@ -247,14 +250,14 @@ def _count(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    """Convert the text of a seed."""
+    """Convert the text of a seed to an integer >= 0."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
 
 
 def _number_or_text(text: str) -> float | str:
-    """Convert a number, and leave other text as it is."""
+    """Convert the text of a number to a float, and return any other text unchanged."""
     try:
         return float(text)
     except ValueError:
@@ -262,7 +265,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def _columns(text: str) -> list[str]:
-    """Split names at the commas between them."""
+    """Split text at its commas, and return the names of columns between them."""
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
@@ -270,7 +273,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[float, float]:
-    """Convert the text of two numbers with a comma between them."""
+    """Convert the text of two numbers with a comma between them to a pair of floats."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Talk to the operator: messages on standard error, warnings, and the signals that stop a command."""
+"""Print messages and warnings for the user, and handle the signals that stop a command."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LONGEST = 500  # characters of a message
 
 
 class Mistake(Exception):
-    """Mistake of the user, reported in one line."""
+    """Error for a mistake of the user, which is reported in one line and without a traceback."""
 
 
 class Stops:
-    """Handle Ctrl-C, SIGTERM and SIGHUP: each raises KeyboardInterrupt, and is remembered.
+    """Handle Ctrl-C, SIGTERM and SIGHUP: raise KeyboardInterrupt, and remember the signal.
 
-    Some libraries catch every exception while they import another library, and then go on as if
-    nothing had happened. Therefore `check` raises the exception again, between two blocks and
-    before anything is written. After `commit` it is too late.
+    Some libraries catch every exception while they import another library, and then continue as if
+    nothing had happened. Therefore `check`, which is called between two blocks and before anything
+    is written, raises the exception again. After `commit` a signal has no effect.
     """
 
     def __init__(self) -> None:
@@ -43,37 +43,37 @@ class Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Handle a signal; the system calls this method."""
+        """Remember a signal and raise KeyboardInterrupt; the system calls this method."""
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if there was a signal."""
+        """Raise KeyboardInterrupt if a signal was received."""
         if self.received and not self.committed:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Check for the last time; a signal that comes later is ignored."""
+        """Raise KeyboardInterrupt if a signal was received; from now on, ignore signals."""
         self.check()
         self.committed = True
 
 
 def complain(message: object, code: int) -> int:
-    """Print one line on standard error, and return the exit code."""
+    """Print a message as one line on standard error, and return the exit code `code`."""
     line = visible(" ".join(str(message).split()))
     print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
     return code
 
 
 def visible(text: str) -> str:
-    """Replace every character that cannot be printed, and could be an order to a terminal, by an escape."""
+    """Replace every character that cannot be printed, which could be an order to a terminal, by a Python escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print each warning as one line on standard error, and only once."""
+    """Print each warning as one line on standard error, and a repeated warning only once."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:

@@ -1,1 +1,1 @@
-"""Read CSV, NumPy and Parquet files."""
+"""Read CSV, NumPy and Parquet files, for `egm.files`."""

@@ -1,4 +1,4 @@
-"""Read tables and vectors from CSV files: fast where all cells are plain numbers, else line by line.
+"""Read tables and vectors from CSV files: fast if all cells of a block are plain numbers, or else line by line.
 
 An error never shows the value of a cell, which may be private.
 """
@@ -24,7 +24,7 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Open the table in a CSV file; the number of its rows is unknown until it is read."""
+    """Return the table in a CSV file as a `Source`; the number of its rows is unknown until the file is read."""
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
     names = _header(path)
@@ -50,7 +50,7 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Tell whether line 1 has names, or raise a FileError if this is uncertain."""
+    """Return whether the cells of line 1 are names and not values, or raise a FileError if this is uncertain."""
     if given.header != "auto":
         return given.header == "yes"
     numbers = sum(map(_is_number, cells))
@@ -66,14 +66,14 @@ def _has_names(path: Path, cells: list[str], given: Given) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Tell whether numbers may be names of columns: all are different, and all are whole or in order."""
+    """Return whether numbers may be names of columns: all are different, and all are whole or they are in order."""
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
     return named and len(set(numbers)) == len(numbers)
 
 
 def vector(path: Path) -> Vector:
-    """Return the names in a CSV file, or None if it has none, and the values."""
+    """Return the names (or None if there are none) and the values in a CSV file with one value on each line."""
     first = _header(path)
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
@@ -91,7 +91,7 @@ def vector(path: Path) -> Vector:
 
 
 def _lines(path: Path) -> Generator[str, None, None]:
-    """Yield the lines of a text file, without blank lines at its end."""
+    """Yield the lines of a text file, except for blank lines at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
         for line in file:
@@ -104,7 +104,7 @@ def _lines(path: Path) -> Generator[str, None, None]:
 
 
 def _header(path: Path) -> list[str]:
-    """Return the cells of the first line."""
+    """Return the cells of the first line, or raise a FileError if it is missing, blank, or not divided by commas."""
     cells = next((_cells(path, 1, line) for line in _lines(path)), None)
     if not cells:
         raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
@@ -114,7 +114,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _cells(path: Path, line: int, text: str) -> list[str]:
-    """Return the cells of a line, without the spaces around them."""
+    """Return the cells of a line, without the spaces around them, or raise a FileError if its quotes are wrong."""
     try:
         (cells,) = csv.reader([text], strict=True)
     except csv.Error as error:
@@ -124,7 +124,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Tell whether a cell holds a number, which may be NaN or infinity."""
+    """Return whether a cell holds a number; NaN and infinity count as numbers."""
     try:
         float(cell)
     except ValueError:
@@ -133,7 +133,10 @@ def _is_number(cell: str) -> bool:
 
 
 def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
-    """Return a block of numbers from lines, the first of which is row `start`, counted from 0."""
+    """Return the chosen columns of these lines as a block of numbers.
+
+    The first of the lines is row `start` of the table, counted from 0.
+    """
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
         with contextlib.suppress(ValueError):
@@ -145,7 +148,7 @@ def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str
 
 
 def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
-    """Return the numbers of one line, or raise a FileError that says what is wrong with it; this is slow."""
+    """Return the chosen numbers of one line, or raise a FileError that says what is wrong; this is slow."""
     cells = _cells(path, row + skip + 1, text)
     place = f"{path}: row {row + 1} (line {row + skip + 1})"
     if not text.strip():

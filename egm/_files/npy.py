@@ -1,4 +1,4 @@
-"""Read tables and vectors from NumPy files, which are mapped into memory."""
+"""Read tables and vectors from NumPy files, which are mapped into memory and not loaded as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["table", "vector"]
 
 
 def table(path: Path, _: Given) -> Source:
-    """Open the table in a NumPy file, whose columns are called "1", "2" and so on."""
+    """Return the table in a NumPy file as a `Source`; its columns are called "1", "2" and so on."""
     array = _mapped(path, 2)
 
     def read(chosen: list[int]) -> Iterator[Array]:
@@ -31,12 +31,12 @@ def table(path: Path, _: Given) -> Source:
 
 
 def vector(path: Path) -> Vector:
-    """Return None, because a NumPy file has no names, and the values."""
+    """Return the pair of None (a NumPy file has no names) and the values in a NumPy file with one axis."""
     return None, np.array(_mapped(path, 1), dtype=float)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
-    """Return the array in a file, of which only the parts that are used are in memory."""
+    """Return the array in a file, mapped into memory, or raise a FileError unless it has numbers and this many axes."""
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:

@@ -1,4 +1,4 @@
-"""Read tables and vectors from Parquet files: in blocks with pyarrow, or as an array of dask."""
+"""Read tables and vectors from Parquet files: in blocks with pyarrow, or as a dask array."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
 def table(path: Path, _: Given) -> Source:
-    """Open the table in a Parquet file."""
+    """Return the table in a Parquet file as a `Source`."""
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for
@@ -46,7 +46,7 @@ def table(path: Path, _: Given) -> Source:
 
 
 def vector(path: Path) -> Vector:
-    """Return the names in a Parquet file, or None if it has none, and the values."""
+    """Return the names (or None if there are none) and the values in a Parquet file with one value in each row."""
     with _opened(path) as file:
         table = file.read()
     if table.num_columns not in (1, 2):
@@ -58,7 +58,7 @@ def vector(path: Path) -> Vector:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file, or raise a FileError that says what is wrong with it."""
+    """Open a Parquet file, and turn an error of pyarrow, also while the file is read, into a FileError."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -72,18 +72,18 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _require_numbers(path: Path, field: Any) -> None:
-    """Raise a FileError for a column of anything but numbers."""
+    """Raise a FileError unless a column holds numbers."""
     if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
 
 
 def _numbers(column: Any) -> Array:
-    """Return a column as float64; a missing value becomes NaN."""
+    """Return a column as an array of float64, in which a missing value is NaN."""
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
-    """Make the array that `egm.files.from_parquet` returns."""
+    """Return the dask array that `egm.files.from_parquet` promises."""
     import dask
     from dask.array import map_blocks
     from pyarrow import dataset
@@ -111,7 +111,10 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """Return NumPy's types of the columns of a file, each of which must occur there once and hold numbers."""
+    """Return NumPy's types of the columns of one Parquet file.
+
+    Raise an error unless each column occurs once and holds numbers and, if `everything` is true, there are no others.
+    """
     from pyarrow import types
 
     schema = fragment.physical_schema
@@ -129,7 +132,10 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
 
 
 def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
-    """Return one row group as an array (rows, d), read a few columns at a time so that it is in memory only once."""
+    """Return one row group as an array (rows, d).
+
+    The columns are read a few at a time, so that the row group is in memory only once.
+    """
     from pyarrow.parquet import ParquetFile
 
     filesystem, groups, columns, dtype = source

@@ -1,4 +1,4 @@
-"""Define the argument, the result and the error of the readers of all kinds of files."""
+"""Define what the readers of all kinds of files share: their arguments, their results and their error."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Given:
 class Source:
     """Describe a table in a file before columns are chosen.
 
-    `count` is the number of rows, or None if the file does not say it. `read` is given the places of the columns to
-    read, and yields blocks of rows. `counts` yields the number of rows in parts.
+    `count` is the number of rows, or None if the file does not say it. `read` takes the indices of the columns to
+    read, and yields blocks of rows. `counts` yields whole numbers whose sum is the number of rows.
     """
 
     names: list[str]
@@ -59,7 +59,7 @@ class Source:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system or of the decoder into a FileError."""
+    """Turn an error of the operating system, or text that is not UTF-8, into a FileError that names the file."""
     try:
         yield
     except OSError as error:
@@ -69,12 +69,12 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def wrong(value: float) -> str:
-    """Say in words why a number is not finite."""
+    """Describe a number that is not finite: "NaN or missing", or "infinite"."""
     return "NaN or missing" if np.isnan(value) else "infinite"
 
 
 def rows_in_a_block(columns: int) -> int:
-    """Return the number of rows of this many columns that are read at a time."""
+    """Return the number of rows that are read at a time from a table with this many columns."""
     return max(1, _BLOCK // columns)
 
 

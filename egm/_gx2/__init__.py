@@ -1,1 +1,1 @@
-"""Implement `egm.gx2`: parameters give a form, the form gives a contour, and the contour gives numbers."""
+"""Implement `egm.gx2` in four steps: parameters, normalized parameters (a "form"), contour of integration, results."""

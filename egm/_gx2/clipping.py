@@ -1,4 +1,4 @@
-"""Compute moments of the part that a row loses when it is clipped to a norm."""
+"""Compute moments of the part that a normal vector loses when it is clipped to a norm."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _LEGENDRE = np.polynomial.legendre.leggauss(12)
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
-    r"""Compute moments of the part that a row loses when it is clipped to the squared norm x.
+    r"""Compute moments of the part that a normal row loses when it is clipped to the squared norm x.
 
     The squared norm of the row is :math:`Q = \sum_j w_j Y_j`. Here
     :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)` is the squared length of a normal vector :math:`V_j`
     of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared length
-    :math:`\lambda_j`. Clipping takes the share :math:`L = \max(0, 1 - \sqrt{x / Q})` of the row
-    away.
+    :math:`\lambda_j`. Clipping removes the share :math:`L = \max(0, 1 - \sqrt{x / Q})` of the row.
 
     Parameters
     ----------
@@ -64,9 +63,10 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     Notes
     -----
     For a function g of Q, Stein's identity gives :math:`E[g(Q) V_j] = m_j E[g(Q')]`, where
-    :math:`Q'` has two more degrees of freedom at weight j. So all three are integrals over the
-    contour of the upper tail: the integrand is :math:`e^{K(s) - s x}` times
-    :math:`1 / (1 - 2 w_j s)` or its square, times the transform of :math:`L` or :math:`L^2`.
+    :math:`Q'` has two more degrees of freedom at weight j. So all three results are integrals over
+    the contour of the upper tail: the integrand is :math:`e^{K(s) - s x}`, with the cumulant
+    function K of Q, times :math:`1 / (1 - 2 w_j s)` or its square, times the Laplace transform of
+    :math:`L` or :math:`L^2` as a function of Q.
 
     Examples
     --------
@@ -90,10 +90,10 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
 
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
-    """Compute E[L] and E[L^2] by one contour, for Q with more degrees of freedom at each weight.
+    """Compute means of the lost share L and of L^2 by one contour, for Q with additional degrees of freedom.
 
-    It returns four rows of d numbers: E[L] with two and with four more degrees of freedom, then
-    E[L^2] with two and with four.
+    L is max(0, 1 - sqrt(x / Q)). The result has four rows with one entry for each weight: E[L] if
+    this weight has two or four more degrees of freedom, and then E[L^2] if it has two or four more.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
@@ -103,9 +103,10 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 
 
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the four rows of `lost_in_tail` for an x so far below the mean that nearly everything is lost.
+    """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost.
 
-    It integrates over the density of Q, panel by panel in log Q.
+    The integral is one over the density of Q. It is computed by Gauss-Legendre quadrature on
+    intervals of log Q.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
@@ -125,9 +126,10 @@ def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
 def _lost_share(z: Complex) -> tuple[Complex, Complex]:
     """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
 
-    In closed form, with J_m the integral of t^(-m/2) exp(-z (t - 1)), they are 1/z - J_1 and 1/z -
-    2 J_1 + J_2. These terms cancel when z is large; there Gauss-Laguerre quadrature in (t - 1) z is
-    used.
+    These are the Laplace transforms of the lost share L and of its square, with t = Q / x. With J_m
+    the integral of t^(-m/2) exp(-z (t - 1)) over the same range, they are 1/z - J_1 and
+    1/z - 2 J_1 + J_2. Where z is so large that these terms cancel, Gauss-Laguerre quadrature in
+    (t - 1) z is used instead.
     """
     root = np.sqrt(z)
     far = np.abs(z) > _FAR
@@ -140,9 +142,9 @@ def _lost_share(z: Complex) -> tuple[Complex, Complex]:
 
 
 def _integral(values: NDArray[Any]) -> Complex:
-    """Compute int_0^inf f(t) exp(-t) dt from the values of f at the nodes, shape (k, nodes).
+    """Compute int_0^inf f(t) exp(-t) dt from the values of functions f at the Gauss-Laguerre nodes, shape (k, nodes).
 
-    The sum is not a product of matrices, because so small a product may take a thousand times as
-    long when the threads of a BLAS wait for each other.
+    The sum is not computed as a product of matrices, because for such small matrices the product
+    may take a thousand times as long when the threads of the BLAS library wait for each other.
     """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])

@@ -1,4 +1,8 @@
-"""Find the saddle point of the integrand, and integrate along a contour through it."""
+"""Find the saddle point of the integrand exp(K(s) - s x) / s, and integrate along a contour through it.
+
+K is the cumulant function of the normalized Q of a `Form`. The head of `egm.gx2` explains the
+method.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _BENDS = (1.0, 0.25, 0.0)
 
 
 class AccuracyError(ArithmeticError):
-    """Error of a computation that did not reach its accuracy.
+    """Error of a search or a quadrature that did not reach the accuracy it aims at.
 
     Parameters
     ----------
@@ -45,7 +49,7 @@ class AccuracyError(ArithmeticError):
 
     Examples
     --------
-    A caller who needs an upper bound of a tail can fall back on the bound that always holds.
+    A caller who needs an upper bound of a tail can fall back on 1, which is always such a bound.
 
     >>> from egm import gx2
     >>> try:
@@ -62,14 +66,16 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """Give a saddle point c of exp(K(s) - s x) / s, and the x that it belongs to, by an unbounded theta.
+    """Describe a point c where a contour crosses the real axis; it is a saddle point of exp(K(s) - s x) / s.
 
-    In the upper tail theta = log(c / (1 - c)) with c in (0, 1), in the lower tail theta = log(-c)
-    with c < 0. For each group, `slack` is 1 - r c without cancellation, and `v` is r c / (1 - r c);
-    `pace` is dlog|c|/dtheta. The derivatives at c are pure numbers: `drift` is K' times c, `spread`
-    is the second derivative of K(s) - s x - log s times c^2, and `skew` is K''' times c^3. They
-    leave out the moments of clusters, because they only choose a contour, and any contour gives the
-    same integral.
+    The point is given by an unbounded parameter theta. For the upper tail theta is log(c / (1 - c))
+    with c in (0, 1), and for the lower tail it is log(-c) with c < 0. The attribute `x` is the x
+    that has c as its saddle point. `slack` is 1 - r c, computed without cancellation, and `v` is
+    r c / (1 - r c); both have an entry for each group of weights (r is explained at `Form`). `pace`
+    is the derivative of log|c| by theta. The derivatives at c are multiplied by a power of c, so
+    that they have no units: `drift` is K' times c, `spread` is the second derivative of
+    K(s) - s x - log s times c^2, and `skew` is K''' times c^3. They leave out the moments of
+    clusters, because they only choose the contour, and every contour has the same integral.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
@@ -88,16 +94,16 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """Return the x whose saddle point is c: K'(c) - 1/c."""
+        """Return the x that has c as its saddle point: K'(c) - 1/c."""
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
-        """Compute the logarithm of exp(K(c) - c x), and the size of the numbers whose sum it is.
+        """Compute K(c) - c x, and the sum of the absolute values of its terms, which bounds the rounding error.
 
-        Divided by |c|, exp(K(c) - c x) is the size of the integrand where the contour crosses. For many
-        weights the terms -log(1 - y), with y = r c, and x are far larger than their difference. So y is
-        subtracted from the terms with y > -1, and the means of these terms are subtracted from x. The
-        sums are in extended precision where the machine has it.
+        The integrand at c is exp(K(c) - c x) / |c|. For many weights the terms -log(1 - y) of K,
+        with y = r c, and x are far larger than the difference K(c) - c x. So y is subtracted from
+        the terms with y > -1, and the means of these terms are subtracted from x. The sums are in
+        extended precision where the machine has it.
         """
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
@@ -115,11 +121,11 @@ class Crossing:
         return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
     def formula(self) -> tuple[float, float]:
-        """Compute the logarithm of the tail at `self.x`, and its slope, by the saddlepoint formula.
+        """Approximate the logarithm of the tail at `self.x`, and its slope in theta, by the saddlepoint formula.
 
-        With f the exponent K(s) - s x - log s and f2, f3, f4 its derivatives, the formula to second
-        order is exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)). The slope in theta
-        is that of the formula to first order.
+        With f the exponent K(s) - s x - log s at c and f2, f3, f4 its derivatives there, the tail
+        is to second order exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)). The
+        slope is computed to first order.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -132,7 +138,10 @@ class Crossing:
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
-    """Compute -log(1 - y) - y, where slack is 1 - y. Near zero it is the series of 2 artanh(z) with z = y / (2 - y)."""
+    """Compute -log(1 - y) - y, where `slack` is 1 - y.
+
+    Near y = 0 the terms would cancel; there the series of 2 artanh(z) with z = y / (2 - y) is used.
+    """
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
     if small.any():
@@ -143,9 +152,11 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 
 def _beyond_centers(form: Form, v: Any) -> Any:
-    """Compute the part of K that the moments of clusters add, where v is r s / (1 - r s).
+    """Compute what the moments of clusters of weights add to the cumulant function K at s.
 
-    It sums the series of log(1 - v e) and of 1 / (1 - v e).
+    The argument v is r s / (1 - r s) for each cluster. With e the relative distance of a weight
+    from the center of its cluster, the result sums the series of log(1 - v e) and of 1 / (1 - v e)
+    in powers of e.
     """
     if form.moments is None:
         return 0.0
@@ -159,9 +170,10 @@ def _beyond_centers(form: Form, v: Any) -> Any:
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
-    """Find the crossing whose saddle point belongs to x.
+    """Find the `Crossing` at the saddle point of exp(K(s) - s x) / s for the given x.
 
-    By default it is in the lower tail for an x below the mean, and otherwise in the upper tail.
+    There is a saddle point for each tail, and `lower` chooses between them. By default it is that
+    of the lower tail for an x below the mean, and otherwise that of the upper tail.
     """
     x = float(x)
     lower = x < form.mean if lower is None else lower
@@ -169,10 +181,11 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta: float) -> tuple[float, float, Crossing]:
-        """Compare x with the x of theta, by the logarithm of a ratio that increases in theta.
+        """Compare x with the x of the saddle point at theta; return a value whose sign says if theta is too large.
 
-        The ratio is K'(c) / (x + 1/c) in the upper tail and x / (K'(c) - 1/c) in the lower tail.
-        Its logarithm is nearly a straight line in theta on both sides.
+        The value is the logarithm of K'(c) / (x + 1/c) for the upper tail, and of x / (K'(c) - 1/c)
+        for the lower tail. It increases in theta, is zero at the wanted theta, and is nearly a
+        straight line on both sides. The other results are its slope and the `Crossing`.
         """
         crossing = Crossing(form, theta, lower)
         drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
@@ -184,10 +197,11 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 
 
 def find_root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
-    """Find the zero of an increasing function by Newton's rule, kept inside the bracket that the signs give.
+    """Find the zero of an increasing function by Newton's rule, and return what the function computed there.
 
-    increasing(u) returns the value, the slope and any other result for this u. The search ends when
-    the value is within the tolerance, and returns the other result.
+    ``increasing(u)`` returns the value, the slope and any other object for this u. The search keeps
+    a bracket of the zero by the signs of the values. It ends when the absolute value is within the
+    tolerance, and returns the other object. It raises an AccuracyError after 200 steps.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -201,12 +215,13 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 
 
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
-    """Choose nodes s - c and masses m of a quadrature along the contour.
+    """Choose the nodes s of a quadrature along the contour; return s - c, the masses m, and the relative error.
 
-    The masses are relative to the height of the integrand at c: for a factor F, 1/(2 pi i) int
-    exp(K(s) - s x) F(s) ds = exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The third result is the
-    estimated relative error for F = 1/s and, if `density` is true, also for F = 1: far below the
-    mean, the density is too small beside the upper tail for a contour that crosses at c > 0.
+    The masses are relative to the integrand at c, so that for a factor F the integral of
+    exp(K(s) - s x) F(s) ds / (2 pi i) is exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The relative
+    error is an estimate for F = 1/s (the tail) and, if `density` is true, also for F = 1 (the
+    density). Far below the mean the density is too small, beside the upper tail, for a contour that
+    crosses at c > 0; then `density` has to be false.
     """
     x = float(x)
     for bend in _BENDS:
@@ -218,9 +233,10 @@ def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
 
 
 def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quadrature:
-    """Compute the nodes, the masses and the error on a contour of the given bend.
+    """Compute the results of `integrate` on one contour; a bend of 1 is steepest descent, and 0 a straight line.
 
-    The step of the trapezoid rule is halved until two rules agree.
+    The step of the trapezoid rule is halved until two rules agree. If they never do, there is an
+    AccuracyError.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -250,7 +266,12 @@ def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quad
 
 
 def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tuple[Complex, Complex]:
-    """Evaluate the integrand at 0, 1, 2, ... steps along the contour, until it is negligible."""
+    """Evaluate the integrand at 0, 1, 2, ... steps along the contour, until its values are negligible.
+
+    ``evaluate(u)`` returns the nodes minus c, and the integrand with respect to u at them. The
+    result has both for all steps. An integrand that grows again, or does not die away, causes an
+    AccuracyError.
+    """
     parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
         with np.errstate(over="ignore", invalid="ignore"):  # the integrand may overflow
@@ -270,14 +291,20 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
 
 
 def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
-    """Compute the terms whose sums over pi are the integrals for the tail and the density: shape (2, nodes)."""
+    """Compute the terms of the quadrature for the tail (row 0) and for the density (row 1), shape (2, nodes).
+
+    The sum of a row, divided by pi, is the integral relative to the integrand at c.
+    """
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
     return terms
 
 
 def _growth(crossing: Crossing, shift: Complex) -> Complex:
-    """Compute K(c + shift) - K(c) by real arithmetic on 1 - q shift, where q = r / (1 - r c)."""
+    """Compute K(c + shift) - K(c) for the nodes c + shift of a quadrature.
+
+    The logarithms of 1 - q shift, with q = r / (1 - r c), are computed by real arithmetic.
+    """
     form = crossing.form
     q = form.r / crossing.slack
     a, b = np.outer(shift.real, q), np.outer(shift.imag, q)
@@ -293,10 +320,11 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 
 
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
-    """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight, and the sum with the squared denominator.
+    """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight w_j, and the sum with the denominator squared.
 
-    With the center m of a cluster, I = 1 / (1 - 2 m s) and V = I - 1, the inverse 1 / (1 - 2 w s) is
-    I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p.
+    The nodes are s_i = c + shift_i. For a weight w = m (1 + e) in a cluster with the center m, let
+    I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2 w s) is I sum_p (V e)^p, and its square is
+    I^2 sum_p (p + 1) (V e)^p.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))
@@ -311,7 +339,7 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights:
 
 
 def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
-    """Compute sum_p rows[p][group] e^p by Horner's rule."""
+    """Compute sum_p rows[p][group] e^p by Horner's rule, where `group` and `e` have an entry for each weight."""
     total = rows[-1][group]
     for row in rows[-2::-1]:
         total *= e

@@ -1,4 +1,4 @@
-"""Bring the parameters of Q into a form whose largest weight is 1/2, with close weights in clusters."""
+"""Normalize the parameters of Q: divide the weights by twice the largest one, and gather close weights in clusters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ Real: TypeAlias = Any  # a float or a np.longdouble
 
 @dataclass(frozen=True)
 class Form:
-    """Represent Q / unit, where unit is twice the largest weight.
+    """Represent the normalized variable Q / unit, where `unit` is twice the largest weight of Q.
 
-    So 1 - 2 w s is 1 - r s, with r = w / max w in (0, 1]. A group of weights, the smallest of which
-    is `lowest`, has a center, the sum k of its degrees of freedom and the sum nc of its
-    noncentralities. Where the weights center * (1 + e) of a group differ, `moments` has the sums of
-    k_j e_j^p and of nc_j e_j^p for p = 1 ... ORDER.
+    With r = w / max w in (0, 1], the factor 1 - 2 w s of a weight w becomes 1 - r s. Weights are
+    gathered in groups, and each array has an entry for each group: `lowest` is its smallest weight,
+    `centers` its center, `k` the sum of its degrees of freedom and `nc` the sum of its
+    noncentralities. If the weights center * (1 + e_j) of a group may differ, `moments` has the sums
+    of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER. Otherwise it is None.
     """
 
     unit: float
@@ -42,12 +43,15 @@ class Form:
 
     @cached_property
     def gap(self) -> Array:
-        """Return 1 - r, by an exact subtraction of weights."""
+        """Return 1 - r for each group, with r = center / max w; the weights are subtracted first, which is exact."""
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 
     @cached_property
     def exact_r(self) -> Long:
-        """Return r in extended precision, because large degrees of freedom multiply its rounding error."""
+        """Return r = center / max w in extended precision, because its rounding error may be multiplied.
+
+        The rounding error is multiplied by the degrees of freedom, which may be large.
+        """
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property
@@ -68,7 +72,7 @@ class Form:
 
 
 def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array, Array, Array]:
-    """Check the three parameters of Q and return them as vectors of the same length."""
+    """Check the weights, the degrees of freedom and the noncentralities, and return them as vectors of equal length."""
     weights = vector(weights=weights)
     dof, nc = positive(dof=dof), nonnegative(nc=nc)
     for name, value in (("dof", dof), ("nc", nc)):
@@ -80,9 +84,10 @@ def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array
 
 
 def form_of(weights: Array, dof: Array, nc: Array) -> Form:
-    """Make the form of checked parameters.
+    """Return the `Form` of parameters that were checked by `parameters`.
 
-    Equal weights are merged, and close ones are clustered if that leaves far fewer.
+    Equal weights are merged to one group. If there are many weights, close ones are gathered in
+    clusters, provided that this leaves at most a quarter as many groups as weights.
     """
     if weights.size <= _EXACT:
         return _merged(weights, dof, nc)
@@ -97,14 +102,14 @@ def form_of(weights: Array, dof: Array, nc: Array) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array) -> Form:
-    """Make the form with one group for each distinct weight."""
+    """Return the `Form` with one group for each distinct weight."""
     values, group = np.unique(weights, return_inverse=True)
     k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
     return Form(2 * values[-1], values, values, k, shift)  # type: ignore[arg-type]  # counts with weights are float64
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> Form:
-    """Make the form with one group for each cluster of sorted weights, in one pass for each moment."""
+    """Return the `Form` with one group for each cluster; the weights are sorted, and a cluster begins at each start."""
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     centers = np.add.reduceat(weights * dof, starts) / k
@@ -114,7 +119,7 @@ def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp
 
 
 def _edges(smallest: float, largest: float) -> Array:
-    """Return the lower edges of the clusters, at equal steps of log(r / (1 - r)) up to the largest weight."""
+    """Return the lower edges of all clusters of weights, at equal steps of log(r / (1 - r)) with r = w / largest."""
     theta = np.arange(np.log(smallest) - np.log(largest) - _WIDTH, 37.0, _WIDTH)
     decay = np.exp(-np.abs(theta))
     edge = largest * (decay / (1 + decay))
@@ -122,7 +127,7 @@ def _edges(smallest: float, largest: float) -> Array:
 
 
 def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
-    """Compute sum_j values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
+    """Compute the sums of values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
     if not values.any():
         return np.zeros((ORDER, starts.size))
     power = np.array(values)

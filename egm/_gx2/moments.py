@@ -1,4 +1,4 @@
-"""Compute moments of Q, and draw from its distribution."""
+"""Compute moments of a generalized chi-square variable Q, and draw from its distribution."""
 
 from __future__ import annotations
 
@@ -173,9 +173,10 @@ def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: Arra
     .. math:: \frac{\partial \, \mathrm{isf}(p, w)}{\partial w_j} = E[Y_j \mid Q = x]
         \quad \text{where } \mathrm{isf}(p, w) = x.
 
-    Each is a ratio of two contour integrals: the moment generating function of term j has the
-    logarithmic derivative :math:`\nu_j / (1 - 2 w_j s) + \lambda_j / (1 - 2 w_j s)^2`, and this
-    factor goes into the numerator.
+    Each mean is a ratio of two contour integrals. The denominator is the density of Q. The
+    integrand of the numerator has the additional factor
+    :math:`\nu_j / (1 - 2 w_j s) + \lambda_j / (1 - 2 w_j s)^2`, which is the logarithmic derivative
+    of the moment generating function of :math:`Y_j` at :math:`w_j s`.
 
     Examples
     --------

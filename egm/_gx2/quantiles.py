@@ -1,4 +1,4 @@
-"""Find the quantiles of Q."""
+"""Find the quantiles of a generalized chi-square variable Q."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
 
     See Also
     --------
-    ilogsf : The upper quantile for probabilities that no double can hold.
+    ilogsf : The upper quantile for probabilities that are too small for a double.
     ppf : The lower quantile.
     egm.bounds : Upper bounds on this quantile in closed form.
 
@@ -126,8 +126,8 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
 def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """Compute the upper quantile of a generalized chi-square variable Q from a log probability.
 
-    It is the x with log P[Q > x] = logp. This function serves tails that no double can hold: `logp`
-    may be -1e6.
+    It is the x with log P[Q > x] = logp. This function is for probabilities that are too small for
+    a double: `logp` may be -1e6.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
 
 
 def _log_probability(p: ArrayLike) -> Array:
-    """Compute log p for p in [0, 1], with log 0 = -inf."""
+    """Compute log p, with log 0 = -inf, or raise a ValueError for a p outside [0, 1]."""
     p = real(p=p)
     if np.any((p < 0) | (p > 1)):
         raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
@@ -178,9 +178,9 @@ def _log_probability(p: ArrayLike) -> Array:
 
 
 def quantile(form: Form, log_p: float, lower: bool) -> float:
-    """Find the x at which the logarithm of the lower (or upper) tail is log_p.
+    """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is log_p.
 
-    It uses whichever tail is the smaller one at x.
+    The computation uses the tail that is the smaller of the two at x.
     """
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0
@@ -191,11 +191,12 @@ def quantile(form: Form, log_p: float, lower: bool) -> float:
 
 
 def _above_mean(form: Form, log_upper: float) -> bool:
-    """Tell whether the upper quantile lies above the mean.
+    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q.
 
-    If so, it is searched in the upper tail, else in the lower. Either search ends at the same x;
-    this only picks the tail that is not close to 1. P[Q > mean] is 0.317 for chi2(1) and rises
-    towards 1/2 with the degrees of freedom, so for most p it need not be computed.
+    If so, the quantile is searched by the upper tail, else by the lower tail. Both searches end at
+    the same x; this function only picks the tail that is not close to 1. P[Q > mean] is 0.317 for
+    chi2(1) and rises towards 1/2 with the degrees of freedom, so for most probabilities it need not
+    be computed.
     """
     if log_upper >= np.log(0.5):
         return False
@@ -205,12 +206,12 @@ def _above_mean(form: Form, log_upper: float) -> bool:
 
 
 def _search(form: Form, log_p: float, lower: bool) -> float:
-    """Find the x, in units of the form, at which a tail has the logarithm log_p.
+    """Find the x, in units of the form, at which the lower or the upper tail has the logarithm log_p.
 
-    The logarithm of a tail is nearly proportional to a power of exp(theta), so log(log tail /
-    log_p), with a constant taken from both logarithms, is nearly a straight line in theta. The
-    search is for its root: first with the saddlepoint formula in place of the tail, then, from
-    there, with the tail itself.
+    The search is over the parameter theta of a `Crossing`. The logarithm of a tail is nearly
+    proportional to a power of exp(theta). So log(log tail / log_p), with a constant subtracted from
+    both inner logarithms, is nearly a straight line in theta, and its root is searched: first with
+    the saddlepoint formula in place of the tail, and then, from this root, with the tail itself.
     """
     depth = _LAPLACE_TOP - log_p
 

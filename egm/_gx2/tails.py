@@ -1,4 +1,4 @@
-"""Compute tails and the density of Q."""
+"""Compute the lower and upper tails and the density of a generalized chi-square variable Q."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def sf(
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the
     page of the module explains. The estimated error is the difference of the last two quadratures,
-    squared, plus a bound on the rounding in the exponent. The estimate is not rigorous; it covers
-    every reference case of the tests.
+    squared, plus a bound on the rounding in the exponent. The estimate is not a proven bound, but
+    it is at least the true error in every reference case of the tests.
 
     References
     ----------
@@ -340,10 +340,10 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
 
 
 def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
-    """Compute the tail of the crossing and the density at x.
+    """Compute the tail to which the crossing belongs and the density, both at x and for the normalized Q of the form.
 
-    It returns the logarithm of the tail, its estimated error, the logarithm of the density and the
-    slope of the latter.
+    The results are the logarithm of the tail, its estimated error, the logarithm of the density,
+    and the slope of the logarithm of the density in x.
     """
     shift, mass, error = integrate(crossing, x)
     tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
@@ -355,9 +355,9 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
 
 
 def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
-    """Compute (log P[Q > x], its error) and (log P[Q <= x], its error).
+    """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    One is computed by its contour, the other is its complement.
+    One tail is integrated along its contour, and the other one is the complement to 1.
     """
     x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
@@ -374,17 +374,20 @@ def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
 
 
 def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute log sf and its error at every x."""
+    """Compute the logarithm of the upper tail and its estimated error at every x, along a last axis of length two."""
     return at_each(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
 
 
 def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute log cdf and its error at every x."""
+    """Compute the logarithm of the lower tail and its estimated error at every x, along a last axis of length two."""
     return at_each(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
-    """Return function(log), or (function(log), error) if `full_output` is true."""
+    """Return function(log), or the pair (function(log), error) if `full_output` is true.
+
+    The last axis of `log_and_error` holds log and error.
+    """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 
@@ -417,10 +420,10 @@ def _log_density_at_zero(form: Form) -> float:
 def at_each(
     function: Callable[[Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
 ) -> Any:
-    """Compute function(form, value) for every entry of `values`.
+    """Compute function(form, value) for every entry of `values`, with the `Form` of the three parameters.
 
-    The result is an array of the shape of `values`, or a number for a number. Where the function
-    returns a pair, the last axis of the result has length two.
+    The result is an array of the shape of `values`, or a single number if `values` is one. If the
+    function returns a pair, the result has an additional last axis of length two.
     """
     form = form_of(*parameters(weights, dof, nc))
     if np.size(values) == 0:

@@ -1,4 +1,4 @@
-"""Define the base of all mechanisms: their releases, their fields, and their noise on a lattice."""
+"""Define what all mechanisms share: the class of a release, the base class, and secure noise for rounded values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Floats)
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """Estimate that may be published, with the standard deviation of its noise.
+    """Result of a mechanism: an estimate that may be published, with the standard deviation of its noise.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class Release:
 
 
 class Mechanism:
-    """Base of the mechanisms. The arguments of the constructor are fields, and all other fields follow from them.
+    """Base class of the mechanisms, which makes two mechanisms equal if the arguments of their constructors are.
 
-    So two mechanisms are equal if their arguments are, and `dataclasses.replace` computes the other
-    fields anew.
+    The arguments of the constructor are fields of a frozen dataclass, and all other fields follow
+    from them. So `dataclasses.replace` with a new argument computes the other fields anew.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +78,7 @@ class Mechanism:
         fix(self, **state)  # an array that comes out of a pickle can be written to
 
     def check_noise(self, value: object) -> None:
-        """Raise the error of a secure release if rounding would cost too much of delta.
+        """Raise an error if rounding to integers would use too much of delta in a secure release.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Mechanism:
 
         Notes
         -----
-        A mechanism without a delta raises nothing.
+        A mechanism without a delta never raises this error.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class Mechanism:
 
 
 def fix(mechanism: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass. Arrays are copied, and the copies cannot be written to."""
+    """Set fields of a frozen dataclass; an array is copied, and the copy cannot be written to."""
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -106,7 +106,10 @@ def fix(mechanism: object, **values: Any) -> None:
 
 
 def ordinary(noise: T, **parameters: Any) -> T:
-    """Return the noise, or raise a ValueError where it is so small or large that doubles lose digits."""
+    """Return the standard deviations `noise`, or raise a ValueError unless each is between 1e-300 and 1e300.
+
+    Outside this range doubles lose digits. The error names the parameters and their values.
+    """
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
@@ -114,14 +117,14 @@ def ordinary(noise: T, **parameters: Any) -> T:
 
 
 def match(columns: Columns, **named: Array) -> None:
-    """Raise a ValueError unless there are as many names of columns as entries of the vector, or no names."""
+    """Raise a ValueError if there are names of columns, but not exactly one for each entry of the named vector."""
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
         raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
 
 
 def calibrate(mechanism: Any) -> float:
-    """Return the noise multiplier for the mechanism's epsilon and delta, which are checked and stored as numbers."""
+    """Check the epsilon and the delta of a mechanism, store them as floats, and return its noise multiplier."""
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
     fix(mechanism, epsilon=epsilon, delta=delta)
@@ -134,15 +137,16 @@ def noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
 
 
 def unit_of(sensitivity: float, noise: float) -> float:
-    """Return a unit: a power of two near 2**-40 of the sensitivity.
+    """Return the unit to which a value is rounded: a power of two near 2**-40 times the sensitivity.
 
-    It is larger where `noise`, a multiple of the sensitivity, leaves less room in 64 bits.
+    The argument `noise` is the standard deviation of the noise over the sensitivity. If it is so
+    large that the noise would not fit into 64-bit integers, the unit is larger.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
 def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
-    """Round a value to units, add the integers as units of noise, and round the sum to doubles."""
+    """Round a value to multiples of `unit`, add the integers of the noise to the multiples, and return doubles."""
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
     doubles = [lattice.nearest_double(step, u) for step, u in zip(steps, units.ravel().tolist(), strict=True)]
@@ -150,20 +154,24 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 
 
 def std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the noise for a value that is rounded to units, in units.
+    """Return the standard deviation of the discrete Gaussian noise for a value of `size` entries, rounded to integers.
 
-    The sensitivity is in units, too; rounding adds sqrt(size) to it.
+    Sensitivity and result are in multiples of the unit to which the value is rounded. Rounding
+    increases the sensitivity by at most sqrt(size), which is added to it.
     """
     return lattice.gaussian_std(math.ceil(sensitivity) + math.isqrt(size) + 1, size, epsilon, delta)
 
 
 def secure(value: Whole, unit: Array, std: float) -> Release:
-    """Return the release of a value with discrete Gaussian noise, whose standard deviation is given in units."""
+    """Return a secure release: the value rounded to multiples of `unit`, plus discrete Gaussian noise.
+
+    The argument `std` is the standard deviation of the noise, in multiples of `unit`.
+    """
     estimate = from_lattice(value, unit, samplers.secure_gaussian(std, value.size))
     return Release(estimate, std * unit, simulated=False)
 
 
 def _asked(mechanism: Any) -> tuple[Any, ...]:
-    """Return the arguments of a mechanism's constructor as plain Python values."""
+    """Return the arguments of a mechanism's constructor as a tuple of plain Python values, to be compared or hashed."""
     wishes = (getattr(mechanism, wish.name) for wish in fields(mechanism) if wish.init)
     return tuple(tuple(wish.tolist()) if isinstance(wish, np.ndarray) else wish for wish in wishes)

@@ -1,4 +1,4 @@
-"""Release the sum of normal rows, each clipped to an ellipsoid (Algorithm 3)."""
+"""Release the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of the report)."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ class GaussianDataMechanism(Mechanism):
         Data sets that a release must not tell apart: one row is replaced, and `n` is public; or one
         row is added or removed.
     center_std : float or array_like or mapping, shape (d,), optional
-        How far `center` may be from the mean, in the units of the data, >= 0. By default half of
-        `sigma`.
+        Distance by which `center` may differ from the mean, in the units of the data, >= 0. By
+        default half of `sigma`.
     sigma_factor : float, default 1.25
         Factor by which `sigma` may be too large or too small, from 1 to 10.
     columns : sequence of hashable, shape (d,), optional
         Names of the columns, in the order of `sigma`. By default those of `sigma`, if it is a
         mapping or a Series with an index of names.
     count_clipped : bool, default False
-        Whether the number of clipped rows is released, too. The noise of the sum then grows by 0.8
-        percent.
+        Whether a noisy number of clipped rows is released with the sum. The noise of the sum then
+        grows by 0.8 percent.
 
     Attributes
     ----------
@@ -111,8 +111,8 @@ class GaussianDataMechanism(Mechanism):
     Warns
     -----
     DeltaWarning
-        If `delta` is 1/n or more: a mechanism that publishes one of the n rows as it is keeps this
-        promise, too.
+        If `delta` is 1/n or more. Such a promise is too weak: a mechanism that publishes one random
+        row of the n unchanged keeps it, too.
 
     See Also
     --------
@@ -143,15 +143,16 @@ class GaussianDataMechanism(Mechanism):
     of :math:`n`.
 
     **Scaling.** "optimal" has the least noise for normal rows: at most a third less than Lemma 4.1
-    in the cases that chapter 10 of the book tabulates. It relies on a far quantile of the norm.
-    Where columns are correlated, or where the center is off by about `sigma`, or by less if `sigma`
-    is too small as well, it can lose many times what it gains (chapter 12 of the book).
+    in the cases that chapter 10 of the book tabulates. But this scaling relies on a far quantile of
+    the norm. If columns are correlated, or if the center is wrong by about `sigma` (or by less,
+    with a `sigma` that is too small), it can lose many times what it gains (chapter 12 of the
+    book).
 
     **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
-    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by
-    this much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This gains
-    if the guesses are right, and it costs far more than it can gain if the center is off by a part
-    of `sigma`.
+    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by this
+    much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This reduces
+    the error if the guesses are right. But if the center is wrong by a part of `sigma`, it costs
+    far more than it can gain.
 
     **Names.** If there are `columns`, then data and arguments with names are matched with them by
     name. Other names are refused, and so are any names if there are no columns. An array without
@@ -159,9 +160,9 @@ class GaussianDataMechanism(Mechanism):
 
     **Clipped rows.** Under `count_clipped` the number of clipped rows is released together with the
     sum, times a weight of an eighth of the sensitivity. The method `excess_clipped` uses it to test
-    the model. Forecast and confidence radius assume guesses as good as declared, and coordinates
-    that are nearly normal and independent. Rows with a single entry that is not zero, as in a sum
-    by groups, are clipped far more often.
+    the model: `error` and `confidence_radius` assume guesses that are as good as declared, and
+    coordinates that are nearly normal and independent. Rows in which a single entry is not zero, as
+    in a sum by groups, are clipped far more often.
 
     References
     ----------
@@ -273,19 +274,20 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return how far the mean may be from the center (d,), and the factors by which sigma may be wrong."""
+        """Return how far the mean may be from the center, shape (d,), and the factors by which sigma may be wrong."""
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
         )
         return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
 
     def _best_clip(self) -> tuple[Array, float, float]:
-        """Return (b, C, p): a scaling, its clip norm of least forecast error, and how often a row exceeds it.
+        """Return (b, C, p): a scaling, its clip norm of least forecast error, and the probability that a row exceeds C.
 
-        "optimal" scaling depends on p, and p depends on the scaling. So the search is done twice:
-        for p = 1/n, and then for the p that was best with it. Where nearly every row is clipped,
-        the best scaling is nearly the one for p = 0.1. (In every case that was tried, its error is
-        within four percent of the least error of all scalings.)
+        The scaling "optimal" depends on p, and p depends on the scaling. So for "optimal" the clip
+        norm is searched twice: with the scaling for p = 1/n, and then with the scaling for the p
+        that was found. Where nearly every row is clipped, the scaling for p = 0.1 is used, which is
+        nearly the best one. (In every case that was tried, the error was within four percent of the
+        least error of all scalings.)
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -308,12 +310,13 @@ class GaussianDataMechanism(Mechanism):
         return best[1:]
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """Return the weight of one row in the count: the weight of least error of the sum, at least C / 10.
+        """Return the weight of a row in the noisy number of rows: that of least error of the sum, at least C / 10.
 
-        With A = sum b**-2 and B = ||center||**2 the noise of the sum has the variance (C**2 +
-        weight**2) (A + B / weight**2) sigma_opt**2, which is least for weight**2 = C sqrt(B / A).
-        The weight C / 10 costs one percent, and for a center of zero it gives a count with noise 10
-        sigma_opt.
+        The weight is 0 for "replace_one", where no number of rows is released. Otherwise, with
+        A = sum b**-2 and B = ||center||**2, the noise of the sum has the variance
+        (C**2 + weight**2) (A + B / weight**2) z**2 with the noise multiplier z. It is least for
+        weight**2 = C sqrt(B / A). A weight of C / 10 adds one percent to this variance if the
+        center is zero, and then the noise of the number has the standard deviation 10 z.
         """
         if self.neighbors == "replace_one":
             return 0.0
@@ -321,7 +324,7 @@ class GaussianDataMechanism(Mechanism):
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each coordinate of the sum."""
+        """Return the variance of the noise in each coordinate of the sum, for the scaling b and this clip norm."""
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
@@ -331,7 +334,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _stretch(self) -> float:
-        """Return the sensitivity with the number of clipped rows, divided by the sensitivity without it."""
+        """Return by which factor the sensitivity grows if the number of clipped rows is released, too; else 1."""
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
@@ -363,15 +366,15 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        If neither `mean` nor `sigma` is given, the guesses are assumed to be wrong as declared: the
-        mean is off by `center_std` in each coordinate, and the standard deviations are the guess
-        times or divided by `sigma_factor`, with equal chance. If only one of the two is given, the
-        guess of the other is assumed to be right. So ``error(mean=center)`` is the forecast for
-        right guesses.
+        If neither `mean` nor `sigma` is given, the guesses are assumed to be as wrong as declared:
+        the mean differs from `center` by `center_std` in each coordinate, and the standard
+        deviations are either `sigma` times `sigma_factor` or `sigma` divided by it, with equal
+        probability. If only one of the two is given, the guess of the other is assumed to be right.
+        So ``error(mean=center)`` is the forecast for right guesses.
 
-        With a known center the target "population" is degenerate: the best estimate of n times the
-        mean is then n times the center, and it needs no data. Under "add_remove" the field `n` is
-        taken for the true number of rows.
+        If the center is known to be the mean, the target "population" makes little sense: n times
+        the center is then the best estimate, and it needs no data. Under "add_remove" the field `n`
+        is taken for the true number of rows.
 
         Examples
         --------
@@ -401,13 +404,14 @@ class GaussianDataMechanism(Mechanism):
         return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
 
     def error_by_column(self) -> Array:
-        """Compute the expected squared error of each coordinate of the sum, for guesses that are wrong as declared.
+        """Compute the expected squared error of each coordinate of the sum, if the guesses are as wrong as declared.
 
         Returns
         -------
         ndarray, shape (d,)
-            Expected squared errors by noise and clipping together, in squared units of the data.
-            Their sum is the total of `error`.
+            Expected squared errors by noise and clipping together, in squared units of the data, if
+            the guesses are wrong by `center_std` and `sigma_factor`. Their sum is
+            ``error().total``.
 
         Examples
         --------
@@ -454,8 +458,8 @@ class GaussianDataMechanism(Mechanism):
         that is too large by `sigma_factor`.
 
         In the scaled space, the norm of the noise has a chi distribution with d degrees of freedom.
-        The part that clipping takes away has a mean, which is added to the radius, and Markov's
-        inequality bounds how far that part varies. The probability of failure is divided between
+        The mean of the part that clipping removes is added to the radius, and Markov's inequality
+        bounds how far this part is from its mean. The probability of failure is divided between
         noise and clipping so that the radius is least.
 
         Examples
@@ -483,7 +487,7 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def check(self, X: RowSource) -> None:
-        """Raise the errors of `release` that the type and the shape of the rows show.
+        """Raise the errors that `release` would raise for the type and the shape of these rows.
 
         Parameters
         ----------
@@ -501,7 +505,8 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        `egm.budget` calls this method before it records a charge, so that a mistake costs nothing.
+        `egm.budget` calls this method before it records the cost of a release, so that a mistake in
+        the argument uses no budget.
 
         Examples
         --------
@@ -566,8 +571,8 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        Columns with names are taken in the order of `columns`, in every block anew. Flags in a
-        table count as 0 and 1.
+        Columns with names are taken in the order of `columns`, whatever their order in each block.
+        In a table, False counts as 0 and True as 1.
 
         The rows are summed as integers (see `egm._rows.lattice`). So the same rows give the same sum in
         any order, in any blocks, and on any number of machines of one kind.
@@ -606,14 +611,14 @@ class GaussianDataMechanism(Mechanism):
         return noisy(total.astype(float) * grid.unit / self.b + self.n * self.center, self.noise_std, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
-        """Return the secure release: sum and weighted counts on the lattice, plus discrete Gaussian noise."""
+        """Return the secure release: integer sum of the rows and weighted counts, plus discrete Gaussian noise."""
         weight, clipped_weight, size, std = self._on_lattice(grid)
         drawn = samplers.secure_gaussian(std, size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
         return Release(estimate, self.noise_std, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
-        """Raise the error of a secure release if rounding would cost too much of delta.
+        """Raise an error if rounding to integers would use too much of delta in a secure release.
 
         Parameters
         ----------
@@ -636,13 +641,18 @@ class GaussianDataMechanism(Mechanism):
         self._on_lattice(self._grid())
 
     def _grid(self) -> lattice.Lattice:
-        """Return the lattice of secure releases, with room for their noise."""
+        """Return the `Lattice` on which a secure release rounds clipped rows, as finely as the noise permits."""
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         room = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, int, float]:
-        """Return the weights of the two counts, how many numbers are released, and their noise in units."""
+        """Return what a secure release needs besides the sum, in multiples of the lattice's unit.
+
+        The results are the weight of a row in the noisy number of rows, its weight in the noisy
+        number of clipped rows (each 0 if this number is not released), how many numbers are
+        released, and the standard deviation of their noise.
+        """
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
         if self.neighbors == "add_remove":
@@ -655,7 +665,7 @@ class GaussianDataMechanism(Mechanism):
         return weight, clipped_weight, size, lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
-        """Return the simulated release: sum and weighted counts, plus noise for the sensitivity of all together."""
+        """Return the simulated release of the sum and the weighted counts, with noise for their joint sensitivity."""
         sensitivity = 2 * self.clip_norm
         if self.neighbors == "add_remove":
             sensitivity = math.hypot(self.clip_norm, self.count_weight)
@@ -670,9 +680,10 @@ class GaussianDataMechanism(Mechanism):
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
     ) -> tuple[Array, dict[str, float]]:
-        """Return the estimate and the noisy counts.
+        """Add the noise `drawn` to the sum and the weighted counts; return the estimate, and the noisy counts by name.
 
-        Sum and weighted counts are one vector, to which the noise is added.
+        The arguments `total`, `weight`, `clipped_weight` and `drawn` are in multiples of `unit`.
+        The counts are those of `Release`: "count" and "clipped", each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -686,7 +697,7 @@ class GaussianDataMechanism(Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compute the excess of clipped rows over the number that the declared guesses explain, in standard deviations.
+        """Compute by how many standard deviations more rows were clipped than the declared guesses explain.
 
         Parameters
         ----------
@@ -696,8 +707,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Excess of the noisy number of clipped rows over its expectation, in standard deviations
-            of the noise (`clipped_std`) and of the number itself together.
+            Difference of the noisy number of clipped rows and its expectation, divided by a
+            standard deviation that contains that of the noise (`clipped_std`) and that of the
+            number itself.
 
         Raises
         ------
@@ -706,9 +718,9 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        The expectation is n times the probability that a row is clipped if the mean is off by
-        `center_std` and `sigma` is too small by `sigma_factor`. With ``center_std=0`` and
-        ``sigma_factor=1`` it is n times `p`.
+        The expectation is n times the probability that a row is clipped if the mean differs from
+        `center` by `center_std` and `sigma` is too small by `sigma_factor`. With ``center_std=0``
+        and ``sigma_factor=1`` it is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
         epsilon above 10. Above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
@@ -780,7 +792,7 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b that the argument `scaling` asks for."""
+    """Return the scaling vector b for the argument `scaling`: computed if it is a name, or else unchanged."""
     if not isinstance(choice, str):
         return choice
     if choice == "optimal":
@@ -793,7 +805,7 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 
 
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
-    """Return a scaling vector that was given as numbers, checked."""
+    """Check a scaling vector that was given as numbers, and return it as an array."""
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
@@ -801,7 +813,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 
 
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
-    """Check a center or a mean, which is a number for all coordinates or one for each, and return it."""
+    """Check a center or a mean, which is one number or has an entry for each coordinate, and return it as an array."""
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):
         given = f"got shape {location.shape}"

@@ -1,4 +1,4 @@
-"""Release a vector with normal noise that suits each coordinate (Algorithm 2)."""
+"""Release a vector with normal noise whose standard deviation suits each coordinate (Algorithm 2 of the report)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from egm._validate import between, exact, unread, vector
 
 @dataclass(frozen=True, eq=False)
 class EllipticalGaussianMechanism(Mechanism):
-    r"""Gaussian mechanism for a vector whose coordinates have sensitivities of their own (Algorithm 2).
+    r"""Gaussian mechanism for a vector with a known sensitivity of each coordinate (Algorithm 2 of the report).
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class EllipticalGaussianMechanism(Mechanism):
 
         \sigma_{opt} \frac{\Delta_j}{b_j}, \qquad b_j = \sqrt{\frac{\Delta_j}{\sum_k \Delta_k}}.
 
-    This :math:`b` is the best one (Theorem 3 of [1]_; see also [2]_). The expected squared l2 error
-    of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 3 of the book is about this
-    mechanism.
+    This :math:`b` gives the least total variance (Theorem 3 of [1]_; see also [2]_). The expected
+    squared l2 error of a release is :math:`\sigma_{opt}^2 (\sum_j \Delta_j)^2`. Chapter 3 of the
+    book is about this mechanism.
 
     A release is (epsilon, delta)-differentially private for neighbors between which each coordinate
     of the query changes by at most its sensitivity (Algorithm 2 of [1]_).
@@ -121,7 +121,7 @@ class EllipticalGaussianMechanism(Mechanism):
         fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
     def check(self, value: Named) -> None:
-        """Raise the errors of `release` that the type and the shape of a value show.
+        """Raise the errors that `release` would raise for the type and the shape of this value.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class EllipticalGaussianMechanism(Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a vector plus normal noise that suits each coordinate.
+        """Release a vector plus normal noise whose standard deviation suits each coordinate.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class EllipticalGaussianMechanism(Mechanism):
         Returns
         -------
         Release
-            The estimate has shape (d,). It is the vector of the doubles nearest to the value plus
+            The estimate has shape (d,). It has the doubles that are nearest to the value plus the
             noise.
 
         Raises
@@ -203,7 +203,7 @@ class EllipticalGaussianMechanism(Mechanism):
         return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
 
     def check_noise(self, value: object) -> None:
-        """Raise the error of a secure release if rounding would cost too much of delta.
+        """Raise an error if rounding to integers would use too much of delta in a secure release.
 
         Parameters
         ----------
@@ -225,6 +225,6 @@ class EllipticalGaussianMechanism(Mechanism):
         self._secure_std(unit_of(1.0, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
-        """Return the standard deviation of the secure noise, in units."""
+        """Return the standard deviation of the discrete noise in a secure release, in multiples of `unit`."""
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)

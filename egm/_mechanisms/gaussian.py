@@ -1,4 +1,4 @@
-"""Release a value with normal noise of one standard deviation (Algorithm 1)."""
+"""Release a value with normal noise of the same standard deviation in each coordinate (Algorithm 1 of the report)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from egm._validate import exact, positive, scalar, unread
 
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(Mechanism):
-    """Gaussian mechanism: normal noise of one standard deviation in each coordinate (Algorithm 1).
+    """Gaussian mechanism: normal noise of the same standard deviation in each coordinate (Algorithm 1 of the report).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class GaussianMechanism(Mechanism):
         fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def check(self, value: ArrayLike) -> None:
-        """Raise the errors of `release` that the type of a value shows.
+        """Raise the error that `release` would raise for the type of this value.
 
         Parameters
         ----------
@@ -110,7 +110,8 @@ class GaussianMechanism(Mechanism):
         Returns
         -------
         Release
-            The estimate has the shape of `value`. It is the double nearest to the value plus noise.
+            The estimate has the shape of `value`. It is the double that is nearest to the value
+            plus the noise.
 
         Raises
         ------
@@ -151,7 +152,7 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std)
 
     def check_noise(self, value: object) -> None:
-        """Raise the error of a secure release if rounding would cost too much of delta.
+        """Raise an error if rounding to integers would use too much of delta in a secure release.
 
         Parameters
         ----------
@@ -178,5 +179,5 @@ class GaussianMechanism(Mechanism):
         self._secure_std(unit_of(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
 
     def _secure_std(self, unit: float, size: int) -> float:
-        """Return the standard deviation of the secure noise for a value of `size` entries, in units."""
+        """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`."""
         return std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)

@@ -16,7 +16,7 @@ from egm._validate import count, exact, positive, probability, scalar, unread
 
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(Mechanism):
-    """Laplace mechanism: Laplace noise of one scale in each coordinate.
+    """Laplace mechanism: Laplace noise of the same scale in each coordinate.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ class LaplaceMechanism(Mechanism):
     @overload
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Array: ...
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Floats:
-        r"""Compute the error that no coordinate of a release exceeds, with probability 1 - delta.
+        r"""Compute an error that no coordinate of a release exceeds, with probability at least 1 - delta.
 
         Parameters
         ----------
         delta : float or array_like
-            Probability that some coordinate is off by more, in (0, 1).
+            Largest probability that some coordinate has a larger error, in (0, 1).
         d : int, default 1
             Number of coordinates, >= 1.
 
@@ -110,7 +110,7 @@ class LaplaceMechanism(Mechanism):
 
         Examples
         --------
-        A number of people is off by more than 6 in one release of twenty:
+        A released number of people has an error of more than 6 in one release of twenty:
 
         >>> from egm import LaplaceMechanism
         >>> round(float(LaplaceMechanism(sensitivity=1, epsilon=0.5).usefulness(0.05)), 2)
@@ -119,7 +119,7 @@ class LaplaceMechanism(Mechanism):
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
     def check(self, value: ArrayLike) -> None:
-        """Raise the errors of `release` that the type of a value shows.
+        """Raise the error that `release` would raise for the type of this value.
 
         Parameters
         ----------
@@ -152,7 +152,8 @@ class LaplaceMechanism(Mechanism):
         Returns
         -------
         Release
-            The estimate has the shape of `value`. It is the double nearest to the value plus noise.
+            The estimate has the shape of `value`. It is the double that is nearest to the value
+            plus the noise.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Sum rows exactly, as integers: norms, the lattice, the compiled loop, blocks, and dask arrays."""
+"""Round rows to integers and add them up exactly, whether they are in an array, in blocks or in a dask array."""

@@ -1,8 +1,8 @@
 """Sum the rows of dask arrays, which may be larger than memory or computed on many machines.
 
-Each block of rows is one pure task, and the sums of consecutive blocks are added where they are. If
-a worker is lost, only time is lost: the scheduler computes again what the worker held, and a task
-counts once however often it ran. No task draws noise.
+Each block of rows is one pure task, and the sums of consecutive blocks are added on the machines that have them. If a
+worker is lost, only time is lost: the scheduler computes its results again, and the result of a task counts once even
+if the task has run twice. No task draws noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
 
 def is_dask(X: object) -> bool:
-    """Tell whether X comes from dask, without importing dask."""
+    """Return whether X is an object of dask, without importing dask."""
     return type(X).__module__.split(".")[0] == "dask"
 
 
@@ -58,27 +58,27 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
-    """Return an array (blocks, 1) with one object for each block of rows.
+    """Apply a function to each block of rows, and return a dask array (blocks, 1) that holds one result for each block.
 
-    Because it has two axes, dask makes one task of loading a block and of the function.
+    Because the result has two axes, dask makes a single task of loading a block and calling the function.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
 
 
 def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
-    """Return the result of `partial` for one block, as a cell."""
+    """Return the result of `partial` for one block, inside an array (1, 1)."""
     return _cell(partial(block))
 
 
 def _added(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of several results, as a cell."""
+    """Return the sum of several results (totals and numbers of rows), inside an array (1, 1)."""
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 
 
 def _cell(result: Sum) -> NDArray[Any]:
-    """Return an array (1, 1) that holds this one object."""
+    """Return an array (1, 1) whose only entry is this object."""
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell

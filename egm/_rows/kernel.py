@@ -1,4 +1,4 @@
-"""Center, scale, clip and truncate rows, and add them up, in the compiled inner loop of `egm._rows.lattice`.
+"""Center, scale, clip and round rows, and add them up: the compiled inner loop of `egm._rows.lattice`.
 
 This module is imported only when rows are summed, because compilation takes seconds the first time
 on a machine, and half a second in later processes.
@@ -26,7 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _compiled(**options: Any) -> Callable[[F], F]:
-    """Return numba.njit without the GIL, which stores its results in a folder if it can."""
+    """Return a decorator that compiles a function with numba and lets it run in parallel threads (without the GIL).
+
+    The compiled code is kept in a cache folder if there is one that can be written to.
+    """
 
     def decorate(function: F) -> F:
         try:
@@ -39,7 +42,7 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 
 @_compiled(fastmath={"reassoc"})
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
-    """Compute y = (row - center) * scaling and return its squared norm.
+    """Write (row - center) * scaling into `y`, and return its squared norm.
 
     The squares are added up in an order that is fast, and the same in every call.
     """
@@ -53,9 +56,9 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
 
 @_compiled()
 def _careful_norm(y: Array) -> float:
-    """Return the norm of a row whose squares overflow or underflow.
+    """Return the norm of a row y whose squares overflow or underflow, computed relative to its largest entry.
 
-    Entries beyond 1e300 are shortened to 1e300 first.
+    Entries of y beyond 1e300 are first set to 1e300, in place.
     """
     largest = 0.0
     for j in range(y.size):
@@ -71,7 +74,7 @@ def _careful_norm(y: Array) -> float:
 
 @_compiled()
 def _first_not_finite(row: Array) -> int:
-    """Return the place of the first entry that is not finite, or -1."""
+    """Return the index of the first entry that is not finite, or -1 if all are finite."""
     for j in range(row.size):
         if not np.isfinite(row[j]):
             return j
@@ -80,7 +83,7 @@ def _first_not_finite(row: Array) -> int:
 
 @_compiled()
 def _first_nan(y: Array) -> int:
-    """Return the place of the first entry that is NaN, or -1."""
+    """Return the index of the first entry that is NaN, or -1 if there is none."""
     for j in range(y.size):
         if np.isnan(y[j]):
             return j
@@ -99,13 +102,13 @@ def add_rows(
 ) -> int:
     """Add the integer vectors of the rows to `total`, and the number of rows that are clipped to `clipped`.
 
-    A row y = (x - center) * scaling adds trunc(target / max(||y||, clip_norm) y) to `total`, int64
-    (d,). It adds 1 to `clipped`, int64 (1,), if ||y|| > clip_norm. X has shape (n, d) and C order,
-    and n target < 2**62. Four rows at a time share the reading and writing of the sum; zeros fill
-    the last four.
+    A row x becomes y = (x - center) * scaling. It adds trunc(target / max(||y||, clip_norm) y) to
+    `total`, int64 (d,), and 1 to `clipped`, int64 (1,), if ||y|| > clip_norm. X has shape (n, d)
+    and C order, and n * target is below 2**62. The rows are added four at a time, which saves
+    reading and writing the sum; the last four are completed by rows of zeros.
 
-    The function returns -1. If X has entries that are not finite, it returns the flat place of the
-    first of them in the first row that has one, and then `total` and `clipped` are not valid.
+    The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the
+    flattened X, of the first entry that is not finite, and `total` and `clipped` are not valid.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -140,7 +143,7 @@ def add_rows(
 
 @_compiled()
 def _flush(integers: Array, total: NDArray[np.int64]) -> None:
-    """Move the integers to the total."""
+    """Add the integers, which are held as doubles, to the total, and set them to zero."""
     for j in range(total.size):
         total[j] += np.int64(integers[j])
         integers[j] = 0.0

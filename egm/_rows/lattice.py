@@ -1,15 +1,16 @@
 r"""Round vectors to integers, so that sums are exact and rounding cannot increase their sensitivity.
 
-In floating point a sum depends on its order and on its rounding, and two neighboring data sets can
-differ in it by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
-each vector is rounded first, in units so small that the loss does not matter, and everything after
-that is integer arithmetic:
+A sum in floating point depends on the order of its terms and on rounding errors, and the sums of two neighboring data
+sets can differ by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here each vector is first
+rounded to multiples of a unit, which is so small that the loss does not matter, and everything after that is integer
+arithmetic:
 
 1. A row that is clipped to norm C becomes an integer vector of norm at most K. It is rounded towards zero, so that no
    entry grows.
-2. Any other value is rounded to the nearest integer. This can move neighbors apart by one in each entry, which is added
-   to the sensitivity.
-3. The noise is a discrete Gaussian. Its distance from a rounded continuous Gaussian is taken from delta.
+2. Any other value is rounded to the nearest integer. This can increase the difference of two neighbors by one in
+   each entry, which is added to the sensitivity.
+3. The noise is a discrete Gaussian. Its distance from a rounded continuous Gaussian reduces the delta for which the
+   noise is calibrated.
 
 Let :math:`r` be the distribution of a normal variable :math:`N(0, s^2)` that is rounded to the
 nearest integer, and :math:`p` the discrete Gaussian distribution. By Jensen's inequality and
@@ -30,8 +31,8 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
     \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
 
-Six times the necessary amount is taken from delta, with :math:`d / (4 s^2)` in place of the fraction.
-This also covers the tails beyond 64 bits.
+The noise is calibrated for delta minus six times this additional term, with :math:`d / (4 s^2)` in place of the
+fraction. This also covers the tails beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ T = TypeVar("T")
 class Lattice:
     """Represent rows that are clipped to a norm by integer vectors.
 
-    The norm of the integer vector of a row is at most `radius`, a power of two, and as large as the noise leaves room
-    for. The integer 1 stands for the length `unit`. A row is shortened by the factor `shrink`, slightly below 1, so
-    that rounding cannot take its integer vector beyond the radius.
+    The norm of the integer vector of a row is at most `radius`. This is a power of two: 2**40, or less if the noise
+    would not fit into 64-bit integers. The integer 1 stands for the length `unit`. A row is shortened by the factor
+    `shrink`, slightly below 1, so that rounding errors cannot make its integer vector longer than the radius.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
@@ -87,7 +88,7 @@ class Lattice:
         self.unit = clip_norm / (self.radius * self.shrink)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """Return the integer vector of each row (m, d) of X, as int64, computed one row at a time."""
+        """Return the integer vector of each row of X, shape (m, d), as int64; the rows are computed one at a time."""
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
@@ -103,7 +104,7 @@ class Lattice:
     def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
         """Add up the rows as `sum` does, and count those that are longer than the clip norm.
 
-        On processors of one kind a row is always counted, or never.
+        Whether a row is counted does not depend on the rows around it, and is the same on all processors of one kind.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
@@ -111,7 +112,7 @@ class Lattice:
         return np.array(total, dtype=object), clipped
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """Return the sum of a range of rows, followed by the number of clipped ones: int64, (d + 1,)."""
+        """Return the sum of the integer vectors of a range of rows, and last the number of clipped rows: (d + 1,)."""
         from egm._rows import kernel  # compiles
 
         joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
@@ -137,7 +138,7 @@ def _parts(rows: int, d: int) -> list[range]:
 
 
 def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
-    """Return [function(item) for item in items], computed in threads if there are several items."""
+    """Return the list of function(item) for all items, computed in threads if there are several items."""
     if len(items) < 2:
         return [function(item) for item in items]
     return list(_pool().map(function, items))
@@ -145,7 +146,7 @@ def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads, which serves all blocks."""
+    """Return the pool of threads that is used for all sums in this process."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
 
@@ -154,10 +155,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """Return how many bits finer than the sensitivity the unit can be: 40, or fewer if the noise is large.
+    """Return the k for which lattices have a unit of 2**-k times the sensitivity: 40, or less if the noise is large.
 
-    `noise` is the standard deviation of the noise, divided by the sensitivity. Raise ValueError if less than 20 bits
-    are left.
+    `noise` is the standard deviation of the noise, divided by the sensitivity. With this unit the noise fits into
+    64-bit integers. Raise ValueError if k would be below 20.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:
@@ -166,10 +167,10 @@ def fineness(noise: float) -> int:
 
 
 def rounded(value: NDArray[Any], unit: Array) -> list[int]:
-    """Return the Python integers nearest to value / unit, in C order, where both arrays have the same shape.
+    """Return the Python integers nearest to value / unit, in C order, for two arrays of the same shape.
 
-    `value` holds numbers of any real type, or objects that are real numbers. None of them becomes a double on the way,
-    because rounding integers beyond 2**53 to doubles can increase the difference of two neighbors.
+    `value` holds numbers of any real type, or objects that are real numbers. They are not converted to doubles, because
+    rounding integers beyond 2**53 to doubles can increase the difference of two neighbors.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -193,13 +194,13 @@ def nearest_double(steps: int, unit: float) -> float:
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of discrete Gaussian noise for integer vectors (d,), in units of the lattice.
 
-    Integer vectors of this l2 sensitivity plus this noise are (epsilon, delta)-differentially private: the head of
-    this module shows which part of delta is first taken off for the difference between discrete noise and a rounded
-    Gaussian. Raise ValueError if this part is half of delta or more.
+    Integer vectors of this l2 sensitivity plus this noise are (epsilon, delta)-differentially private. A part of delta
+    is first subtracted for the difference between discrete noise and a rounded Gaussian, as the head of this module
+    explains. Raise ValueError if this part is half of delta or more.
 
-    The result is never less than sensitivity * analytic_noise_multiplier(epsilon, delta), whose last digits are not
-    monotone in delta. It is larger by `EXCESS`, so that a cost computed from noise_multiplier, such as
-    1 / (2 * noise_multiplier**2) in zero-concentrated differential privacy, is no less than the cost of the noise.
+    The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
+    computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zero-concentrated differential
+    privacy, is not less than the cost of the noise, in spite of rounding errors.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)

@@ -1,7 +1,8 @@
 """Compute the norms of the rows of a matrix, and shorten rows to a norm.
 
-`egm._rows.kernel` computes norms and clips while it adds up rows, without a copy of them. `egm.study.rivals` adds up
-squares in another order, because the last digits of its published errors depend on this order.
+Sums of clipped rows do not use this module: `egm._rows.kernel` computes norms and clips while it adds up rows, without
+a copy of them. The published errors in `egm.study.rivals` depend in their last digits on the order in which squares are
+added, so that module has a function of its own.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ __all__ = ["clipped_sum"]
 def clipped_sum(
     X: ArrayLike | Iterator[ArrayLike], grid: Lattice, center: Array, scaling: Array, count_clipped: bool = False
 ) -> tuple[Whole, int]:
-    """Add up the centered, scaled and clipped rows (n, d) on a lattice, and return the sum and the number of rows.
+    """Center, scale and clip rows (n, d), round them to integers, and return their sum and the number of rows.
 
     X is an array, an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never changed or
     copied as a whole. The sum is exact, in Python integers: it is the same for any order, any blocks, and any machines
@@ -42,7 +42,7 @@ def clipped_sum(
 
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
-    """Add up the rows of one array or list as `clipped_sum` does, and count them."""
+    """Return the sum and the number of the rows of one array or list, as `clipped_sum` does for all blocks."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)

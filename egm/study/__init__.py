@@ -1,7 +1,7 @@
-"""Serve the paper: its chapters and the benchmarks use these modules, and no release needs them.
+"""Hold what the chapters of the book and the benchmarks need, and no release needs.
 
-`claims` records the results of checks; `parameters` refuses a parameter that a chapter does not have; `tables` computes
-the report's experiments, and `plots` draws them; `rivals` has the published methods; `planted` tests audits by planted
-bugs; `timing` measures the times of functions. `import egm` loads none of this. `claims` and `plots` need the extra
-`study`.
+`claims` records the results of checks; `parameters` checks the parameters with which a chapter is run; `tables`
+computes the report's experiments, and `plots` draws them; `rivals` has the published methods that are compared with
+egm; `planted` tests audits by mechanisms with known bugs; `timing` measures the times of functions. `import egm` loads
+none of these modules. `claims` and `plots` need the extra `study`.
 """

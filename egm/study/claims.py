@@ -1,8 +1,9 @@
-"""Record in a chapter the result of checking a claim; the ledger is made of these findings.
+"""Record in a chapter the result of checking a claim, as a `Finding`.
 
-A chapter has each finding in the output of a cell. A check computes whether a statement holds as its
-source prints it and, if not, whether the correction holds. The result for the ledger follows from
-these two:
+A claim is a statement of the report or of the lecture notes. A chapter has each finding in the
+output of a cell. The ledger, a list of all claims and their results, is compared with these
+findings. A check computes whether the statement holds as its source prints it and, if not, whether
+a correction holds. The result for the ledger follows from these two:
 
 ====================  ==================  ======================
 as printed            corrected           result
@@ -30,7 +31,7 @@ MIME = "application/vnd.egm.finding+json"
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check. A notebook shows it and stores it in its output.
+    """Result of checking a claim, which a notebook shows and stores in the output of a cell.
 
     Parameters
     ----------
@@ -72,9 +73,9 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     claim : str
         Key of the claim in the ledger.
     printed : bool
-        Whether the statement holds as its source prints it.
+        Whether the claim holds as its source prints it.
     corrected : bool, optional
-        Whether the statement holds as corrected. It is given only where the printed form fails.
+        Whether the claim holds after the correction. It is given only if the printed form fails.
     **figures : float
         Numbers that the check computed, by their names.
 
@@ -83,8 +84,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     TypeError
         If `printed` or `corrected` is not a truth value.
     ValueError
-        If a correction is given for a printed form that holds, or if the correction fails: then the
-        chapter is wrong, not its source.
+        If a correction is given although the printed form holds, or if the correction fails: then
+        the chapter is wrong, and not the source of the claim.
 
     Examples
     --------
@@ -105,9 +106,9 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
 
 
 def _truth(name: str, value: object) -> bool:
-    """Return a truth value of Python or NumPy as a bool.
+    """Return a truth value of Python or NumPy as a bool, or raise a TypeError for anything else.
 
-    A number or an array is refused, because it would be true by accident.
+    A number or an array is refused, because it would be taken for true or false by accident.
     """
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""Check the parameters that a chapter was run with."""
+"""Check the parameters with which a chapter of the book is run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["check_parameters"]
 
 
 def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
-    """Refuse a parameter that a notebook does not have, and a value outside its range.
+    """Raise an error for a parameter that a notebook does not have, or for a value outside its range.
 
-    Papermill itself only warns of an unknown name, and then runs the notebook with its defaults.
+    Papermill, which runs a notebook with given parameters, only warns of an unknown name, and then
+    runs the notebook with its defaults.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Plant bugs in the mechanisms, one at a time, and find them by the audit's lower bounds of epsilon.
+"""Make mechanisms with known bugs, and find the bugs by the lower bounds of epsilon of `egm.audit`.
 
-`table` audits every mechanism without a bug and with each of its bugs, on the worst neighboring data
-sets that are known. The bugs are planted in the running package, so never use this module in a process
-that makes real releases.
+`table` audits every mechanism without a bug and with each of its bugs, on the worst neighboring
+data sets that are known. The bugs are planted in the running package, so never use this module in a
+process that makes real releases.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, repla
 
 @dataclass(frozen=True)
 class Case:
-    """Mechanism to be audited, with its promise and neighboring data sets whose releases differ the most.
+    """Mechanism to be audited, with its promised epsilon and delta and with the worst neighboring data sets.
 
     Parameters
     ----------
@@ -61,15 +61,15 @@ class Case:
     delta : float
         Promised delta.
     neighbors : tuple of two data sets
-        Neighboring data sets, as `draw` takes them.
+        Neighboring data sets whose releases differ the most, in the form that `draw` takes.
     draw : callable
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
         returns the releases.
     size : int
-        Number of releases that distinguish "noise × 0.9" from the right noise with probability at
-        least 1 - 1e-6.
+        Number of releases that is sufficient to find a mechanism whose noise is too small by the
+        factor 0.9, with probability at least 1 - 1e-6.
     bugs : tuple of str
-        Names of the bugs that concern the mechanism; see `planted`.
+        Names of the bugs that concern the mechanism; see `plant`.
 
     See Also
     --------
@@ -120,14 +120,15 @@ class Case:
 
 
 def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
-    """List every mechanism and two parts of the adaptive mechanism, each with its promise.
+    """List the cases that are audited: every mechanism, and two parts of the adaptive mechanism.
 
     Parameters
     ----------
     epsilon : float, default 1.0
-        Epsilon that is promised together with `delta`. A pure mechanism gets twice this epsilon.
+        Epsilon that is promised together with `delta`. A mechanism without a delta promises twice
+        this epsilon.
     delta : float, default 0.3
-        Delta that is promised. A pure mechanism has delta = 0.
+        Delta that is promised. A mechanism without a delta promises delta = 0.
 
     Returns
     -------
@@ -136,8 +137,8 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
     Notes
     -----
-    The larger delta is, the fewer releases show a bug. A pure mechanism gets 2 `epsilon` because it
-    then needs about as many releases as the others.
+    The larger delta is, the fewer releases are needed to find a bug. A mechanism without a delta
+    gets 2 `epsilon` because it then needs about as many releases as the others.
 
     Examples
     --------
@@ -171,22 +172,25 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
 
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
-    """Return two data sets: a row at the center, with a second row far away on one side or on the other.
+    """Return two data sets of two rows: one row at the center, and one far away, on opposite sides in the two sets.
 
-    The second row lies in the direction in which every scaled coordinate is equal.
+    The second row lies in the direction in which all scaled coordinates are equal.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
     return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """Return two data sets: a row at the center with a second row that is far away, and the first row alone."""
+    """Return two data sets: a row at the center together with a row that is far away, and the first row alone."""
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Return a function that draws releases (the estimate, and the count if there is one) in a setting."""
+    """Return a function that draws releases of a mechanism: the estimate, and the noisy count if there is one.
+
+    Each release is made inside the context manager `setting`.
+    """
 
     def once(value: ArrayLike, rng: Rng | None) -> Array:
         with setting():
@@ -197,9 +201,9 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 
 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
-    """Return a function that draws means of rows clipped to norm 1, as AdaptiveDataMechanism releases them.
+    """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
-    Their rho-zCDP is that of a Gaussian mechanism which is exactly (epsilon, delta)-private.
+    Their budget rho is that of a Gaussian mechanism which is exactly (epsilon, delta)-private.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -212,16 +216,16 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 
 
 def _ranks() -> tuple[Array, Array]:
-    """Return two data sets of two values each. Their medians are as far apart as the range [0, 10] allows.
+    """Return two data sets of two values each, whose medians are as far apart as the range [0, 10] allows.
 
-    For the first data set about the lowest tenth of the range has exactly the rank of the median,
-    and all other points miss it by one; for the second data set it is the reverse.
+    In the first data set only the lowest tenth of the range has the rank of the median, and the
+    other points miss it by one. In the second data set it is the reverse.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
 
 def _quantile(epsilon: float) -> Draw:
-    """Return a function that draws medians between 0 and 10, one for each of `size` equal columns."""
+    """Return a function that draws `size` private medians of the same values, in the range from 0 to 10."""
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:
         columns = np.repeat(values[:, None], size, axis=1)
@@ -234,7 +238,10 @@ def _quantile(epsilon: float) -> Draw:
 
 @contextlib.contextmanager
 def _coarse() -> Iterator[None]:
-    """Replace the lattice of 2**40 units by one of 3 units, where a single rounding matters, until the context ends."""
+    """Round rows to a lattice of only 3 units instead of 2**40 as long as the context lasts.
+
+    On so coarse a lattice the rounding of a single number matters.
+    """
     right = lattice.Lattice.__init__
 
     def coarse(grid: lattice.Lattice, clip_norm: float, d: int, noise: float) -> None:
@@ -256,8 +263,8 @@ def plant(bug: str) -> Iterator[None]:
     ----------
     bug : str
         Name of the bug, or "none" to leave the package as it is. In "noise × 0.9" all noise is too
-        small by this factor. In "sensitivity halved" all noise is halved, because all noise is in
-        proportion to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
+        small by this factor. In "sensitivity halved" all noise is halved, because all noise is
+        proportional to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
         data" the mean of the rows replaces the public center. In "rounding away from zero" rows are
         rounded away from zero instead of towards zero.
 
@@ -290,7 +297,7 @@ def plant(bug: str) -> Iterator[None]:
 
 
 def _patches() -> dict[str, list[Patch]]:
-    """Return the patches of each bug."""
+    """Return, for the name of each bug, the functions of the package to replace and their replacements."""
     return {
         "none": [],
         _NOISE[0]: _less_noise(0.9),
@@ -302,7 +309,10 @@ def _patches() -> dict[str, list[Patch]]:
 
 
 def _less_noise(factor: float) -> list[Patch]:
-    """Return patches that multiply all noise by a factor; they divide the epsilon of quantiles by it."""
+    """Return replacements of all samplers that multiply the noise by a factor.
+
+    For private quantiles, which add no noise, epsilon is divided by the factor.
+    """
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
         patches.append((samplers, name, functools.partial(_scaled, getattr(samplers, name), factor)))
@@ -313,13 +323,13 @@ def _less_noise(factor: float) -> list[Patch]:
 
 
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
-    """Draw noise and multiply it by a factor; whole numbers stay whole."""
+    """Draw noise by the function `right`, and return it times a factor; integers are rounded to integers."""
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
-    """Return a replacement of `Lattice.sum`, with or without clipping, that rounds by this function."""
+    """Return a replacement of `Lattice.sum` that rounds by the given function, and clips only if `clip` is true."""
 
     def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
@@ -330,7 +340,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 
 def _recentered() -> list[Patch]:
-    """Return patches that take the mean of the data as the center."""
+    """Return replacements that take the mean of the private data as the center."""
     release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
@@ -386,7 +396,7 @@ class Row:
 
     @property
     def caught(self) -> bool:
-        """Whether the releases prove that the promise is broken."""
+        """Whether the releases show that the promise is broken: the bound is above the promised epsilon."""
         return self.bound > self.epsilon
 
 
@@ -409,9 +419,9 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
 
     Notes
     -----
-    With all the releases (`share` = 1), every bug of `cases` is caught, and no case without a bug
-    is, except with a probability of 1e-6 for each row. Secure noise takes 12 microseconds a number,
-    and all cases together take some 9 seconds.
+    With all the releases (`share` = 1), every bug of `cases` is found, and no bug is found where
+    there is none, except with a probability of 1e-6 for each row. Secure noise takes 12
+    microseconds for each number, and all cases together take about 9 seconds.
 
     Examples
     --------

@@ -2,11 +2,11 @@
 
 Each function draws on the axes that it is given, and most return these axes.
 
-A figure has to be readable on paper, on a phone, in gray, for readers who do not see all hues, and in
-the book's dark theme. So the hues are those of Okabe and Ito, each darkened until text in it can be read
-on white. Lines also differ in their dashes, and points in their markers; each line has its name beside
-it. In the dark theme the book turns dark ink into light ink, so nothing may be painted behind the ink.
-Text in a figure has the size of the book's text, because figures are not scaled.
+A figure has to be readable on paper, on a phone, in gray, for readers who do not see all hues, and in the book's dark
+theme. So the hues are those of Okabe and Ito, each darkened until text in it can be read on white. Lines also differ in
+their dashes, and points in their markers; each line has its name beside it. In the dark theme the book shows dark
+colors as light ones, so a figure must not have a background behind its lines and its text. Text in a figure has the
+size of the book's text, because figures are not scaled.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ def curves(
 ) -> Axes:
     """Draw one column of a table over another, with one line for each value of a third column.
 
-    A value that is a key of `STYLES` has its style; the others have the styles in their order.
+    A value that is a key of `STYLES` is drawn in this style. The other values get the remaining styles in the order of
+    the table.
 
     Parameters
     ----------
@@ -592,7 +593,7 @@ def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
 
 
 def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
-    """Make the x axis an axis of probabilities that is stretched at both ends.
+    """Make the x axis a logit axis of probabilities, which is stretched near 0 and near 1.
 
     Parameters
     ----------
@@ -632,7 +633,7 @@ class _MinorTicks(LogLocator):
 
 
 class _Plain(Formatter):
-    """Write labels such as 0.01, 1, 100 where the whole axis has such numbers, and powers of ten elsewhere.
+    """Write the labels of a logarithmic axis: all as numbers such as 0.01, 1, 100 if possible, or as powers of ten.
 
     Minor ticks get a label at 2 and 5, if there are only a few of them.
     """
@@ -655,16 +656,17 @@ class _Plain(Formatter):
 
 
 def _number(style: int | str) -> int:
-    """Return the number of a style, from 0 to 6."""
+    """Return the number of a style, from 0 to 6, for its number or for a key of `STYLES`."""
     return (STYLES[style] if isinstance(style, str) else style) % 7
 
 
 def _groups(
     table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
 ) -> list[tuple[int, Any, StructuredArray]]:
-    """Return (number of the style, name, rows) for each value of column `by`, or all rows without a name if it is None.
+    """Divide a table by the values of column `by`; return (number of the style, name, rows) for each value.
 
-    The order is that of the table, or of the mapping {value: name} if `label` is one.
+    The order is that of the table, or of the mapping {value: name} if `label` is one. If `by` is None, all rows are one
+    group without a name.
     """
     if by is None:
         return [(0, None, table)]
@@ -684,7 +686,10 @@ def _settle(ax: Axes) -> None:
 
 
 def _visible(ax: Axes, one: Any) -> Array:
-    """Return the points (x, y) of a line that are inside the axes, from left to right, in points of the page."""
+    """Return the points (x, y) of a line that are inside the axes, from left to right.
+
+    The coordinates are distances on the page, in points of 1/72 inch.
+    """
     inside = ax.bbox.padded(1)
     with np.errstate(all="ignore"):  # a zero on a logarithmic axis
         xy = ax.transData.transform(np.column_stack([np.asarray(v, float) for v in one.get_data()]))
@@ -693,14 +698,17 @@ def _visible(ax: Axes, one: Any) -> Array:
 
 
 def _along(ax: Axes, one: Any, place: float) -> Array:
-    """Return the point of a line at a fraction of the width of the axes."""
+    """Return the point of a line at a given fraction of the width of the axes, as distances on the page."""
     seen, edges = _visible(ax, one), ax.bbox.intervalx * 72 / ax.figure.dpi
     x = edges[0] + place * (edges[1] - edges[0])
     return np.array([x, np.interp(x, *seen.T)])
 
 
 def _apart(heights: Array) -> Array:
-    """Move heights apart by at least a line of text each, in their order and as little as possible."""
+    """Move heights apart, so that there is a line of text between any two, and return the new heights.
+
+    The heights keep their order and are moved as little as possible.
+    """
     order, steps = np.argsort(heights, kind="stable"), _LINE * np.arange(len(heights))
     apart = np.empty(len(heights))
     apart[order] = isotonic_regression(heights[order] - steps).x + steps
@@ -708,7 +716,7 @@ def _apart(heights: Array) -> Array:
 
 
 def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
-    """Return (offset in points, alignment) of a text that stands to one side of a point."""
+    """Return the offset in points, and the alignment, of a text that stands on this side of a point."""
     across = ("right" in side) - ("left" in side)
     up = ("above" in side) - ("below" in side)
     align = {"ha": ("center", "left", "right")[across], "va": ("center", "bottom", "top")[up]}
@@ -716,7 +724,7 @@ def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
 
 
 def _write(ax: Axes, text: str, point: ArrayLike, side: str, color: str, rise: float = 0.0) -> Axes:
-    """Write a text beside a point, which is given in points of the page. The text keeps its place in the data."""
+    """Write a text beside a point; the point is given as distances on the page, but then moves with the data."""
     shift, align = _beside(side)
     x, y = ax.transData.inverted().transform(np.asarray(point) * ax.figure.dpi / 72)
     shift = (shift[0], shift[1] + rise)

@@ -4,25 +4,23 @@ All methods are called in the same way and return an estimate of shape (d,)::
 
     estimate = method(X, rho, *, radius, rng)  # X has shape (n, d)
 
-The promise is zero-concentrated differential privacy (zCDP). Two data sets are neighbors if one row
-of the first is replaced by any other row; the number `n` of rows is public. The whole budget is `rho`.
-A method that works in several steps splits it into parts that add up to `rho` exactly, which suffices
-by Lemma 2.3 of Bun and Steinke (2016). A step that adds Gaussian noise of standard deviation
-:math:`D / \sqrt{2 \rho_i}` to a value of l2-sensitivity :math:`D` costs :math:`\rho_i`. A step that is
-an exponential mechanism of parameter :math:`\varepsilon` costs :math:`\varepsilon^2 / 8` (Cesar and
-Rogers 2021, Lemma 3.4).
+The promise is zero-concentrated differential privacy (zCDP). Two data sets are neighbors if one row of the first is
+replaced by any other row; the number `n` of rows is public. The whole budget is `rho`. A method that works in several
+steps divides it into parts whose sum is exactly `rho`, which is sufficient by Lemma 2.3 of Bun and Steinke (2016). A
+step that adds Gaussian noise of standard deviation :math:`D / \sqrt{2 \rho_i}` to a value of l2-sensitivity :math:`D`
+costs :math:`\rho_i`. A step that is an exponential mechanism of parameter :math:`\varepsilon` costs
+:math:`\varepsilon^2 / 8` (Cesar and Rogers 2021, Lemma 3.4).
 
-Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row
-that lies beyond this bound is no error; the docstring of each method says how it is treated. A method
-that also gets something that a user would not know, such as the true mean, is called an oracle.
+Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row that lies beyond
+this bound is allowed; the docstring of each method says how it is treated. A method that also gets something that a
+user would not know, such as the true mean, is called an oracle.
 
 All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
 None of them changes `X`. All raise ValueError for a matrix that is not finite or has fewer than two
 rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
 
-Where a paper leaves a constant open, the constant is that of the paper's public code. Where that code
-spends more than it says, as PLAN's does, the function follows the paper, and its docstring states the
-difference.
+Where a paper leaves a constant open, the constant is that of the paper's public code. If that code spends more budget
+than it says, as PLAN's does, the function follows the paper, and its docstring states the difference.
 """
 
 from __future__ import annotations
@@ -118,8 +116,8 @@ def gaussian(
 def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.random.Generator) -> Array:
     r"""Estimate the mean by a private median of each coordinate.
 
-    Its error does not depend on a clip norm, so that it wins where d is large and `rho` is small. For
-    normal data the median alone, without any noise, has :math:`\pi / 2` times the variance of the mean.
+    Its error does not depend on a clip norm. So it has less error than other methods if d is large and `rho` is small.
+    For normal data the median alone, without any noise, has :math:`\pi / 2` times the variance of the mean.
 
     Parameters
     ----------
@@ -244,11 +242,11 @@ def plan(
     In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1. The estimate is `rho`-zCDP
     for neighbors that replace one row [1]_.
 
-    The shares and constants are those of the authors' experiments, but their code differs in two points.
-    It adds each row three times, 0.1 apart, to spread equal values, and charges 3 times the cost for this
-    instead of 9 times. And it charges the medians for a row that is added or removed, which halves the
-    sensitivity, but the noise for a row that is replaced. So its search costs 12 times the stated amount.
-    With a nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    The shares and constants are those of the authors' experiments, but their code differs in two points. First, it uses
+    each row three times, 0.1 apart, to spread equal values, and counts 3 times the cost for this instead of 9 times.
+    Second, it counts the cost of the medians for a row that is added or removed, which halves the sensitivity, but the
+    cost of the noise for a row that is replaced. So its search costs 12 times the stated amount. With a nominal budget
+    of rho, that code spends 3.75 rho, and its errors on normal data are those of
     ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
@@ -298,9 +296,9 @@ def huang_liang_yi(
 ) -> Array:
     r"""Estimate the mean by the shifted clipped mean of Huang, Liang and Yi.
 
-    The rows are rotated at random, centered by private medians and clipped at a private quantile of their
-    norms. The rotation makes all coordinates alike. So the error depends only on the spread of the data as
-    a whole, and the method gains nothing where the spread differs between coordinates.
+    The rows are rotated at random, centered by private medians and clipped at a private quantile of their norms. After
+    the rotation all coordinates have about the same spread. So the error depends only on the spread of the data as a
+    whole, and the method gains nothing if the spreads of the coordinates differ.
 
     Parameters
     ----------
@@ -326,8 +324,8 @@ def huang_liang_yi(
     steps : int, default 20
         Number of steps of each binary search, >= 1.
     beta : float, default 0.1
-        Probability, in (0, 1), with which some coordinate of the rotated mean may lie outside the range
-        of the search.
+        Probability, in (0, 1), with which some coordinate of the rotated mean may lie outside the range in which the
+        medians are searched.
 
     Returns
     -------
@@ -354,16 +352,16 @@ def huang_liang_yi(
     .. math:: n - \mathrm{slack} \left(\sqrt{2 d' / \rho_3}
        + \sqrt{\mathrm{steps} / (2 \rho_{\mathrm{clip}})}\right),
 
-    where :math:`\rho_3` is the budget of the noise. Noise and clipping then cost about the same. This rank
-    is only two or three standard deviations of a noisy count below n. So now and then the search takes a
-    wrong step at a point above all the data, and the clip norm comes out many times too large. The
-    published results show this as well.
+    where :math:`\rho_3` is the budget of the noise. With this rank noise and clipping cause about the same error. But
+    the rank is only two or three standard deviations of a noisy count below n. So sometimes the search takes a wrong
+    step at a point above all the data, and the clip norm is many times too large. The published results show this as
+    well.
 
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
-    The shares and the rank are those of the authors' public code. The copy of that code in PLAN's
-    experiments has ``clip_share=0.01`` and ``slack=2``, which is better for normal data, and the range
-    :math:`R / \sqrt{d}` for the medians.
+    The shares and the rank are those of the authors' public code. The copy of that code in the experiments of PLAN (see
+    `plan`) has ``clip_share=0.01`` and ``slack=2``, which is better for normal data, and searches the medians within
+    :math:`R / \sqrt{d}`.
 
     References
     ----------
@@ -531,7 +529,7 @@ def anisotropic(
     beta: float = 0.1,
     size_share: float = 0.05,
 ) -> Array:
-    r"""Estimate the mean for known standard deviations, with noise that follows them.
+    r"""Estimate the mean for known standard deviations, with more noise in coordinates that vary more.
 
     Coordinate j of the rows is scaled by :math:`\sigma_j^{-1/2}`, rows that are far from the others are
     left out, and the mean of the remaining rows gets noise of a variance proportional to :math:`\sigma_j`.
@@ -554,11 +552,11 @@ def anisotropic(
         than :math:`\lambda / \sqrt{2}` from it are left out (see Notes), all of `rho` is for the noise,
         and `delta` is not spent.
     delta : float, default 1e-6
-        Probability, in (0, 1), with which the noise may be larger than the filter assumes.
+        Probability, in (0, 1), with which the noise may be larger than the filter of the rows assumes.
     beta : float, default 0.1
-        Probability of failure that the choice of the distance :math:`\lambda` allows for, in (0, 1).
+        Probability of failure for which the distance :math:`\lambda` is chosen, in (0, 1); see Notes.
     size_share : float, default 0.05
-        Share of the budget after the filter that is spent on the number of rows, in (0, 1).
+        Share of the budget after the filter that is spent on the noisy number of rows, in (0, 1).
 
     Returns
     -------
@@ -647,14 +645,14 @@ def anisotropic(
 
 
 def _gaussian(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Add the noise of the Gaussian mechanism to a vector of the given l2-sensitivity, for rho in zCDP."""
+    """Return a vector of the given l2-sensitivity plus Gaussian noise that costs rho in zCDP."""
     return value + samplers.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
 def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Return the noisy mean of rows that are shortened to clip_norm.
+    """Return the noisy mean of rows that are shortened to `clip_norm`, at the cost rho.
 
-    One replaced row moves the mean by at most 2 clip_norm / n.
+    One replaced row moves the mean by at most 2 * clip_norm / n.
     """
     shortened = clip_norm / np.maximum(_norms(Y), clip_norm)
     return _gaussian(shortened @ Y / len(Y), 2 * clip_norm / len(Y), rho, rng)
@@ -663,9 +661,9 @@ def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Genera
 def _binary_search(
     columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
 ) -> Array:
-    """Find in each of k columns (n, k) a point that about `rank` values do not exceed.
+    """Find, for each of the k columns of a matrix (n, k), a point that about `rank` values do not exceed.
 
-    Each step of the binary search counts with noise and costs rho / steps. One row moves every count by at most 1, so
+    Each step of the binary search counts with noise and costs rho / steps. One row changes every count by at most 1, so
     that a step has sensitivity sqrt(k). This is PrivQuant of Huang, Liang and Yi (2021).
     """
     for _ in range(steps):
@@ -677,9 +675,9 @@ def _binary_search(
 
 
 def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Array:
-    """Estimate the standard deviations (d,), each at the cost rho.
+    """Estimate the standard deviation of each column privately, at the cost rho for each column.
 
-    Each is found from the private median of half the squared differences of random pairs of rows.
+    Each estimate comes from the private median of half the squared differences of random pairs of rows.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
@@ -687,7 +685,7 @@ def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Ar
 
 
 def _hadamard(Z: Array) -> Array:
-    """Multiply rows (n, 2**k) by the orthogonal and symmetric Hadamard matrix, in k passes."""
+    """Multiply rows (n, 2**k) by the Hadamard matrix, scaled to be orthogonal, in k passes."""
     n, d = Z.shape
     half = 1
     while half < d:
@@ -698,23 +696,23 @@ def _hadamard(Z: Array) -> Array:
 
 
 def _tail(d: int, p: float) -> float:
-    """Return g(p), which the norm of a standard normal vector (d,) exceeds with probability at most p.
+    """Return a number that the norm of a standard normal vector of d entries exceeds with probability at most p.
 
-    The bound is Lemma 1 of Laurent and Massart (2000).
+    It is g(p) in the notes of `coinpress`. The bound is Lemma 1 of Laurent and Massart (2000).
     """
     t = np.log(1 / p)
     return np.sqrt(d + 2 * np.sqrt(d * t) + 2 * t)
 
 
 def _budgets(rho: float, steps: int) -> list[float]:
-    """Split rho: the last step gets 3/4 of it, and the steps before share the rest equally."""
+    """Divide rho among steps: the last step gets 3/4 of it, and the steps before share the rest equally."""
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
 
 def _balls(
     n: int, d: int, r: Number, rho: float, steps: int, beta: float, clip_probability: float | None
 ) -> list[tuple[float, float]]:
-    """Return the clip norm and the budget of each step of CoinPress, beginning with a ball of radius r."""
+    """Return the clip norm and the budget of each step of CoinPress, which begins with a ball of radius r."""
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):
         beta_i = beta / 4 if i == steps - 1 else beta / (4 * (steps - 1))
@@ -727,11 +725,12 @@ def _balls(
 
 
 def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
-    """Find a matrix A (d, d) with A covariance A.T <= I, by MVCRec, for rows whose covariance is <= I.
+    """Find privately a matrix A (d, d) with A covariance A.T <= I, for rows whose covariance is <= I.
 
-    For large n, A covariance A.T is near I. One row changes one of the n/2 differences w, and so w w.T by at most
-    sqrt(2) g**2 in Frobenius norm. The norm of the symmetric noise of standard deviation s is at most
-    2 s (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
+    For large n, A covariance A.T is near the identity I. The method is MVCRec of the CoinPress paper. One row changes
+    one of the n/2 differences w, and so w w.T by at most sqrt(2) g**2 in Frobenius norm, where g is the norm to which
+    the differences are clipped. The norm of the symmetric noise of standard deviation s is at most 2 s
+    (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)
@@ -752,7 +751,7 @@ def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Gen
 
 
 def _friends(Y: Array, reach: float) -> Array:
-    """Count for each row the rows, itself among them, at a distance of at most `reach`."""
+    """Return, for each row, the number of rows (the row itself included) at a distance of at most `reach`."""
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
@@ -765,14 +764,14 @@ def _friends(Y: Array, reach: float) -> Array:
 
 
 def _norms(Y: Array) -> Array:
-    """Return the Euclidean norms of rows, also of rows so long that their squares overflow."""
+    """Return the Euclidean norms of rows, also of rows that are so long that their squares overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)
 
 
 def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
-    """Return X as a matrix, rho as a number and radius as a vector (d,), and check that rng is a Generator."""
+    """Check the arguments of a method; return X as a matrix, rho as a number, and radius as a vector of d entries."""
     generator(rng)
     shape = np.shape(X)
     if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
@@ -784,7 +783,7 @@ def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generat
 
 
 def _sigma(sigma: ArrayLike, d: int) -> Array:
-    """Return standard deviations, given as a number or (d,), as a vector (d,)."""
+    """Return standard deviations, given as one number or as d of them, as a vector of d entries."""
     sigma = positive(sigma=sigma)
     if sigma.shape not in ((), (d,)):
         raise ValueError(f"sigma must be a number or have the {d} entries of a row, got shape {sigma.shape}")

@@ -107,7 +107,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
        \qquad p = 1/n,
 
     where :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2` for independent standard normal
-    :math:`Z_j`. Epsilon and delta cancel. The report found the quantiles by bisection; here they are exact
+    :math:`Z_j`. Epsilon and delta cancel in the ratio. The report found the quantiles by bisection; here they are exact
     up to rounding.
 
     References
@@ -135,7 +135,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
 
 def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
-    """Tabulate the multiplier and the noise of each coordinate under each scaling, for Zipf's law.
+    """Tabulate the multiplier and the noise of each coordinate for three scalings, with spreads by Zipf's law.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
 
 
 def rivals() -> StructuredArray:
-    r"""Read the errors of egm's mechanism and of the published ones on the grids of PLAN's experiments.
+    r"""Read the measured errors of egm's mechanism and of published methods, for the experiments of the PLAN paper.
 
     Returns
     -------
@@ -292,7 +292,8 @@ def rivals() -> StructuredArray:
     - `grid`, `d`, `alpha`, `n` and `rho`, which together name the grid point. The rows of grid "A" are
       normal with mean 0 and the identity as covariance. Those of "B" and "C" have the variances
       :math:`(d/i)^\alpha` and the means 10.
-    - `method`, and `knows`: what the method knows besides the range of the mean, "" for nothing.
+    - `method`, the name of the method, and `knows`, what it knows besides the range of the mean; "" means that it knows
+      nothing else.
     - `sample` and `population`: mean squared l2 distance of the estimated mean to the mean of the rows and
       to the true mean, over the runs that gave an estimate. `sample_se` and `population_se` are their
       standard errors.
@@ -335,15 +336,16 @@ def searches() -> StructuredArray:
 
     - `part` ("ten laws", "fifty laws" or "strange tables"), `law`, `n`, `d` and `reach`, which is
       :math:`n \sqrt{\rho}`. Together they name the row.
-    - `runs`: the number of runs; `refused`: how many of them had too small a budget; `failures`: how many
-      ended with an exception or a warning.
+    - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
+      how many ended with an exception or a warning.
     - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by that
       of the forecast. `beyond`: in how many runs the error was more than 5 times the forecast.
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
     - `coverage`: the share of the entries of the sum that were within the interval for 95 %, and
       `coverage_se`: its standard error between runs.
-    - `believed`: the share of the runs that took the rows for normal.
-    - `sampling`: the median error divided by that of the sum of a random sample.
+    - `believed`: the share of the runs in which the mechanism took the rows for normal.
+    - `sampling`: the median, over the runs, of the error divided by the standard deviation with which the sum itself
+      varies from one sample of rows to another.
 
     Where all runs were refused, the columns that describe the other runs are nan. The table was measured
     by ``python -m benchmarks.searches``.
@@ -361,7 +363,10 @@ def searches() -> StructuredArray:
 
 
 def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
-    """Read a table from a file of the package; columns without a kind are numbers."""
+    """Read a table of measurements from a CSV file of the package.
+
+    The values of a column are converted by its function in `kinds`; columns without one are numbers.
+    """
     lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
     types = [kinds.get(name, float) for name in names]
@@ -375,7 +380,7 @@ def duels(
     method: str = "ours",
     told: Sequence[str] = ("", "largest sigma", "norm of mu"),
 ) -> StructuredArray:
-    """Compare a method with the best rival that knows no more, at each grid point of a table.
+    """Compare a method with the best of the other methods, at each grid point of a table of errors.
 
     Parameters
     ----------
@@ -386,16 +391,16 @@ def duels(
     method : str, default "ours"
         Name of the method in the column `method`.
     told : sequence of str, default ("", "largest sigma", "norm of mu")
-        What a rival may know besides the range of the mean, as values of the column `knows`. A rival must
-        also have given an estimate in every run.
+        Values of the column `knows`: what another method may know, besides the range of the mean, to be compared. It
+        must also have given an estimate in every run.
 
     Returns
     -------
     ndarray
-        Structured array with one row for each grid point that has both the method and a rival. Its columns
-        are those that name the grid point; `ours` and `ours_se`, the error of the method and its standard
-        error; `rival`, the name of the rival with the least error; `theirs` and `theirs_se`, its error and
-        standard error; and `ratio` and `ratio_se`, ours over theirs and its standard error.
+        Structured array with one row for each grid point that has both `method` and another method. Its columns are
+        those that name the grid point; `ours` and `ours_se`, the error of `method` and its standard error; `rival`, the
+        name of the other method with the least error; `theirs` and `theirs_se`, the error of this rival and its
+        standard error; and `ratio` and `ratio_se`, the ratio of `ours` to `theirs` and its standard error.
 
     See Also
     --------
@@ -403,13 +408,12 @@ def duels(
 
     Notes
     -----
-    The standard error of the ratio is to first order, and treats the two errors as independent. The least
-    of several measured means is on average below the true mean of the best rival, so the ratio favors the
-    rivals.
+    The standard error of the ratio is computed to first order, and treats the two errors as independent. The least of
+    several measured means is on average below the true mean of the best rival, so the comparison favors the rivals.
 
     Examples
     --------
-    In the median over the grid points, does our mechanism have less error than the best rival?
+    In the median over the grid points, the mechanism of egm ("ours") has less error than the best rival:
 
     >>> import numpy as np
     >>> from egm.study.tables import duels, rivals

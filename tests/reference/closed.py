@@ -1,6 +1,7 @@
-"""Closed forms and series for special quadratic forms, as checks of contour.py that share no code with it.
+"""Compute closed forms and series for special quadratic forms, to check contour.py without sharing code with it.
 
-`closed_form` chooses the one that applies, and returns {"sf" or "cdf" or "pdf": value}.
+`closed_form` chooses the formula that applies. Values are returned as {"sf" or "cdf" or "pdf":
+value}.
 """
 
 from mpmath import mp, mpf
@@ -9,7 +10,7 @@ EXTRA = 800  # digits that absorb the cancellation in the sum of exponentials
 
 
 def closed_form(weights, dof, nc, x):
-    """Return (name, values) of the closed form for this quadratic form, or (None, {})."""
+    """Return (name of the formula, values at x) if a formula applies to this quadratic form, or else (None, {})."""
     w, k, a, x = [mpf(v) for v in weights], [mpf(v) for v in dof], [mpf(v) for v in nc], mpf(x)
     if len(set(w)) == 1:
         total, name = sum(a), "noncentral chi-square series" if any(a) else "incomplete gamma"
@@ -26,7 +27,7 @@ def _density(k, y):
 
 
 def _gamma(w, k, x):
-    """Return the values of w chi2(k) at x, by the incomplete gamma functions."""
+    """Return one tail and the density of w chi2(k) at x, by the incomplete gamma functions."""
     y = x / w
     sf = mp.gammainc(k / 2, y / 2, mp.inf, regularized=True) if y > k else None
     cdf = mp.gammainc(k / 2, 0, y / 2, regularized=True) if y <= k else None
@@ -34,7 +35,10 @@ def _gamma(w, k, x):
 
 
 def _series(w, k, nc, x):
-    """Return the values of w chi2(k, nc) at x: a Poisson mixture, by a recurrence of incomplete gamma functions."""
+    """Return one tail and the density of w chi2(k, nc) at x, as a Poisson mixture of central chi-square variables.
+
+    The tails of the central variables follow from each other by a recurrence.
+    """
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
     poisson, jump = [mp.exp(-nc / 2)], [_density(k, y) * 2 * y / k]
@@ -47,7 +51,10 @@ def _series(w, k, nc, x):
 
 
 def _upward(k, y, jump):
-    """Return the upper tails of chi2(k + 2j) at y: each is the previous one plus its jump."""
+    """Return the upper tails of chi2(k + 2j) at y for j = 0, 1, ...; each is the previous one plus its jump.
+
+    The argument `jump` has these differences.
+    """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
         tails.append(tails[-1] + step)
@@ -55,7 +62,10 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Return the lower tails of chi2(k + 2j) at y, computed from the last one down."""
+    """Return the lower tails of chi2(k + 2j) at y for j = 0, 1, ..., computed from the last one down to the first.
+
+    The argument `jump` has the differences of neighboring tails.
+    """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)
     for step in reversed(jump[:-1]):
@@ -65,7 +75,10 @@ def _downward(k, y, jump):
 
 
 def _exponentials(w, x):
-    """Return the values for distinct weights with two degrees of freedom each, by partial fractions."""
+    """Return both tails and the density at x for distinct weights w with two degrees of freedom each.
+
+    The formula is a sum of exponentials, by partial fractions.
+    """
     with mp.workdps(mp.dps + EXTRA):
         share = [mp.fprod(u / (u - v) for v in w if v != u) * mp.exp(-x / (2 * u)) for u in w]
         sf = mp.fsum(share)
@@ -73,6 +86,6 @@ def _exponentials(w, x):
 
 
 def _bessel(u, v, x):
-    """Return the density of two terms with one degree of freedom each."""
+    """Return the density at x of a sum of two terms with weights u and v and one degree of freedom each."""
     half = x * (1 / v - 1 / u) / 4
     return mp.exp(-x * (1 / u + 1 / v) / 4) * mp.besseli(0, half) / (2 * mp.sqrt(u * v))

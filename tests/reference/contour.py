@@ -1,11 +1,14 @@
-"""Tails, density and quantiles of Q = sum_j w_j chi2(k_j, nc_j) to 30 digits, by two contours that must agree.
+"""Compute Q = sum_j w_j chi2(k_j, nc_j) to 30 digits: tails, density and quantiles, by two contours that must agree.
 
-With K(s) = sum_j [-k_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s)], for real c in (0, 1/(2 max w)),
+With the cumulant function K(s) = sum_j [-k_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s)], for real c in (0, 1/(2
+max w)) where the contour crosses the real axis,
 
     sf(x) = (1/2 pi i) int exp(K(s) - s x) / s ds,   pdf(x) = (1/2 pi i) int exp(K(s) - s x) ds,
 
 and -cdf(x) is the first integral for c < 0. Contour 1 is a parabola through a saddle point; contour 2 is a hyperbola
 that crosses the real axis elsewhere. Both use the trapezoid rule, whose error is squared by each halving of the step.
+
+In the functions, `form` is Q divided by its largest weight `scale`.
 """
 
 from collections import defaultdict
@@ -22,7 +25,10 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 
 
 class Form(NamedTuple):
-    """A quadratic form over its largest weight `scale`, with equal weights merged; `double` has arrays (w, k, nc)."""
+    """The parameters of Q divided by its largest weight `scale`, with equal weights merged.
+
+    `by_dof` and `noncentral` have exact numbers; `double` has the arrays (w, k, nc) of doubles.
+    """
 
     scale: mpf
     by_dof: tuple
@@ -31,7 +37,7 @@ class Form(NamedTuple):
 
 
 def make_form(weights, dof, nc):
-    """Return the Form of exact weights (doubles or mpf), degrees of freedom and noncentralities."""
+    """Return the `Form` for exact weights (doubles or mpf), degrees of freedom and noncentralities."""
     scale = mpf(max(weights))
     merged = defaultdict(lambda: [mpf(0), mpf(0)])
     for w, k, a in zip(weights, dof, nc, strict=True):
@@ -46,7 +52,7 @@ def make_form(weights, dof, nc):
 
 
 def log_mgf(form, s):
-    """Return K(s), continuous off the real axis right of 1/2."""
+    """Return the cumulant function K(s); it is continuous except on the real axis right of 1/2."""
     total = mpc(0)
     for k, ws in form.by_dof:
         total -= k / 2 * _log_product(ws, s)
@@ -56,7 +62,7 @@ def log_mgf(form, s):
 
 
 def _log_product(ws, s):
-    """Return sum_j log(1 - 2 w_j s) by one logarithm of the product; doubles determine its branch."""
+    """Return sum_j log(1 - 2 w_j s), computed as one logarithm of the product; doubles determine its branch."""
     product = mpc(1)
     twice = 2 * s
     for w in ws:
@@ -67,7 +73,7 @@ def _log_product(ws, s):
 
 
 def scaled_cumulants(form, s):
-    """Return K and s^n times its n-th derivative, n = 1, 2, 3, at a real s < 1/2. The factor s^n avoids overflow."""
+    """Return K(s), and s^n times its n-th derivative for n = 1, 2, 3, at a real s < 1/2; s^n avoids overflow."""
     w, k, a = form.double
     v = w * s / (1 - 2 * w * s)
     b = a * (1 + 2 * v)
@@ -76,7 +82,7 @@ def scaled_cumulants(form, s):
 
 
 def bisect(increasing, low, high):
-    """Return the root of an increasing function on [low, high]."""
+    """Return the root of an increasing function between `low` and `high`, by bisection."""
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
@@ -84,18 +90,27 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return an increasing map of the real line onto (0, 1/2) for the upper tail, onto (-inf, 0) for the lower."""
+    """Return a map of an interval to the real points s of one tail, and the ends of the interval.
+
+    The map is increasing, to (0, 1/2) for the upper tail and to (-inf, 0) for the lower one.
+    """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
 
 def crossing(form, x, upper):
-    """Return the real saddle point of K(s) - s x - log|s| on one side of 0, for a double x over the scale."""
+    """Return the real saddle point of K(s) - s x - log|s| with s > 0 (if `upper`) or s < 0 (if not).
+
+    x is a double that is divided by the scale of the form.
+    """
     to_s, low, high = _on_side(upper)
     return float(to_s(bisect(lambda t: (scaled_cumulants(form, to_s(t))[1] - 1) / to_s(t) - x, low, high)))
 
 
 def rough_quantile(form, log_p, upper):
-    """Return a double x with log sf(x), or log cdf(x), near log_p: the saddle point estimate has six digits."""
+    """Return a double x for which log sf(x), or log cdf(x) if not `upper`, is near log_p, by the saddlepoint formula.
+
+    The result is rounded to six digits.
+    """
     to_s, low, high = _on_side(upper)
 
     def estimate(s):
@@ -110,13 +125,16 @@ def rough_quantile(form, log_p, upper):
 
 
 def parabola(c, width, bend):
-    """Return s(u) = c + i width u + bend (width u)^2, and ds/du."""
+    """Return a function that maps u to s(u) = c + i width u + bend (width u)^2, and to ds/du."""
     a = bend * width * width
     return lambda u: (c + 1j * width * u + a * u * u, 1j * width + 2 * a * u)
 
 
 def hyperbola(c, height, bend):
-    """Return s(u) = c + a (cosh u - 1) + i height sinh u with the curvature of `parabola`, and ds/du."""
+    """Return a function that maps u to s(u) = c + a (cosh u - 1) + i height sinh u, and to ds/du.
+
+    The constant a gives it the curvature of `parabola` at c.
+    """
     a = 2 * bend * height * height
 
     def point(u):
@@ -127,7 +145,10 @@ def hyperbola(c, height, bend):
 
 
 def contours(form, x, upper):
-    """Return two contours (c, point, end); their parameters are Python floats, which mpmath takes as exact."""
+    """Return two contours for x, each as (crossing c, function of u that gives s and ds/du, largest u).
+
+    Their parameters are Python floats, which mpmath takes as exact numbers.
+    """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
     width, gap = abs(c) * (k2 + 1) ** -0.5, 0.5 - c
@@ -138,7 +159,10 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """Return the contour (c, point, end), straightened until the integrand does not grow along it."""
+    """Return a contour of this family, (c, function of u, largest u), along which the integrand does not grow.
+
+    If it would grow, the bend of the contour is divided by 4, at most eight times.
+    """
     for _ in range(8):
         point = family(c, width, bend)
         end, growth = reach(form, x, c, point)
@@ -149,7 +173,10 @@ def _tame(form, x, c, family, width, bend):
 
 
 def reach(form, x, c, point):
-    """Return the u beyond which the integrand is below exp(-REACH) of its maximum, and log(maximum / first value)."""
+    """Return the u beyond which the integrand is below exp(-REACH) of its maximum, and log(maximum / first value).
+
+    The first value is that at u = 0.
+    """
     u_max = 1.0
     while True:
         u = np.linspace(0, u_max, 401)
@@ -161,7 +188,7 @@ def reach(form, x, c, point):
 
 
 def _log_size(form, x, c, point, u):
-    """Return log |exp(K(s) - s x) s'| along the contour, relative to its start, in double precision."""
+    """Return log |exp(K(s) - s x) ds/du| at the points u of a contour, minus K(c) - c x at its crossing, in doubles."""
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
     for part in np.array_split(np.arange(len(u)), max(1, w.size * len(u) // 10**6)):
@@ -173,7 +200,10 @@ def _log_size(form, x, c, point, u):
 
 
 def integrate(form, x, upper, contour):
-    """Return (log tail, log density) at x (exact, over the scale) by one contour; the lower tail if not `upper`."""
+    """Return (log tail, log density) at x by one contour, for the upper tail if `upper`, or else for the lower one.
+
+    x is exact and is divided by the scale of the form.
+    """
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
 
@@ -187,7 +217,10 @@ def integrate(form, x, upper, contour):
 
 
 def _trapezoid(function, end, first=24):
-    """Integrate an even function over [0, end] by the trapezoid rule, halving the step until the result settles."""
+    """Return the integral of an even function over [0, end] by the trapezoid rule.
+
+    The step is halved until the result changes by less than SETTLED.
+    """
     step = end / first
     total = function(mpf(0)) / 2 + sum(function(j * step) for j in range(1, first + 1))
     for _ in range(8):
@@ -200,13 +233,13 @@ def _trapezoid(function, end, first=24):
 
 
 def side(form, x):
-    """Return whether x is above the mean, so that the upper tail is integrated."""
+    """Return whether x is above the mean of Q, so that the upper tail is the one to integrate."""
     w, k, a = form.double
     return bool(float(mpf(x) / form.scale) > np.sum(w * (k + a)))
 
 
 def log_tail(form, x, upper):
-    """Return (log tail, log density) at the exact x, on which two contours must agree."""
+    """Return (log tail, log density) at the exact x, or raise an ArithmeticError if the two contours disagree."""
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
         pair = contours(form, float(x), upper)
@@ -217,7 +250,7 @@ def log_tail(form, x, upper):
 
 
 def log_values(form, x):
-    """Return (log sf, log cdf, log pdf) at the exact x: the smaller tail by contours, the other as its complement."""
+    """Return (log sf, log cdf, log pdf) at the exact x; the smaller tail is integrated, the other is 1 minus it."""
     upper = side(form, x)
     small, density = log_tail(form, x, upper)
     large = mp.log1p(-mp.exp(small))
@@ -225,7 +258,10 @@ def log_values(form, x):
 
 
 def isf(form, log_p, digits=25):
-    """Return the x with log sf(x) = log_p by Newton's method, with one contour for each step and two at the end."""
+    """Return the x with log sf(x) = log_p to `digits` digits, by Newton's method.
+
+    Each step uses one contour, and the last one two contours that must agree.
+    """
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):
         with np.errstate(**DOUBLE_SETTINGS):

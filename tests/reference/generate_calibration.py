@@ -1,8 +1,9 @@
 """Write calibration.json: the privacy curve of the Gaussian mechanism, and its inverse, to 30 digits.
 
-delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), Balle and Wang (2018), for noise multiplier z.
-Every number is computed twice, the second time with twice the digits. The curve is also checked against an integral
-without cancellation: d delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
+For the noise multiplier z the curve is delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), where Phi
+is the normal distribution function and phi its density (Balle and Wang 2018). Every number is computed twice, the
+second time with twice the digits. The curve is also checked against an integral in which nothing cancels: d
+delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
 """
 
 from itertools import pairwise, product
@@ -18,13 +19,13 @@ WORKING = 220  # digits; log delta(0, 0.02) = -6e-138 needs 140 more than it kee
 
 
 def log_delta(eps, z):
-    """Return log delta(eps, z) at the working precision."""
+    """Return log delta(eps, z), the logarithm of the privacy curve, from its formula."""
     x, y = 1 / (2 * z) - eps * z, -1 / (2 * z) - eps * z
     return mp.log((mp.erfc(-x / mp.sqrt(2)) - mp.exp(eps) * mp.erfc(-y / mp.sqrt(2))) / 2)
 
 
 def log_delta_integral(eps, z):
-    """Return log delta(eps, z) by quadrature of phi(u/2 - eps/u) over (0, 1/z], relative to its largest value."""
+    """Return log delta(eps, z) as the integral of phi(u/2 - eps/u) over u from 0 to 1/z, by quadrature."""
     end = 1 / z
     peak = min(end, mp.sqrt(2 * eps))
 
@@ -42,15 +43,16 @@ def log_delta_integral(eps, z):
 
 
 def _knots(peak, end, width):
-    """Return points of [0, end] whose distances from the peak double, starting with half its width."""
+    """Return points that divide [0, end] for the quadrature; their distances from `peak` double from width / 2 on."""
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})
 
 
 def multiplier(eps, delta):
-    """Return the z with delta(eps, z) = delta, by bisection in log z and Newton's method on log delta.
+    """Return the z with delta(eps, z) = delta, by bisection in log z and then Newton's method on log delta.
 
-    Upper ends: delta(eps, z) <= delta(0, z) < 0.4 / z, and delta(eps, z) < exp(-t**2 / 2) for t = eps z - 1/(2z) > 0.
+    The bisection begins below bounds of z that follow from delta(eps, z) <= delta(0, z) < 0.4 / z, and from delta(eps,
+    z) < exp(-t**2 / 2) for t = eps z - 1/(2z) > 0.
     """
     t = mp.sqrt(-2 * mp.log(delta))
     low, high = mp.log(mpf(10) ** -4), mp.log(min(mpf(0.4) / delta, (t + mp.sqrt(t * t + 2 * eps)) / (2 * eps)))
@@ -66,7 +68,10 @@ def multiplier(eps, delta):
 
 
 def twice(function, first, second, digits):
-    """Return function(first, second) as a decimal string that does not change when the precision doubles."""
+    """Return function(first, second) as a decimal string.
+
+    Raise an ArithmeticError if one of its digits changes when the working precision is doubled.
+    """
     found = []
     for dps in (WORKING, 2 * WORKING):
         with mp.workdps(dps):
@@ -77,7 +82,7 @@ def twice(function, first, second, digits):
 
 
 def curve_case(eps, z):
-    """Return one point of the curve, checked against the integral."""
+    """Return one point of the curve as a dictionary, after checking it against the integral."""
     text = twice(log_delta, eps, z, 25)
     with mp.workdps(60):
         value = log_delta_integral(mpf(eps), mpf(z))
@@ -87,7 +92,7 @@ def curve_case(eps, z):
 
 
 def main():
-    """Compute and write both tables."""
+    """Compute the table of the curve and that of its inverse, and write both to calibration.json."""
     inverse = [
         {"epsilon": eps, "delta": delta, "multiplier": twice(multiplier, eps, delta, 30)}
         for eps, delta in product(EPSILONS, DELTAS)

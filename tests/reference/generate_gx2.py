@@ -165,24 +165,26 @@ CONDITIONAL = [
 
 
 def text(value, digits=30):
-    """Return a decimal string that mpmath and float can read."""
+    """Return a number as a decimal string of this many digits, which mpmath and float can read."""
     return mp.nstr(value, digits)
 
 
 def log_of(target):
-    """Return the logarithm of "1e-12" or of "exp(-1e5)"."""
+    """Return the logarithm of a number that is written as "1e-12" or "exp(-1e5)"."""
     return float(target[4:-1]) if target.startswith("exp") else log(float(target))
 
 
 def must_agree(name, one, two):
-    """Raise an error if two logarithms differ by more than AGREE."""
+    """Raise an ArithmeticError if two logarithms differ by more than AGREE; `name` is in the message."""
     if abs(one - two) > AGREE:
         raise ArithmeticError(f"{name}: {one} and {two}")
 
 
 def value_case(form, x, **about):
-    """Return one stored case, checked by a closed form if there is one and, near the median, by contours on both sides
-    of 0."""
+    """Return a case to be stored: the logarithms of both tails and of the density of a form at x.
+
+    They are checked by a closed form if there is one and, near the median, by contours for the other tail.
+    """
     parts = terms(form)
     inner = make_form(*parts)
     values = dict(zip(("sf", "cdf", "pdf"), log_values(inner, x), strict=True))
@@ -197,7 +199,10 @@ def value_case(form, x, **about):
 
 
 def family_cases():
-    """Yield every form of FAMILIES at rough quantiles, except those below 1e-300, where doubles are sparse."""
+    """Yield the cases of all forms in FAMILIES at rough quantiles x.
+
+    An x below 1e-300 is left out, because doubles are sparse there.
+    """
     for family, rows in FAMILIES.items():
         for row, (form, upper, lower) in enumerate(rows):
             inner = make_form(*terms(form))
@@ -209,7 +214,10 @@ def family_cases():
 
 
 def published_cases():
-    """Yield the published values; one that is off by more than its claimed accuracy is reported and left out."""
+    """Yield the cases of the values in PUBLISHED.
+
+    A published value that differs by more than its claimed accuracy is printed and left out.
+    """
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
             about = {"family": "published", "name": f"published {row}, x = {x}", "source": source}
@@ -222,14 +230,17 @@ def published_cases():
 
 
 def quantile_cases():
-    """Yield isf at exact doubles p."""
+    """Yield the cases of the upper quantiles in QUANTILES; each probability p is an exact double."""
     for form, ps in QUANTILES:
         for p in ps:
             yield {"form": form, "p": p, "isf": text(isf(make_form(*terms(form)), mp.log(mpf(p))), 20)}
 
 
 def conditional_means(form, x):
-    """Return E[chi2(k_j, nc_j) | Q = x], from z f(z; k, nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc)."""
+    """Return E[chi2(k_j, nc_j) | Q = x] for each term j of a form, as ratios of densities of Q.
+
+    For the density f(z; k, nc) of chi2(k, nc), z f(z; k, nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc).
+    """
     weights, dof, nc = terms(form)
 
     def density(j, extra):
@@ -244,7 +255,7 @@ def conditional_means(form, x):
 
 
 def main():
-    """Compute and write all sections."""
+    """Compute the values, the quantiles and the conditional means, and write them to gx2.json."""
     conditional = [
         {"form": form, "x": x, "means": [text(g, 25) for g in conditional_means(form, x)]}
         for form, xs in CONDITIONAL

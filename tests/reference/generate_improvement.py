@@ -1,7 +1,8 @@
 """Write improvement.json: E_n/E_t = d q_p(sigma^2) / (sum(sigma) q_p(sigma)) for sigma_i proportional to i^-alpha.
 
-q_p(w) is the upper p-quantile of sum_j w_j Z_j^2, p = 1/n. sigma is the exact real power, not a double, and the ratio
-does not depend on its scale.
+This is the error of the noise without scaling over that with the scaling of Lemma 4.1. q_p(w) is the upper p-quantile
+of sum_j w_j Z_j^2 with p = 1/n. sigma is the exact real power, not a double, and the ratio does not depend on its
+scale.
 """
 
 from contour import isf, make_form
@@ -18,18 +19,18 @@ DIGITS = 18
 
 
 def quantile(weights, n):
-    """Return q_{1/n} of sum_j w_j Z_j^2."""
+    """Return the upper quantile of sum_j weights_j Z_j^2 for the probability 1/n."""
     return isf(make_form(weights, [1] * len(weights), [0] * len(weights)), -mp.log(n))
 
 
 def improvement(d, alpha, n):
-    """Return E_n/E_t with DIGITS digits."""
+    """Return the ratio E_n/E_t for d coordinates, Zipf's exponent alpha (a string) and n rows, to DIGITS digits."""
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))
 
 
 def main():
-    """Compute and write every setting."""
+    """Compute the ratio for every setting, and write all of them to improvement.json."""
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})
 

@@ -1,1 +1,1 @@
-"""What runs in the kernel of a chapter before its first cell, wired by `tools.execute`."""
+"""Hold what runs in the kernel of a chapter before its first cell; `tools.execute` starts it."""

@@ -1,11 +1,11 @@
-"""Figures in three formats, whatever a chapter asks for: as it says for the screen, as PDF, and their numbers as CSV.
+"""Give each figure of a chapter in three formats: the one that the chapter sets, PDF, and its numbers as CSV.
 
 `tools.execute` has the kernel of each chapter call `start` before the first cell.
 """
 
 
 def start() -> None:
-    """From now on, each figure comes as PDF, too, whatever formats are set, and with the numbers that it draws."""
+    """Make the kernel add two formats to every figure from now on: PDF, and the drawn numbers as CSV."""
     from IPython import get_ipython
     from IPython.core.formatters import BaseFormatter
     from matplotlib_inline.config import InlineBackend
@@ -27,7 +27,7 @@ def start() -> None:
 
 
 def drawn(figure) -> str:
-    """Return the points of all curves and the bars of a figure as CSV: panel, name, x and y."""
+    """Return the numbers that a figure draws as CSV: panel, name, x and y of each point of a curve and of each bar."""
     import csv
     from io import StringIO
 

@@ -1,7 +1,8 @@
-"""Record what a chapter is executed with, in the chapter's own kernel, because only that knows.
+"""Record what a chapter is executed with, from within its kernel, because only the kernel knows it.
 
-`tools.execute` has the kernel call `start` before the first cell. After every cell the kernel writes down its Python,
-the version of each package loaded by then, and the modules of `egm` among them. Nothing else of the kernel is changed.
+`tools.execute` has the kernel call `start` before the first cell. After every cell the kernel writes into a file the
+version of Python, the version of each package that is loaded, and the modules of `egm` that are loaded. Nothing else of
+the kernel is changed.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 
 def start(file: str, package: str) -> None:
-    """Write the record to a file after each cell; modules are named by their paths from the folder of the package."""
+    """Make the kernel write the record to `file` after each cell; modules have paths relative to `package`."""
     from IPython import get_ipython
 
     distributions = packages_distributions()

@@ -1,1 +1,1 @@
-"""Extend Sphinx for the book, and define its looks in LaTeX."""
+"""Extend Sphinx for the book, and define its style in LaTeX."""

@@ -1,4 +1,4 @@
-"""Sphinx extension: correct what assistive technology would read wrongly in Sphinx's own HTML."""
+"""Sphinx extension: correct what screen readers and other assistive technology would read wrongly in Sphinx's HTML."""
 
 import re
 from pathlib import Path
@@ -22,13 +22,13 @@ FINISHED = {
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Replace in the body of a page what REPAIRS lists."""
+    """Replace each text that is listed in REPAIRS in the body of a page."""
     for wrong, right in REPAIRS.items():
         context["body"] = context.get("body", "").replace(wrong, right)
 
 
 def finish(app, error):
-    """Replace in finished pages, which the theme has written, what FINISHED lists."""
+    """Replace each pattern that is listed in FINISHED in the finished pages, which the theme has completed."""
     for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
         text = whole = page.read_text(encoding="utf-8")
         for wrong, right in FINISHED.items():
@@ -38,7 +38,7 @@ def finish(app, error):
 
 
 def setup(app):
-    """Run before a page is put into its template, and when all are."""
+    """Connect to Sphinx: `repair` runs before a page is put into its template, `finish` after all pages are written."""
     app.connect("html-page-context", repair)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

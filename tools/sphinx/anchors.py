@@ -1,15 +1,15 @@
-"""Sphinx extension: make a target of every code cell with an anchor in its metadata, `{ref}`text <anchor>``."""
+"""Sphinx extension: make every code cell that has an anchor in its metadata a link target, `{ref}`text <anchor>``."""
 
 from docutils import nodes
 
 
 def anchor(chapter: str, cell: str) -> str:
-    """Return the anchor of a cell: that of the cell hessian in chapter 05-lagrangian is cell-05-hessian."""
+    """Return the anchor of a cell: cell-05-hessian for the cell "hessian" of the chapter "05-lagrangian"."""
     return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
 
 
 def name_cells(app, doctree):
-    """Set the id of each cell on its container, and register it as a link target."""
+    """Set the anchor of each code cell as the id of its container, and register it as a link target."""
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)
@@ -17,6 +17,6 @@ def name_cells(app, doctree):
 
 
 def setup(app):
-    """Run when a document has been read."""
+    """Connect to Sphinx: `name_cells` runs when a document has been read."""
     app.connect("doctree-read", name_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

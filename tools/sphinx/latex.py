@@ -1,8 +1,8 @@
-"""Sphinx extension: the book in LaTeX, one volume with the numbers that its pages have in HTML, and the paper alone.
+"""Sphinx extension: write the book, or the article in it, as LaTeX with the numbers that its pages have in HTML.
 
 LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
-`tools.sphinx.numbering` gave, and the cross-references follow, because LaTeX refers to what it printed. The looks are
-in `tools/sphinx/book.sty`, those of the article in `tools/sphinx/paper.sty`.
+`tools.sphinx.numbering` gave. Cross-references agree with them, because LaTeX refers to the numbers that it printed.
+The style of the book is in `tools/sphinx/book.sty`, that of the article in `tools/sphinx/paper.sty`.
 """
 
 import os
@@ -25,22 +25,22 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
-    """Return what HTML shows before the thing of that kind and name, such as 4.1 for a lemma; it may be empty."""
+    """Return the number that HTML shows for the object of this kind and name, such as 4.1 for a lemma, or ""."""
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
 
 
 class BookTranslator(LaTeXTranslator):
-    """Sphinx's writer, except that nothing is left for LaTeX to count."""
+    """Write LaTeX as Sphinx does, but with explicit numbers, so that LaTeX counts nothing itself."""
 
     def section_number(self, section: nodes.section) -> str:
-        """Return the number of a section in HTML, which for the first section of a page is that of the page."""
+        """Return the number that a section has in HTML; the first section of a page has the number of the page."""
         numbers = self.builder.env.toc_secnumbers.get(self.curfilestack[-1], {})
         anchor = f"#{section['ids'][0]}"
         return ".".join(map(str, numbers.get(anchor if anchor in numbers else "", ())))
 
     def visit_title(self, node):
-        """Write the number of a heading before it."""
+        """Write a heading after the command that sets its number."""
         if isinstance(node.parent, nodes.section) and not self.this_is_the_title:
             name = self.sectionnames[min(self.sectionlevel, len(self.sectionnames) - 1)]
             self.body.append(f"\\booknumber{{{name}}}{{{self.section_number(node.parent)}}}\n")
@@ -49,7 +49,7 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """Write the number of a labelled equation as its tag; `wrap_displaymath` would leave it to LaTeX."""
+        """Write a labelled equation with its number as a tag; `wrap_displaymath` of Sphinx would let LaTeX count it."""
         if not node.get("label") or node.get("nowrap"):
             super().visit_math_block(node)
         label = f"equation:{node['docname']}:{node['label']}"
@@ -59,12 +59,14 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Write the number of a figure where its caption will print it."""
+        """Begin a figure, and set the number that its caption will print."""
         super().visit_figure(node)
-        self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
+        if not is_paper():  # whose figures LaTeX counts
+            number = number_of(self, "figure", (node["ids"] or [""])[0])
+            self.body.append(f"\\renewcommand{{\\thefigure}}{{{number}}}\n")
 
     def visit_table(self, node):
-        """Write the number of a table, and let text wrap in the columns of one that is longer than a page."""
+        """Begin a table with its number; if it may be longer than a page, let the text in its columns wrap."""
         self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
         if "ledger" in node["classes"]:
             node["classes"].append("longtable")
@@ -75,7 +77,7 @@ class BookTranslator(LaTeXTranslator):
             self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
 
     def visit_container(self, node):
-        """Leave out what HTML folds, and let a cell be referred to."""
+        """Skip the code or output of a cell that HTML folds, and make each cell a link target."""
         cell = node.parent.get("classes", [])
         if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
             raise nodes.SkipNode
@@ -90,20 +92,20 @@ class BookTranslator(LaTeXTranslator):
             self.body.append("\n\n")
 
     def visit_admonition(self, node):
-        """Make text that ends with a mark of a proof, which is no box."""
+        """Begin an admonition; a proof is not written as a box, but as text that ends with the sign of a proof."""
         if "proof" not in node["classes"]:
             return super().visit_admonition(node)
         self.body.append("\n\\begin{bookproof}\n")
 
     def depart_admonition(self, node):
-        """End the proof or the box."""
+        """End the proof or the box that `visit_admonition` has begun."""
         if "proof" not in node["classes"]:
             return super().depart_admonition(node)
         self.body.append("\n\\end{bookproof}\n")
 
 
 def visit_statement(self, node):
-    """Begin a statement with its kind, its number and its label; then comes its title."""
+    """Begin a theorem or another statement with its kind, its number and its link target; its title follows."""
     number = number_of(self, node["countertype"], node["ids"][0])
     self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
     self.body.append(f"{{{self.hypertarget_to(node)}}}")
@@ -111,22 +113,22 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """End a statement."""
+    """End the statement that `visit_statement` has begun."""
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
 
 class Arrange(SphinxPostTransform):
-    """Put the landing page first as a chapter, then the parts of the table of contents, in their order.
+    """Put the landing page first, as a chapter, and then the parts of the table of contents, in their order.
 
-    Sphinx would nest the chapters in the landing page, whose title is that of the book.
+    Sphinx would make the chapters sections of the landing page, whose title is that of the book.
     """
 
     default_priority = 1
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Put the landing page and the parts of the book in the order of the PDF."""
+        """Rearrange the document of the book; the article is not changed."""
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -144,16 +146,16 @@ class Arrange(SphinxPostTransform):
 
 
 class KeepSources(SphinxPostTransform):
-    """Leave the references of a docstring where they are; Sphinx would put them into the bibliography.
+    """Leave the references of a docstring where they are; Sphinx would move them to the bibliography.
 
-    Then the line is of no use that numpydoc writes below them, for LaTeX alone, with the labels of them all.
+    The line with their labels, which numpydoc writes below them for LaTeX alone, is then useless and is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Make paragraphs of the references, and text of the links to them."""
+        """Replace the references by paragraphs, and the links to them by text."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -168,13 +170,13 @@ class KeepSources(SphinxPostTransform):
 
 
 class PlaceBibliography(SphinxPostTransform):
-    """Move the bibliography from the end of the book, where Sphinx puts it, to its own page."""
+    """Move the bibliography of the book from its end, where Sphinx puts it, to the page of the bibliography."""
 
     default_priority = 760  # after Sphinx has gathered it
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Move it to the end of its page; the article ends with it."""
+        """Move the bibliography to the end of its page; in the article it stays where it is."""
         for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
@@ -183,25 +185,25 @@ class PlaceBibliography(SphinxPostTransform):
 
 
 class KeepWithin(SphinxPostTransform):
-    """In the article, what would lead to another page is text."""
+    """Replace by text, in the article, each link to a page that the article does not contain."""
 
     default_priority = 800  # when all references are resolved
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Remove all links except those within the page and to the web."""
+        """Replace all links by their text, except those within the page and to the web."""
         for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
             if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
                 link.parent.replace(link, link.children)
 
 
 def is_paper() -> bool:
-    """Whether the article is written and not the book."""
+    """Return whether the article is being written, and not the whole book."""
     return os.environ.get("BOOK_DOCUMENT") == "paper"
 
 
 def reach_all(app):
-    """Let the article refer to pages that it does not contain; `KeepWithin` makes text of such links."""
+    """Let the article refer to pages that it does not contain; `KeepWithin` later replaces these links by text."""
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
@@ -219,9 +221,9 @@ def texts(row: nodes.row) -> list[str]:
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents in a part of a page, but not those of the pages that Sphinx has put into them.
+    """Yield the tables of contents in a part of a page, but not those of the pages that Sphinx has inserted into it.
 
-    From above, because Sphinx leaves a page that it has put elsewhere without a way up.
+    The search goes from the top down, because Sphinx does not tell an inserted page where it has been inserted.
     """
     for child in node.children:
         if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
@@ -231,7 +233,7 @@ def toctrees_in(node: nodes.Element):
 
 
 def macros(config) -> str:
-    """Return the definitions for LaTeX of the commands that MathJax knows."""
+    """Return definitions for LaTeX of the commands that are configured for MathJax."""
     lines = []
     for name, meaning in config.mathjax3_config["tex"]["macros"].items():
         text, arguments = meaning if isinstance(meaning, list) else (meaning, 0)
@@ -240,7 +242,7 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Set everything about LaTeX that is not a matter of looks."""
+    """Set Sphinx's options for LaTeX, except for the style, which is in the style files."""
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",
@@ -267,7 +269,7 @@ def configure(app, config):
 
 
 def setup(app):
-    """Replace the writer; sphinx-proof's own visitors are overridden, so this extension comes after it."""
+    """Replace Sphinx's writer of LaTeX; this extension must come after sphinx-proof, whose functions it replaces."""
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)
     app.add_post_transform(KeepSources)

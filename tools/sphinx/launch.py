@@ -1,18 +1,18 @@
-"""Buttons that open a chapter elsewhere: the project's address, the links, and the notebooks that they lead to.
+"""Add buttons that open a chapter in Binder or Colab, and make the notebooks for Colab.
 
-Nothing here is typed in: the address is found by `repository`, the commit by `tools.provenance`. Without both of them a
-page has no such button. Every link holds a commit, so a page that was printed, archived or mirrored keeps opening what
-it was made of.
+Nothing is written here by hand: the project's address is found by `repository`, the commit by `tools.provenance`. If
+either is missing, a page has no such button. Every link holds a commit, so a page that was printed, archived or copied
+continues to open the sources that it was made of.
 
 **Binder** makes its machine from `environment.yml` and the script `postBuild` beside it, which installs `egm`. Both are
 in the repository's root: a folder `.binder` would hide them.
 
 **Colab** opens one notebook on a machine of its own, which has no `egm`: a chapter as it is committed would fail at its
-first import. So the workflow that publishes the book also puts, on the branch `colab` and there in a folder with the
-name of the commit, a copy of each chapter with one cell before all others (`self_installing`). It installs the package
-at that commit from the project's address, and what else the chapter imports; not the extra `book`, which would replace
-the kernel that Colab runs on. A committed chapter cannot have that cell: no file can hold the hash of the commit that
-it is in. Folders of earlier commits stay.
+first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
+folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
+package at that commit from the project's address, and what else the chapter imports. It does not install the extra
+`book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because no file
+can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 
 This module is also the Sphinx extension that puts the links on the pages, and
 
@@ -49,13 +49,13 @@ LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and c
 
 
 class LaunchError(Exception):
-    """There is no address, or no commit, to which a link could lead."""
+    """Error for a project without a public address or without a commit, so that no link can lead to it."""
 
 
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The project's public address: the one in pyproject.toml, or within a GitHub workflow that of its repository.
+    """Return the project's public address: from pyproject.toml, or within a GitHub workflow that of its repository.
 
-    None if there is neither, and if it is not on GitHub: there is nothing else that Binder and Colab both open.
+    Return None if there is no address, or if it is not on GitHub, because Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -65,7 +65,7 @@ def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> st
 
 
 def configure(config: Path, address: str | None, made: Commit | None) -> None:
-    """Write address and commit into a laid-out `_config.yml`; without both it stays as it is, without buttons."""
+    """Write the address and the commit into the book's `_config.yml`; without both, leave the file unchanged."""
     if not (address and made):
         return
     settings = yaml.safe_load(config.read_text())
@@ -76,7 +76,7 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 
 
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
-    """What a chapter imports, in the words of pip and with the bounds of pyproject.toml."""
+    """Return the packages that a chapter imports, as requirements for pip with the bounds of pyproject.toml."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project.get("optional-dependencies", {}).values()
     lines = [*project.get("dependencies", []), *(line for extra in extras for line in extra)]
@@ -87,9 +87,9 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
 
 
 def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.NotebookNode:
-    """A chapter that begins by installing the package as it was at a commit, and what the chapter imports.
+    """Return a chapter with a new first cell that installs egm as it was at a commit, and what the chapter imports.
 
-    Only where `egm` is missing: on a machine that has it, the cell does nothing.
+    On a machine that has `egm` already, the cell does nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
     root = chapter.parent.parent
@@ -102,7 +102,7 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
 
 
 def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Write every chapter for Colab into the folder of the present commit, and return the files."""
+    """Write every chapter for Colab into a folder with the name of the present commit, and return the files."""
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
         raise LaunchError(f"Colab needs a public address and a clean commit; these are {address} and {made}.")
@@ -114,18 +114,18 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 
 
 def colab(address: str, commit: str, page: str) -> str:
-    """The link that opens a chapter, `notebooks/02-gaussian-mechanism`, in Colab."""
+    """Return the link that opens a chapter, such as `notebooks/02-gaussian-mechanism`, in Colab."""
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """The link that opens the form for errata with the place filled in."""
+    """Return the link that opens the form to report an error, with the page and the commit filled in."""
     fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
     return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
 
 
 def add_links(app, pagename, templatename, context, doctree):
-    """Complete the buttons that the theme has made: Colab beside Binder, the form for errata, plainer names."""
+    """Change the buttons that the theme has made: add Colab, link to the form for errors, and use plainer names."""
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
         groups[group.get("label")] = group.get("buttons", [])
@@ -152,13 +152,13 @@ def add_links(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Run when the theme's buttons are made, which it does with priority 501."""
+    """Connect to Sphinx: `add_links` runs after the theme has made its buttons, which has priority 501."""
     app.connect("html-page-context", add_links, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> None:
-    """Write the notebooks for Colab, and say where they are."""
+    """Write the notebooks for Colab into the folder that the command line names, and print their paths."""
     (folder,) = sys.argv[1:]
     try:
         print(*write_notebooks(Path(folder)), sep="\n")

@@ -1,9 +1,9 @@
-"""Sphinx extension: give numbers that a reader with the report beside them recognizes.
+"""Sphinx extension: give chapters, statements and equations the numbers that a reader of the report expects.
 
-Sphinx counts chapters, theorems and equations as they come. Here a chapter has the number of its file
-(`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B), and whatever belongs to the report has the
-number that its label states: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The rest of a
-chapter is counted without gaps.
+Sphinx counts chapters, theorems and equations in their order. Here a chapter has the number of its file
+(`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B). Each statement or equation of the report has
+the number that its label states: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The others of
+a chapter are counted without gaps.
 """
 
 import re
@@ -16,13 +16,13 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 
 
 def reported(label):
-    """Return the number in the report that a label states, or None."""
+    """Return the number in the report that a label states, as a tuple such as (4, 1) for "lemma-4-1", or None."""
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
 
 
 def number_chapter(env, docname, chapter):
-    """Give a document and all of its sections the chapter's number."""
+    """Set the first part of the number of a document and of all its sections to the chapter's number."""
     sections = env.toc_secnumbers[docname]
     for anchor, number in sections.items():
         sections[anchor] = (chapter, *number[1:])
@@ -33,16 +33,16 @@ def number_chapter(env, docname, chapter):
 
 
 def number_statements(statements, chapter):
-    """Number the statements of one kind as the report does, and the others by their order on the page."""
+    """Give the statements of one kind the numbers of the report, or else numbers by their order within the chapter."""
     own = count(1)
-    for label in statements:
-        statements[label] = reported(label) or (*([chapter] if chapter else []), next(own))
+    for label, number in statements.items():
+        statements[label] = reported(label) or ((chapter, next(own)) if chapter else number)
         if "." in label:  # the theme's scripts look anchors up as CSS selectors
             getLogger(__name__).warning("label %s: write %s", label, label.replace(".", "-"))
 
 
 def renumber(app, env):
-    """Replace the numbers that Sphinx has just given."""
+    """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations."""
     for docname in env.toc_secnumbers.keys() | env.toc_fignumbers.keys():
         file_number = CHAPTER.match(docname)
         chapter = file_number and (int(file_number[1]) if file_number[1].isdigit() else file_number[1])
@@ -54,6 +54,6 @@ def renumber(app, env):
 
 
 def setup(app):
-    """Run after Sphinx's own numbering, which has the default priority of 500."""
+    """Connect to Sphinx: `renumber` runs after Sphinx's own numbering, which has the default priority of 500."""
     app.connect("env-get-updated", renumber, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,9 @@
-"""Sphinx extension: do in the reference what autodoc, numpydoc and sphinx-argparse leave undone.
+"""Sphinx extension: add to the reference pages what autodoc, numpydoc and sphinx-argparse do not do.
 
 - Titles in the docstring of a module become headings like those in the docstring of a function.
-- An exception names its bases. Those of other classes are of no use to a reader.
-- Each attribute that the docstring of a class lists can be referred to, `{py:attr}`egm.module.Class.attribute``, and a
-  class that egm offers has the name `egm.Class` besides its full name.
+- An exception shows its base classes. Those of other classes are of no use to a reader.
+- Each attribute that the docstring of a class lists can be linked to, `{py:attr}`egm.module.Class.attribute``, and a
+  class that egm exports has the name `egm.Class` besides its full name.
 - No two sections of a page have the same anchor.
 """
 
@@ -15,20 +15,20 @@ import egm
 
 
 def rule_sections(app, what, name, thing, options, lines):
-    """Turn the titles in the docstring of a module, which numpydoc does not read, into rubrics."""
+    """Replace the section titles in the docstring of a module, which numpydoc does not read, by rubrics."""
     if what == "module":
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
 
 
 def name_bases(app, what, name, thing, options, lines):
-    """List the base classes of an exception after the first sentence of its text: they catch it, too."""
+    """Insert the base classes of an exception after the first sentence of its docstring, because they catch it, too."""
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
         lines[end:end] = ["", f"Bases: {', '.join(f'``{base.__name__}``' for base in thing.__bases__)}"]
 
 
 def name_attributes(app, domain, kind, content):
-    """Make targets of the attributes that numpydoc has listed for a class, and of its short name."""
+    """Make link targets of the attributes that numpydoc has listed for a class, and of the short name of the class."""
     if domain != "py" or kind not in ("class", "exception"):
         return
     known, signature = app.env.get_domain("py"), content.parent[0]
@@ -43,13 +43,13 @@ def name_attributes(app, domain, kind, content):
 
 
 def name_commands(app, doctree):
-    """Leave the options of a command the anchor that has its name, not the one that all commands have."""
+    """Remove the anchors that the options of all commands have in common, and keep those with a command's name."""
     for section in doctree.findall(nodes.section):
         section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
 
 
 def setup(app):
-    """Run before numpydoc reads a docstring, when an entry has been read, and when a document has."""
+    """Connect the functions of this extension to Sphinx: before numpydoc, after each entry, and after each document."""
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)
     app.connect("object-description-transform", name_attributes)

@@ -1,6 +1,7 @@
-"""Sphinx extension: a search for "Theorem 4" or "Equation 27" finds first where the book states it.
+"""Sphinx extension: let a search for "Theorem 4" or "Equation 27" first find the place where the book states it.
 
-Sphinx ranks its index above the text of pages, so each statement and equation that the report numbers gets an entry.
+Sphinx ranks its index above the text of pages. So each statement and equation that has a number in the report gets an
+entry in the index.
 """
 
 from docutils import nodes
@@ -11,21 +12,21 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Put an entry of the index before each labeled statement and equation of the report."""
+    """Insert an entry of the index before each statement and equation whose label has a number of the report."""
 
     default_priority = 840  # at 850 Sphinx collects the index
 
     def apply(self):
-        """Change the document."""
+        """Insert the entries into the document."""
         for node in list(self.document.findall(nodes.Element)):
             for label in node.get("ids", ()):
                 if number := reported(label):
                     name = f"{label.partition('-')[0].capitalize()} {'.'.join(map(str, number))}"
-                    entry = addnodes.index(entries=[("single", name, label, "", None)])
+                    entry = addnodes.index(entries=[("single", name, label, "main", None)])
                     node.parent.insert(node.parent.index(node), entry)
 
 
 def setup(app):
-    """Add the transform."""
+    """Add the transform to Sphinx."""
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
