@@ -124,7 +124,7 @@ def count_slips(ledger: Ledger) -> str:
         )
         for name, slips in (versions | {"all, each counted once": ledger.slips}).items()
     ]
-    return counts(("Version", "Slips", *WEIGHT.values(), "Shown by computing", "Stand", "Mended", "Gone"), rows)
+    return counts(("Version", "Slips", *map(str.capitalize, WEIGHTS), "Computed", "Stand", "Mended", "Gone"), rows)
 
 
 def counts(header: tuple, rows: Iterable[tuple]) -> str:
@@ -165,13 +165,8 @@ def list_numbered(ledger: Ledger) -> str:
         for claim in (claim for claim in ledger.claims if named.fullmatch(claim.id)):
             name = f"{kind} {claim.id.partition('-')[2].replace('-', '.')}"
             chapter = next((cell for cell, text in ledger.cells.items() if claim.id in labels_of(text)), claim.cell)
-            rows.append(
-                (
-                    name,
-                    f"{stated(claim, kind)}, {numbered(chapter)}",
-                    f"{MARKS.get(claim.result, '')} {verdict_of(claim)}",
-                )
-            )
+            here, verdict = f"{stated(claim, kind)}, {numbered(chapter)}", f"`{MARKS[claim.result]}` {verdict_of(claim)}"
+            rows.append((name, here, verdict))
     return "".join(f"| {' | '.join(row)} |\n" for row in [("In the report", "Here", "Verdict"), (":--",) * 3, *rows])
 
 

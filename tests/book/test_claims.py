@@ -391,7 +391,8 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
     assert len(lines) == sum(map(len, NUMBERED.values()))
     (theorem,) = (line for line in lines if line.startswith("| Theorem 4 |"))
     assert (
-        theorem == "| Theorem 4 | {prf:ref}`theorem-4`, chapter 6 | ✎ {ref}`holds with correction <ledger-theorem-4>` |"
+        theorem
+        == "| Theorem 4 | {prf:ref}`theorem-4`, chapter 6 | `✎` {ref}`holds with correction <ledger-theorem-4>` |"
     )
 
 
