@@ -165,7 +165,10 @@ def list_numbered(ledger: Ledger) -> str:
         for claim in (claim for claim in ledger.claims if named.fullmatch(claim.id)):
             name = f"{kind} {claim.id.partition('-')[2].replace('-', '.')}"
             chapter = next((cell for cell, text in ledger.cells.items() if claim.id in labels_of(text)), claim.cell)
-            here, verdict = f"{stated(claim, kind)}, {numbered(chapter)}", f"`{MARKS[claim.result]}` {verdict_of(claim)}"
+            here, verdict = (
+                f"{stated(claim, kind)}, {numbered(chapter)}",
+                f"`{MARKS[claim.result]}` {verdict_of(claim)}",
+            )
             rows.append((name, here, verdict))
     return "".join(f"| {' | '.join(row)} |\n" for row in [("In the report", "Here", "Verdict"), (":--",) * 3, *rows])
 

@@ -32,9 +32,12 @@ def number_chapter(env, docname, chapter):
             entry["secnumber"] = (chapter, *entry["secnumber"][1:])
 
 
-def number_statements(statements, chapter):
-    """Give the statements of one kind the numbers of the report, or else numbers by their order within the chapter."""
-    own = count(1)
+def number_statements(statements, chapter, taken):
+    """Give the statements of one kind the numbers of the report, or else numbers by their order within the chapter.
+
+    Numbers that the report takes for this kind are left out.
+    """
+    own = (number for number in count(1) if (chapter, number) not in taken)
     for label, number in statements.items():
         statements[label] = reported(label) or ((chapter, next(own)) if chapter else number)
         if "." in label:  # the theme's scripts look anchors up as CSS selectors
@@ -43,13 +46,17 @@ def number_statements(statements, chapter):
 
 def renumber(app, env):
     """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations."""
+    taken = {}
+    for kinds in env.toc_fignumbers.values():
+        for kind, statements in kinds.items():
+            taken.setdefault(kind, set()).update(filter(None, map(reported, statements)))
     for docname in env.toc_secnumbers.keys() | env.toc_fignumbers.keys():
         file_number = CHAPTER.match(docname)
         chapter = file_number and (int(file_number[1]) if file_number[1].isdigit() else file_number[1])
         if chapter and docname in env.toc_secnumbers:
             number_chapter(env, docname, chapter)
-        for statements in env.toc_fignumbers.get(docname, {}).values():
-            number_statements(statements, chapter)
+        for kind, statements in env.toc_fignumbers.get(docname, {}).items():
+            number_statements(statements, chapter, taken[kind])
     return []
 
 
