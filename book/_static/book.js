@@ -8,7 +8,10 @@ const scrolls = (box) => {
   return box.classList.toggle("wide", box.firstElementChild?.offsetWidth > box.clientWidth + 1);
 };
 // What goes on to the right of a box fades out there.
-const showMore = (box) => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+const showMore = (box) => {
+  const scrolled = box.clientWidth && box.tabIndex === 0; // no formula within a line of text
+  box.classList.toggle("more", scrolled && box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+};
 const enter = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     target.tabIndex = scrolls(target) ? 0 : -1;

@@ -336,6 +336,17 @@ def test_search_finds_what_the_report_numbers(book, browser, words, place):
         assert first.get_attribute("href").endswith(place)
 
 
+def test_what_goes_on_fades_out(book, browser):
+    """On a phone, what is wider than the page fades out at the right, until it is scrolled to its end."""
+    with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
+        fading = page.locator(".more")
+        assert fading.count()
+        assert page.evaluate("[...document.querySelectorAll('.more')].every((box) => box.scrollWidth > box.clientWidth)")
+        formula = page.locator("mjx-container.more:visible").first.element_handle()
+        formula.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+        page.wait_for_function("box => !box.classList.contains('more')", arg=formula)
+
+
 def test_link_shows_what_it_leads_to(book, browser):
     """With the pointer or the keyboard on a link to a statement, the page shows the statement; Escape hides it."""
     with opened(browser, book / "notebooks" / "04-gaussian-data.html") as page:
