@@ -341,7 +341,7 @@ def test_what_goes_on_fades_out(book, browser):
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")
         assert fading.count()
-        assert page.evaluate("[...document.querySelectorAll('.more')].every((box) => box.scrollWidth > box.clientWidth)")
+        assert all(box.evaluate("box => box.scrollWidth > box.clientWidth") for box in fading.all())
         formula = page.locator("mjx-container.more:visible").first.element_handle()
         formula.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
         page.wait_for_function("box => !box.classList.contains('more')", arg=formula)
