@@ -1,24 +1,29 @@
-/* The explorer's page: five parameters and a choice of scaling in, numbers and two figures out. All mathematics is in
-   explorer-math.js. The setting is kept in the page's address, after the "#". */
+/* The explorer's page: parameters and a choice of scaling in, numbers and figures out. All mathematics is in
+   explorer-math.js and runs in a worker, so that the page answers while it computes. The setting is kept in the page's
+   address, after the "#". */
 
 "use strict";
 
 (() => {
   const PARAMETERS = [
-    { name: "alpha", text: "Skewness", symbol: "α", low: 0, high: 10, start: 1, step: 0.05, scale: "linear" },
-    { name: "d", text: "Coordinates", symbol: "d", low: 1, high: 1000, start: 100, scale: "log", whole: true },
-    { name: "n", text: "Rows", symbol: "n", low: 10, high: 1e9, start: 1e6, scale: "log", whole: true },
-    { name: "epsilon", text: "Privacy", symbol: "ε", low: 0.01, high: 50, start: 1, scale: "log" },
-    { name: "delta", text: "Privacy", symbol: "δ", low: 1e-12, high: 0.1, start: 1e-6, scale: "log" },
+    { name: "alpha", text: "Skewness", symbol: "α", low: 0, high: 10, start: 1, step: 0.05 },
+    { name: "d", text: "Coordinates", symbol: "d", low: 1, high: 1000, start: 100, whole: true },
+    { name: "n", text: "Rows", symbol: "n", low: 10, high: 1e9, start: 1e6, whole: true },
+    { name: "epsilon", text: "Privacy", symbol: "ε", low: 0.01, high: 50, start: 1 },
+    { name: "delta", text: "Privacy", symbol: "δ", low: 1e-12, high: 0.1, start: 1e-6 },
+    { name: "offset", text: "Center off by", symbol: "t σ", low: 0, high: 3, start: 0, step: 0.01 },
+    { name: "p", text: "Clip probability", symbol: "p", low: 1e-12, high: 0.5, start: 0.001 },
   ];
   const SCALINGS = { none: "none", expected_norm: "Lemma 4.1, the report's", optimal: "optimal" };
-  const POSITIONS = 1000; // of a slider
+  const CLIPS = { default: "1/n, the report's", best: "best, with the least total error", given: "another" };
+  const CURVES = { none: "no scaling", expected_norm: "Lemma 4.1", optimal: "optimal" };
+  const OWN = { low: 1e-100, high: 1e100, most: 1000 }; // standard deviations of the reader's own
   const STATE = /(?:^#|&)([a-z]+)=([^&]*)/g;
 
   const page = document.getElementById("egm-explorer");
   const form = page.querySelector("form");
   const results = page.querySelector(".explorer-results");
-  const setting = { scaling: "expected_norm" };
+  const setting = { scaling: "expected_norm", clip: "default", own: [] };
 
   /** An element with attributes and children; strings become text. */
   function element(name, attributes = {}, ...children) {
@@ -29,121 +34,215 @@
     return node;
   }
 
+  /* ---- the worker ---- */
+
+  /** Returns a function that computes one of egm's functions elsewhere: a promise of its value. A page from a file may not
+      load a script into a worker, but may give it one as text. */
+  function engine() {
+    const code = `const egm = (${mathematics})();
+      onmessage = ({ data: [name, values] }) => {
+        try { postMessage({ value: egm[name](...values) }); } catch (error) { postMessage({ error }); }
+      };`;
+    const asked = []; // answers come in the order of the questions
+    try {
+      const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+      worker.onmessage = ({ data }) => {
+        const [resolve, reject] = asked.shift();
+        if (data.error) reject(data.error);
+        else resolve(data.value);
+      };
+      return (name, ...values) => {
+        worker.postMessage([name, values]);
+        return new Promise((...answers) => asked.push(answers));
+      };
+    } catch { // a browser without such workers
+      return (name, ...values) => new Promise((resolve) => setTimeout(resolve)).then(() => egm[name](...values));
+    }
+  }
+
+  const compute = engine();
+
   /* ---- numbers as text ---- */
 
-  /** Six digits, with a power of ten where the number is far from one. */
+  /** Six digits, with commas from 10,000 on, and with a power of ten where the number is far from one. */
   function shown(value) {
-    if (value === 0) return "0";
+    if (value === 0 || (Number.isInteger(value) && Math.abs(value) <= 1e9)) return counted(value);
     const exponent = Math.floor(Math.log10(Math.abs(value)));
-    if (exponent >= -3 && exponent < 6) return String(Number(value.toPrecision(6)));
+    if (exponent >= -3 && exponent < 6) return counted(Number(value.toPrecision(6)));
     const [mantissa, power] = value.toExponential(5).split("e");
     return `${Number(mantissa)} × 10${superscript(power)}`;
   }
+
+  const counted = (value) =>
+    value.toLocaleString("en-US", { useGrouping: Math.abs(value) >= 1e4, maximumSignificantDigits: 10 });
+
+  /** Three digits of a number beside which the exact one stands. */
+  const rough = (value) => shown(Number(value.toPrecision(3)));
 
   const superscript = (power) => String(Number(power)).replace(/./g, (c) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(c)]);
 
   /** A number as Python and the input fields write it, without digits that say nothing. */
   function plain(value) {
     const decimal = String(Number(value.toPrecision(12))), short = value.toExponential().replace("e+", "e");
-    return short.length < decimal.length && !Number.isInteger(value) ? short : decimal;
+    return short.length < decimal.length && !Number.isSafeInteger(value) ? short : decimal;
   }
 
   /* ---- the controls ---- */
 
-  const onLog = (parameter, position) => parameter.low * (parameter.high / parameter.low) ** (position / POSITIONS);
-  const onLine = (parameter, position) => parameter.low + ((parameter.high - parameter.low) * position) / POSITIONS;
-
-  /** The value at a position of the slider, rounded to what a reader would type. */
-  function valueAt(parameter, position) {
-    if (parameter.scale === "linear") {
-      return Number((Math.round(onLine(parameter, position) / parameter.step) * parameter.step).toFixed(6));
-    }
-    const value = Number(onLog(parameter, position).toPrecision(2));
-    return parameter.whole ? Math.round(value) : value;
-  }
-
-  function positionOf(parameter, value) {
-    const share =
-      parameter.scale === "log"
-        ? Math.log(value / parameter.low) / Math.log(parameter.high / parameter.low)
-        : (value - parameter.low) / (parameter.high - parameter.low);
-    return Math.round(share * POSITIONS);
+  /** The values at which a slider stops: equal steps, or 35 numbers of two digits in each power of ten. */
+  function stops({ low, high, step, whole }) {
+    const rounded = (value) => Number(value.toPrecision(12));
+    if (step) return Array.from({ length: Math.round((high - low) / step) + 1 }, (_, i) => rounded(low + i * step));
+    const digits = Array.from({ length: 90 }, (_, i) => i + 10).filter((k) => k % (k < 20 ? 1 : k < 50 ? 2 : 5) === 0);
+    const all = decades(low, high).flatMap((power) => digits.map((k) => rounded((k / 10) * power)));
+    const inside = all.filter((value) => value >= low && value <= high);
+    return [...new Set(whole ? inside.map(Math.round) : inside)];
   }
 
   /** Why a value cannot be taken, or "". */
   function objection({ low, high, whole, symbol }, value) {
     if (Number.isFinite(value) && value >= low && value <= high && !(whole && !Number.isInteger(value))) return "";
-    return `${symbol} must be ${whole ? "a whole number" : "a number"} from ${plain(low)} to ${plain(high)}`;
+    const end = (value) => (whole ? counted(value) : plain(value));
+    return `${symbol} must be ${whole ? "a whole number" : "a number"} from ${end(low)} to ${end(high)}`;
   }
 
-  /** A slider and a number for one parameter; either sets the other. */
+  /** A place for complaints about an input, and the function that puts one there. */
+  function complaints(input) {
+    const place = element("p", { id: `${input.id}-complaint`, class: "explorer-complaint", role: "alert" });
+    input.setAttribute("aria-describedby", place.id);
+    const complain = (words) => {
+      place.textContent = words;
+      input.setAttribute("aria-invalid", words !== "");
+    };
+    return [place, complain];
+  }
+
+  /** A slider and a number for one parameter; either sets the other. The slider also stops at a number that was typed. */
   function control(parameter) {
-    const { name, text, symbol } = parameter;
-    const label = element("label", { for: `explorer-${name}` }, `${text} `, element("i", {}, symbol));
+    const { name, text, symbol } = parameter, grid = stops(parameter);
+    const hint = element("small");
+    const label = element("label", { for: `explorer-${name}` }, `${text} `, element("i", {}, symbol), hint);
     const number = element("input", { id: `explorer-${name}`, inputmode: "decimal", size: 9 });
-    const described = { "aria-label": `${text} ${symbol}, slider`, type: "range", min: 0, max: POSITIONS };
+    const described = { "aria-label": `${text} ${symbol}, slider`, type: "range", min: 0, step: 1 };
     const slider = element("input", { id: `explorer-${name}-slider`, ...described });
-    const complaint = element("p", { id: `explorer-${name}-complaint`, class: "explorer-complaint", role: "alert" });
-    number.setAttribute("aria-describedby", complaint.id);
-    parameter.show = (value) => {
+    const [complaint, complain] = complaints(number);
+    let values = grid;
+    const take = (value) => {
       setting[name] = value;
-      number.value = plain(value);
-      slider.value = positionOf(parameter, value);
-      slider.setAttribute("aria-valuetext", plain(value));
+      if (!values.includes(value)) values = [...new Set([...grid, value])].sort((a, b) => a - b);
+      slider.max = values.length - 1;
+      slider.value = values.indexOf(value);
+      slider.setAttribute("aria-valuetext", shown(value));
+      hint.textContent = value >= 1e4 ? ` = ${shown(value)}` : "";
       complain("");
     };
-    const complain = (words) => {
-      complaint.textContent = words;
-      number.setAttribute("aria-invalid", words !== "");
+    parameter.show = (value) => {
+      take(value);
+      number.value = plain(value);
     };
     slider.addEventListener("input", () => {
-      parameter.show(valueAt(parameter, Number(slider.value)));
+      parameter.show(values[slider.value]);
       refresh();
     });
     number.addEventListener("input", () => {
       const value = number.value.trim() === "" ? NaN : Number(number.value), words = objection(parameter, value);
-      complain(words);
-      if (words) return;
-      setting[name] = value;
-      slider.value = positionOf(parameter, value);
+      if (words) return complain(words);
+      take(value);
       refresh();
     });
-    return element("div", { class: "explorer-control" }, label, number, slider, complaint);
+    parameter.inputs = [number, slider];
+    parameter.control = element("div", { class: "explorer-control" }, label, number, slider, complaint);
+    return parameter.control;
   }
 
-  /** The choice of the scaling. */
-  function choice() {
-    const options = Object.entries(SCALINGS).map(([name, text]) => {
-      const radio = element("input", { type: "radio", name: "scaling", value: name, id: `explorer-scaling-${name}` });
+  /** The choice of one of several options, which sets `setting[name]`. */
+  function choice(name, legend, texts, ...others) {
+    const options = Object.entries(texts).map(([value, text]) => {
+      const radio = element("input", { type: "radio", name, value, id: `explorer-${name}-${value}` });
       radio.addEventListener("change", () => {
-        setting.scaling = name;
+        setting[name] = value;
         refresh();
       });
       return element("label", {}, radio, ` ${text}`);
     });
-    return element("fieldset", {}, element("legend", {}, "Scaling"), ...options);
+    return element("fieldset", {}, element("legend", {}, legend), ...options, ...others);
+  }
+
+  /** The numbers in a text, and what is wrong with it, or "". */
+  function listed(text) {
+    const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(Number);
+    const fits = (value) => value >= OWN.low && value <= OWN.high;
+    const wrong = entries.map((entry, i) => `entry ${i + 1}, “${entry.slice(0, 20)}”`).filter((_, i) => !fits(numbers[i]));
+    const named = wrong.length > 3 ? [...wrong.slice(0, 3), `${counted(wrong.length - 3)} more`] : wrong;
+    if (wrong.length) return [[], `Not numbers from ${plain(OWN.low)} to ${plain(OWN.high)}: ${named.join("; ")}`];
+    return [numbers, entries.length > OWN.most ? `At most 1000 numbers, not ${counted(entries.length)}` : ""];
+  }
+
+  let showOwn; // puts numbers into the field for standard deviations of the reader's own
+
+  function ownSigma() {
+    const field = element("textarea", { id: "explorer-sigma", rows: 2, spellcheck: "false", placeholder: "18, 1200, 3" });
+    const [complaint, complain] = complaints(field);
+    field.addEventListener("input", () => {
+      const [numbers, words] = listed(field.value);
+      complain(words);
+      if (words) return;
+      setting.own = numbers;
+      refresh();
+    });
+    showOwn = (numbers) => {
+      setting.own = numbers;
+      field.value = numbers.map(plain).join(", ");
+      complain("");
+    };
+    const text = ["Standard deviations of your own, instead of ", element("i", {}, "α"), " and ", element("i", {}, "d")];
+    const label = element("label", { for: field.id }, ...text);
+    return element("div", { class: "explorer-own" }, label, field, complaint);
+  }
+
+  /** Controls that have no effect now are switched off or hidden. */
+  function adapt() {
+    for (const { name, inputs, control } of PARAMETERS) {
+      if (name === "p") control.hidden = setting.clip !== "given";
+      else if (name === "alpha" || name === "d") for (const input of inputs) input.disabled = setting.own.length > 0;
+    }
   }
 
   /* ---- the setting in the address ---- */
 
   function readAddress() {
-    const given = Object.fromEntries([...location.hash.matchAll(STATE)].map(([, key, value]) => [key, value]));
-    if (given.scaling in SCALINGS) setting.scaling = given.scaling;
+    const pairs = [...location.hash.replaceAll("%2C", ",").matchAll(STATE)].map(([, key, value]) => [key, value]);
+    const given = Object.fromEntries(pairs);
+    if (Object.hasOwn(SCALINGS, given.scaling ?? "")) setting.scaling = given.scaling;
     for (const parameter of PARAMETERS) {
       const value = Number(given[parameter.name]);
       parameter.show(parameter.name in given && !objection(parameter, value) ? value : parameter.start);
     }
-    form.querySelector(`#explorer-scaling-${setting.scaling}`).checked = true;
+    const [numbers, words] = listed(given.sigma ?? "");
+    showOwn(words ? [] : numbers);
+    setting.clip = given.p === "best" ? "best" : setting.p === Number(given.p) ? "given" : "default";
+    for (const name of ["scaling", "clip"]) form.querySelector(`#explorer-${name}-${setting[name]}`).checked = true;
   }
 
   function writeAddress() {
-    const parts = PARAMETERS.map(({ name }) => `${name}=${plain(setting[name])}`);
+    const value = (name) => (name === "p" && setting.clip !== "given" ? clip() : plain(setting[name]));
+    const parts = PARAMETERS.map(({ name }) => `${name}=${value(name)}`);
+    if (setting.own.length) parts.push(`sigma=${setting.own.map(plain).join(",")}`);
     history.replaceState(null, "", `#${parts.join("&")}&scaling=${setting.scaling}`);
+  }
+
+  const clip = () => ({ default: "1/n", best: "best", given: setting.p })[setting.clip];
+
+  /** The setting as explorer-math.js takes it. */
+  function question() {
+    const { own, alpha, d, n, epsilon, delta, offset, scaling } = setting;
+    return { ...(own.length ? { sigma: own } : { alpha, d }), n, epsilon, delta, offset, scaling, p: clip() };
   }
 
   /* ---- figures ---- */
 
-  const SIZE = { height: 260, left: 56, right: 12, top: 14, bottom: 42 };
+  const SIZE = { height: 260, left: 56, right: 22, top: 14, bottom: 42 };
+  const ruler = document.createElement("canvas").getContext("2d"); // measures text
 
   /** Text in which "_" begins a subscript of letters, as nodes: "E_n / E_t". */
   function typeset(text, inside = "sub", attributes = {}) {
@@ -156,12 +255,12 @@
   /** The powers of ten from the one below `low` to the one above `high`. */
   function decades(low, high) {
     const first = Math.floor(Math.log10(low) + 1e-9), last = Math.ceil(Math.log10(high) - 1e-9);
-    return Array.from({ length: last - first + 1 }, (_, i) => 10 ** (first + i));
+    return Array.from({ length: last - first + 1 }, (_, i) => Number(`1e${first + i}`));
   }
 
   /** The ends of a log axis for these values: at least one decade, a little air. */
   function extent(values) {
-    const least = Math.min(...values), most = Math.max(...values), middle = Math.sqrt(least * most);
+    const least = Math.min(...values), most = Math.max(...values), middle = Math.sqrt(least) * Math.sqrt(most);
     return [Math.min(least / 1.5, middle / 4), Math.max(most * 1.5, middle * 4)];
   }
 
@@ -170,7 +269,13 @@
     const powers = decades(low, high), inside = (v) => v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9);
     const every = Math.ceil(powers.filter(inside).length / 6), few = powers.length <= 12;
     const between = few ? powers.flatMap((v) => [2, 3, 4, 5, 6, 7, 8, 9].map((k) => k * v)) : powers;
-    return { named: powers.filter((v, i) => inside(v) && i % every === 0), between: between.filter(inside) };
+    const most = powers.filter((v, i) => inside(v) && i % every === 0), steps = powers.flatMap((v) => [v, 2 * v, 5 * v]);
+    const named = most.length > 1 ? most : steps.filter(inside), near = named.every((v) => v >= 1e-3 && v < 1e4);
+    const name = (v) => {
+      const [digit, power] = v.toExponential(0).split("e");
+      return near ? shown(v) : `${digit === "1" ? "" : `${digit}·`}10${superscript(power)}`;
+    };
+    return { named: named.map((v) => [v, name(v)]), between: between.filter(inside) };
   }
 
   /** Lines on logarithmic axes, each with its label; `mark`, a point of the plane, gets a ring. */
@@ -178,108 +283,172 @@
     const { height, left, right, top, bottom } = SIZE, [x0, x1] = [xs[0], Math.max(xs[xs.length - 1], 2 * xs[0])];
     const [y0, y1] = extent([...lines.flatMap((line) => line.values), ...(mark ? [mark[1]] : [])]);
     const x = (v) => left + ((width - left - right) * Math.log(v / x0)) / Math.log(x1 / x0);
-    const y = (v) => height - bottom - ((height - top - bottom) * Math.log(v / y0)) / Math.log(y1 / y0);
+    const [low, high] = [Math.log(y0), Math.log(y1)];
+    const y = (v) => height - bottom - ((height - top - bottom) * (Math.log(v) - low)) / (high - low);
     const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
     const [across, up] = [ticks(x0, x1), ticks(y0, y1)];
-    for (const v of up.named) {
+    for (const [v, name] of up.named) {
       svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
-      svg.append(svgText({ x: left - 7, y: y(v) + 4, "text-anchor": "end" }, power(v)));
+      svg.append(svgText({ x: left - 7, y: y(v) + 4, "text-anchor": "end" }, name));
     }
     for (const v of up.between) svg.append(tick(left, y(v), 4, 0));
-    for (const v of across.named) {
+    for (const [v, name] of across.named) {
       svg.append(tick(x(v), height - bottom, 0, -8));
-      svg.append(svgText({ x: x(v), y: height - bottom + 18, "text-anchor": "middle" }, power(v)));
+      svg.append(svgText({ x: x(v), y: height - bottom + 18, "text-anchor": "middle" }, name));
     }
     for (const v of across.between) svg.append(tick(x(v), height - bottom, 0, -4));
     svg.append(svgText({ x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, xlabel));
-    lines.forEach((line, i) => svg.append(...drawn(line, i, xs.map(x), line.values.map(y))));
+    const paths = lines.map((line) => line.values.map((v, j) => [x(xs[j]), y(v)]));
+    lines.forEach((line, i) => svg.append(...drawn(line.kind, paths[i])));
+    svg.append(...labels(lines, paths, { left, right: width - right, top, bottom: height - bottom }));
     if (mark) svg.append(element("circle", { class: "mark", cx: x(mark[0]), cy: y(mark[1]), r: 6 }));
     return svg;
   }
 
-  const power = (v) => (v >= 0.1 && v < 1000 ? String(Number(v.toPrecision(1))) : `10${superscript(Math.round(Math.log10(v)))}`);
   const tick = (x, y, dx, dy) => element("line", { class: "tick", x1: x, y1: y, x2: x + dx, y2: y + dy });
 
-  /** One line, dots where there are few points, and its label where the line leaves room: above, on the open side. */
-  function drawn({ values, text, at }, i, xs, ys) {
-    const points = xs.map((x, j) => `${x},${ys[j]}`).join(" "), k = Math.round((xs.length - 1) ** at);
-    const falling = values[0] > values[values.length - 1], anchor = at === 1 || !falling ? "end" : "start";
-    const parts = [element("polyline", { class: `line-${i}`, points })];
-    if (xs.length <= 20) parts.push(...xs.map((cx, j) => element("circle", { class: `line-${i}`, cx, cy: ys[j], r: 3 })));
-    return [...parts, svgText({ class: `line-${i}`, x: xs[k], y: ys[k] - 8, "text-anchor": anchor }, text)];
+  /** One line, with dots where there are few points. */
+  function drawn(kind, path) {
+    const line = element("polyline", { class: `line-${kind}`, points: path.map((point) => point.join(",")).join(" ") });
+    const dots = path.length > 20 ? [] : path.map(([cx, cy]) => element("circle", { class: `line-${kind}`, cx, cy, r: 3 }));
+    return [line, ...dots];
+  }
+
+  /** The labels of the lines: each close to its line, inside the frame, where it hides the least of lines and labels. */
+  function labels(lines, paths, frame) {
+    ruler.font = `13px ${getComputedStyle(page).fontFamily}`;
+    const dense = paths.map((path) => Array.from({ length: 201 }, (_, i) => between(path, i / 200)));
+    const placed = [];
+    return lines.map(({ kind, text }, i) => {
+      const width = ruler.measureText(text.replace("_", "")).width + 4;
+      const places = dense[i].filter((_, k) => k % 10 === 0).flatMap(([px, py]) =>
+        [-9, 17, -24, 32].map((dy, far) => {
+          const x = Math.max(frame.left + 6, Math.min(px - width / 2, frame.right - width)), y = py + dy;
+          const inside = ([qx, qy]) => qx > x - 3 && qx < x + width + 3 && qy > y - 14 && qy < y + 7;
+          const beside = (other) => x > other.x + other.width + 6 || other.x > x + width + 6;
+          const over = placed.filter((other) => Math.abs(other.y - y) < 17 && !beside(other));
+          const outside = y < 13 || y > frame.bottom - 8;
+          return { x, y, width, cost: dense.flat().filter(inside).length + far + 1e3 * over.length + (outside ? 1e4 : 0) };
+        }),
+      );
+      const best = places.reduce((one, other) => (other.cost < one.cost ? other : one));
+      placed.push(best);
+      return svgText({ class: `line-${kind}`, x: best.x, y: best.y }, text);
+    });
+  }
+
+  /** The point at a share of the width of a path. */
+  function between(path, share) {
+    const x = path[0][0] + share * (path[path.length - 1][0] - path[0][0]);
+    const k = Math.max(1, path.findIndex(([px]) => px >= x)), [a, b] = [path[k - 1], path[k] ?? path[k - 1]];
+    return [x, b[0] > a[0] ? a[1] + ((b[1] - a[1]) * (x - a[0])) / (b[0] - a[0]) : a[1]];
   }
 
   /* ---- results ---- */
 
-  function card(name, text, value, note = "") {
+  function card(name, text, value, unit, note) {
     const output = element("output", { id: `explorer-${name}` }, shown(value));
     output.dataset.value = value; // all digits, for whoever checks
-    return element("div", { class: "explorer-card" }, element("p", {}, ...typeset(text)), output, element("small", {}, note));
+    const number = element("div", {}, output, unit && element("span", {}, ` ${unit}`));
+    const words = [element("p", {}, ...typeset(text)), number, element("small", {}, ...typeset(note))];
+    return element("div", { class: "explorer-card" }, ...words);
   }
 
-  function cards(found) {
-    const share = Number((found.total / found.sampling).toPrecision(3));
+  const GAINS = { none: "Gain, no scaling", expected_norm: "Gain E_n / E_t", optimal: "Gain of the optimal scaling" };
+
+  function cards({ asked, found }) {
+    const [length, square] = asked.sigma ? ["units", "units²"] : ["Σσ", "(Σσ)²"], unscaled = asked.scaling === "none";
+    const part = (value) => `${rough((100 * value) / found.total)} % of the expected error`;
+    const off = asked.offset ? part(found.center) : "none, as the center is the mean";
+    const times = `${rough(found.total / found.sampling)} times the sampling error`;
+    const at = asked.p === "best" ? ", at p = 1/n" : "", d = counted(found.sigma.length);
+    const gained = unscaled ? "the error from the noise" : `less error from the noise${at}; at most d = ${d}`;
+    const rows = `${rough(found.clipProbability * asked.n)} of ${counted(asked.n)} rows, if the center is right`;
     return element(
       "div",
       { class: "explorer-cards", "aria-live": "polite" },
-      card("improvement", "Gain E_n / E_t", found.improvement, `no scaling gains more than d = ${setting.d}`),
-      card("total", "Expected error", found.total, `${shown(share)} times the sampling error`),
-      card("noise", "of it, noise", found.noise),
-      card("clipping", "of it, clipping", found.clipping),
-      card("clipNorm", "Clip norm C", found.clipNorm),
-      card("noiseMultiplier", "Noise multiplier σ_opt", found.noiseMultiplier),
+      card("total", "Expected squared error", found.total, square, times),
+      card("sampling", "Sampling error", found.sampling, square, "without any privacy: n times the sum of all σ_j²"),
+      card("improvement", GAINS[asked.scaling], found.improvement, "times", gained),
+      card("noise", "Error from the noise", found.noise, square, part(found.noise)),
+      card("clipping", "Error from clipping", found.clipping, square, part(found.clipping)),
+      card("center", "Error from the center", found.center, square, off),
+      card("clipNorm", "Clip norm C", found.clipNorm, unscaled ? length : "", unscaled ? "of a row" : "of a scaled row"),
+      card("clipProbability", "Clip probability p", found.clipProbability, "", rows),
+      card("noiseMultiplier", "Noise multiplier σ_opt", found.noiseMultiplier, "", "for a query of sensitivity 1"),
     );
   }
 
-  function figure(svg, words) {
-    return element("figure", {}, svg, element("figcaption", {}, ...typeset(words)));
+  function figure(svg, words, attributes = {}) {
+    return element("figure", attributes, svg, element("figcaption", {}, ...typeset(words)));
   }
 
-  function figures(found, width) {
+  function figures({ asked, found }, width) {
     const wide = width > 700 ? Math.floor((width - 24) / 2) : width, js = found.sigma.map((_, j) => j + 1);
     const noises = [
-      { values: found.sigma, text: "σ_j of a row", at: 0.5 },
-      { values: found.noiseStd, text: "noise in the sum", at: 0.5 },
+      { kind: "row", values: found.sigma, text: "σ_j of a row" },
+      { kind: asked.scaling, values: found.noiseStd, text: "noise in the sum" },
     ];
-    if (setting.scaling !== "none") noises.push({ values: js.map(() => found.plainStd), text: "noise without scaling", at: 1 });
+    const unscaled = { kind: "none", values: js.map(() => found.plainStd), text: "noise without scaling" };
+    if (asked.scaling !== "none") noises.push(unscaled);
     const spread = { title: "Standard deviations of a row and of the noise, for each coordinate", xlabel: "coordinate j" };
     const scaled = { title: "The scaling of each coordinate", xlabel: "coordinate j" };
+    const scalings = [{ kind: asked.scaling, values: found.scaling, text: "b_j" }];
     return element(
       "div",
       { class: "explorer-figures" },
       figure(chart(wide, js, noises, spread), "Where the spread is small, so is the noise. Standard deviations, exact values."),
-      figure(chart(wide, js, [{ values: found.scaling, text: "b_j", at: 0.5 }], scaled), "Narrow coordinates are stretched before clipping, by b_j. Exact values."),
-      gainFigure(found, wide),
-      python(),
+      figure(chart(wide, js, scalings, scaled), "Narrow coordinates are stretched before clipping, by b_j. Exact values."),
+      ...(asked.sigma ? [] : [gainFigure(last, wide)]),
+      python(asked),
     );
   }
 
-  /* The gain over the skewness takes as long as all the rest, so its points come one by one and are kept. */
-  const SKEWNESSES = Array.from({ length: 25 }, (_, i) => 10 ** (-1 + i / 12));
-  let gains = { of: "", values: [] };
+  /* ---- the gain over the skewness, whose points are computed one by one and kept ---- */
 
-  function gainFigure(found, width) {
-    const of = `${setting.d} ${setting.n}`;
-    if (gains.of !== of) gains = { of, values: [] };
-    const title = "Gain of Lemma 4.1 over the skewness; a ring marks the setting", mark = [Math.max(0.1, setting.alpha), found.improvement];
-    const complete = () => gains.values.length === SKEWNESSES.length;
-    const draw = () => {
-      const lines = complete() ? [{ values: gains.values, text: "E_n / E_t of Lemma 4.1", at: 1 }] : [];
-      return chart(width, SKEWNESSES, lines, { title, xlabel: "skewness α", mark });
-    };
-    const shownFigure = figure(draw(), "The gain begins at 1 and ends at d. The ring is the setting. Exact values.");
-    const next = () => {
-      if (gains.of !== of || !shownFigure.isConnected || complete()) return;
-      gains.values.push(egm.improvement(setting.d, setting.n, SKEWNESSES[gains.values.length]));
-      if (complete()) shownFigure.firstChild.replaceWith(draw());
-      setTimeout(next);
-    };
-    setTimeout(next, 50);
-    return shownFigure;
+  const SKEWNESSES = Array.from({ length: 25 }, (_, i) => 10 ** (-1 + i / 12));
+  const known = new Map();
+  let drawnGains = []; // the last complete curves: they stay, in gray, until those of a new setting are complete
+
+  /** The curves of a setting: that of Lemma 4.1, and that of the chosen scaling. */
+  function curvesOf({ asked, found }) {
+    const p = asked.p === "best" || asked.p === "1/n" ? 1 / asked.n : asked.p;
+    return [...new Set(["expected_norm", asked.scaling])].map((kind) => {
+      const key = `${kind} ${found.sigma.length} ${p}`;
+      if (!known.has(key)) known.set(key, []);
+      return { kind, p, d: found.sigma.length, text: CURVES[kind], values: known.get(key) };
+    });
+  }
+
+  const complete = (curves) => curves.every(({ values }) => values.length === SKEWNESSES.length);
+
+  function gainFigure(setting, width) {
+    const curves = curvesOf(setting), { asked, found } = setting, fresh = complete(curves);
+    if (fresh) drawnGains = curves;
+    const title = "Gain of the scalings over the skewness; a ring marks the setting";
+    const mark = [Math.max(0.1, asked.alpha), found.improvement];
+    const caption = "The gain E_n / E_t, from 1 to d. The ring is the setting, at the left end for α below 0.1. Exact values.";
+    const svg = chart(width, SKEWNESSES, drawnGains, { title, xlabel: "skewness α", mark });
+    return figure(svg, caption, { id: "explorer-gains", "aria-busy": !fresh });
+  }
+
+  /** Computes the curves that are not known yet, unless the setting changes before. */
+  async function completeGains() {
+    const curves = last.asked.sigma ? [] : curvesOf(last);
+    if (complete(curves)) return;
+    for (const { kind, d, p, values } of curves) {
+      while (values.length < SKEWNESSES.length) {
+        const sigma = egm.zipfSigma(d, SKEWNESSES[values.length]), value = await compute("gain", sigma, p, kind);
+        values.push(value);
+        if (asking) return;
+      }
+    }
+    const place = results.querySelector("#explorer-gains");
+    place.replaceWith(gainFigure(last, Number(place.firstChild.getAttribute("width"))));
   }
 
   /** Every coordinate, up to a thousand, in a table that is filled when it is opened. */
-  function table(found, open) {
+  function table({ found }, open) {
     const head = ["j", "σ_j", "b_j", "noise"].map((text) => element("th", { scope: "col" }, ...typeset(text)));
     const row = (sigma, j) => {
       const values = [sigma, found.scaling[j], found.noiseStd[j]].map((value) => element("td", {}, shown(value)));
@@ -295,42 +464,67 @@
     return details;
   }
 
-  function python() {
-    const [alpha, d, n, epsilon, delta] = PARAMETERS.map(({ name }) => plain(setting[name]));
+  /** The same in Python, for the setting. */
+  function python({ alpha, d, sigma, n, epsilon, delta, scaling, p, offset }) {
+    const off = offset ? `${plain(offset)} * sigma` : "0";
+    const rows = sigma ? `${sigma.map(plain).join(", ")},`.match(/\S.{0,50},(?= |$)/g) : [];
     const lines = [
+      ...(sigma ? ["import numpy as np", ""] : []),
       "from egm import GaussianDataMechanism",
-      "from egm.study.tables import zipf_sigma",
+      ...(sigma ? [] : ["from egm.study.tables import zipf_sigma"]),
       "",
+      ...(sigma ? ["sigma = np.array([", ...rows.map((row) => `    ${row}`), "])"] : [`sigma = zipf_sigma(d=${d}, alpha=${plain(alpha)})`]),
       "mechanism = GaussianDataMechanism(",
-      `    sigma=zipf_sigma(d=${d}, alpha=${alpha}),`,
-      `    n=${n},`,
-      `    epsilon=${epsilon},`,
-      `    delta=${delta},`,
-      `    scaling="${setting.scaling}",`,
+      "    sigma,",
+      `    n=${counted(n).replaceAll(",", "_")},`,
+      `    epsilon=${plain(epsilon)},`,
+      `    delta=${plain(delta)},`,
+      `    scaling="${scaling}",`,
+      ...(p === "1/n" ? [] : [`    clip_probability=${p === "best" ? '"optimal"' : plain(p)},`]),
+      ...(p === "best" ? [`    center_std=${off},`, "    sigma_factor=1,"] : []),
       ")",
       "mechanism.clip_norm",
       "mechanism.noise_std",
-      "mechanism.error(mean=0)",
+      `mechanism.error(mean=${off})`,
     ];
     return element("pre", { tabindex: 0, role: "region", "aria-label": "The same in Python" }, lines.join("\n"));
   }
 
-  let waiting = 0, writing = 0;
+  let last = null; // the setting whose results are shown, and these results
+  let asking = false, again = false, writing = 0;
 
   function show() {
-    const found = egm.forecast(setting), open = results.querySelector("details")?.open ?? false;
-    results.replaceChildren(cards(found), figures(found, results.clientWidth), table(found, open));
+    if (!last) return;
+    const open = results.querySelector("details")?.open ?? false;
+    results.replaceChildren(status, cards(last), figures(last, results.clientWidth), table(last, open));
+  }
+
+  const status = element("p", { class: "explorer-status", role: "status" });
+
+  /** Compute and show; what changes in the meantime is computed next. The old results stay until then, marked. */
+  async function refresh() {
+    adapt();
     clearTimeout(writing);
     writing = setTimeout(writeAddress, 300); // browsers refuse an address that changes with every step of a slider
+    results.setAttribute("aria-busy", true);
+    again = true;
+    if (asking) return;
+    asking = true;
+    while (again) {
+      again = false;
+      const asked = question(), found = await compute("forecast", asked).catch(() => null);
+      status.textContent = found ? "" : "This setting cannot be computed here. The results are those of the one before.";
+      if (found) last = { asked, found };
+      show();
+    }
+    asking = false;
+    results.setAttribute("aria-busy", false);
+    if (last) await completeGains();
   }
 
-  /** Compute once for all changes since the last picture. */
-  function refresh() {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(show);
-  }
-
-  form.append(...PARAMETERS.map(control), choice());
+  const controls = PARAMETERS.map(control), ownP = controls.pop();
+  const choices = [choice("scaling", "Scaling", SCALINGS), choice("clip", "Clip probability", CLIPS, ownP)];
+  form.append(...controls, ownSigma(), ...choices);
   form.addEventListener("submit", (event) => event.preventDefault());
   page.hidden = false;
   readAddress();
@@ -343,7 +537,7 @@
   new ResizeObserver(() => {
     if (results.clientWidth === width) return;
     width = results.clientWidth;
-    refresh();
+    show();
   }).observe(results);
-  show();
+  refresh();
 })();
