@@ -259,7 +259,8 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
     else:
         text = result[0].upper() + result[1:] + "."
-    return f"[{text}]{{.{result.replace(' ', '-')}}}"
+    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in entry.figures.items())
+    return f"[{text}]{{.{result.replace(' ', '-')}}}" + (f"\n\nFigures: {figures}" if figures else "")
 
 
 def found(ledger: Ledger, entry: Entry) -> str:

@@ -142,8 +142,8 @@ class GaussianDataMechanism(Mechanism):
     `count_weight`, instead of :math:`2 C`, and the center is multiplied by the noisy number instead
     of :math:`n`.
 
-    **Scaling.** "optimal" has the least noise for normal rows: at most a third less than Lemma 4.1
-    in the cases that chapter 10 of the book tabulates. But this scaling relies on a far quantile of
+    **Scaling.** "optimal" has the least noise for normal rows: up to a half less than Lemma 4.1 in
+    the cases that chapter 10 of the book draws. But this scaling relies on a far quantile of
     the norm. If columns are correlated, or if the center is wrong by about `sigma` (or by less,
     with a `sigma` that is too small), it can lose many times what it gains (chapter 12 of the
     book).
