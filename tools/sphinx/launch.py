@@ -42,7 +42,9 @@ from tools.provenance import Commit
 BINDER = "https://mybinder.org"
 COLAB = "https://colab.research.google.com"
 BRANCH = "colab"
-PRINTED = {"paper.pdf": "The paper (PDF)", "egm.pdf": "The whole book (PDF)"}
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+FILES = {"paper.pdf": "The paper (PDF)", "egm.pdf": "The whole book (PDF)"}
+FILES |= {f"egm-supplement-{VERSION}.zip": "The supplement (ZIP)"}
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
 PRESENT = {"IPython", "egm"}  # what a machine that opens notebooks has, and what the cell installs in any case
 LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and chapters do without
@@ -138,11 +140,11 @@ def add_links(app, pagename, templatename, context, doctree):
         if button["label"] == "source-issues-button":
             text = {"text": "Report an error", "tooltip": "Report an error on this page"}
             button.update(text, url=report(address, commit, pagename))
-    if address and "download-buttons" in groups:  # the workflow puts both files beside the published pages
-        for name, text in PRINTED.items():
+    if address and "download-buttons" in groups:  # the workflow puts these files beside the published pages
+        for name, text in FILES.items():
             tooltip = f"Download {text[0].lower()}{text[1:]}"
-            look = {"text": text, "tooltip": tooltip, "icon": "fas fa-file-pdf"}
-            button = {"type": "link", "label": "download-printed-button", **look}
+            look = {"text": text, "tooltip": tooltip, "icon": "fas fa-file-arrow-down"}
+            button = {"type": "link", "label": "download-file-button", **look}
             groups["download-buttons"].append(button | {"url": context["pathto"](name, resource=True)})
     for button in groups.get("download-buttons", []):
         if button["label"] == "download-source-button" and button["text"] == ".ipynb":
