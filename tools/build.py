@@ -48,7 +48,8 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
         copy(root / name, stage / name)
-    (stage / "notebooks").mkdir()
+    for name in ("notebooks", "extra/figures"):
+        (stage / name).mkdir(parents=True)
     found, made, address = ledger.read(executed, root), provenance.commit(root), launch.repository(root)
     launch.configure(stage / "_config.yml", address, made)
     for name, file in executed.items():

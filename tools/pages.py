@@ -81,7 +81,6 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
     The files have the number of the chapter and the name of the cell. The changed notebook is returned.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
             name = f"{chapter.partition('-')[0]}-{cell.id.removeprefix('fig-')}"
