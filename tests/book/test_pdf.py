@@ -291,7 +291,8 @@ The ε of f.
 def small_book(folder, more=""):
     """Build a book of one page, to which the text `more` is added, as a PDF, and return its path."""
     stage = folder / "stage"
-    (stage / "book" / "_static").mkdir(parents=True)
+    for name in ("book/_static", "extra"):
+        (stage / name).mkdir(parents=True)
     shutil.copy(ROOT / "_config.yml", stage)
     shutil.copy(ROOT / "book" / "references.bib", stage / "book")
     (stage / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
