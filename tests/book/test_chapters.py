@@ -64,8 +64,7 @@ def test_cells_are_short_and_define_nothing(chapter):
     """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        hidden = {"parameters", "record", "remove-cell"} & set(cell.metadata.get("tags", []))
-        assert len(lines) <= 15 or hidden, cell.id
+        assert len(lines) <= 15, cell.id
         assert max(map(len, lines)) <= 88, cell.id
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), cell.id
