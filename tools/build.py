@@ -59,7 +59,7 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
         nbformat.write(notebook, stage / "notebooks" / name)
     pages.write(found, stage / "book" / "generated")
     copy(root / "CITATION.cff", stage / "book" / "generated" / "CITATION.cff")
-    pages.copy_figures(executed, stage / "book" / "generated")
+    pages.copy_figures(stage / "extra" / "figures", stage / "book" / "generated")
     mathjax = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0]) / "static" / "mathjax"
     for name in MATHJAX:
         copy(mathjax / name, stage / "book" / "_static" / "mathjax" / name)

@@ -7,14 +7,14 @@ formula, 2 seconds for an inline formula and 5 seconds for a line of code.
 
 import re
 from dataclasses import astuple, dataclass
-from pathlib import Path
 
 import nbformat
 from markdown_it import MarkdownIt
 from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import execute
+
 NOT_SHOWN = {"hide-input", "remove-input", "hide-cell", "remove-cell", "parameters"}
 NOT_PROSE = re.compile(r"\{(dropdown|table|list-table|math|figure|raw|code-block)\}")
 ROLE = re.compile(r"\{[\w:]+\}`([^`<]*)[^`]*`")
@@ -73,9 +73,9 @@ def of_notebook(file):
     return length
 
 
-def chapters(root=ROOT):
+def chapters():
     """Return the length of each chapter by its name; appendices are not included."""
-    return {file.stem: of_notebook(file) for file in sorted(root.glob("notebooks/[0-9]*.ipynb"))}
+    return {file.stem: of_notebook(file) for file in execute.chapters() if file.stem[0].isdigit()}
 
 
 def main():

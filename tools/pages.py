@@ -9,6 +9,7 @@ it.
 
 import html
 import re
+import shutil
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable
@@ -39,13 +40,13 @@ WEIGHT = {"result": "Changes a result", "proof": "Repairs a proof or a formula",
 FINAL = {"stands": "Stands in the final report", "mended": "Mended in the final report"}
 FINAL |= {"removed": "Not in the final report, which has no such passage"}
 DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-report-figure-2"}  # the report's figures in the book
-FIGURES = {  # file: chapter and cell
-    "improvement": ("08-empirical-evaluation.ipynb", "fig-improvement"),
-    "report": ("08-empirical-evaluation.ipynb", "fig-report-figure-2"),
-    "left": ("10-beyond-the-report.ipynb", "fig-left"),
-    "clip": ("10-beyond-the-report.ipynb", "fig-clip"),
-    "rivals": ("11-rivals.ipynb", "fig-ratio"),
-    "real": ("12-real-data.ipynb", "fig-real-searches"),
+FIGURES = {  # name on the page of the paper: file that `link_sources` saves
+    "improvement": "08-improvement",
+    "report": "08-report-figure-2",
+    "left": "10-left",
+    "clip": "10-clip",
+    "rivals": "11-ratio",
+    "real": "12-real-searches",
 }
 
 
@@ -65,15 +66,12 @@ def write(ledger: Ledger, folder: Path) -> None:
         (folder / f"{name}.md").write_text(part(ledger))
 
 
-def copy_figures(executed: dict[str, Path], folder: Path) -> None:
-    """Save the figures of chapters that other pages show, too, in every vector format that the chapter has."""
-    for name, (chapter, cell) in FIGURES.items():
-        cells = nbformat.read(executed[chapter], as_version=4).cells if chapter in executed else []
-        for data in (out.get("data", {}) for one in cells if one.id == cell for out in one.outputs):
-            if "image/svg+xml" in data:
-                (folder / f"{name}.svg").write_text(data["image/svg+xml"])
-            if "application/pdf" in data:
-                (folder / f"{name}.pdf").write_bytes(b64decode(data["application/pdf"]))
+def copy_figures(saved: Path, folder: Path) -> None:
+    """Copy the figures of chapters that other pages show, too, in both vector formats."""
+    for name, figure in FIGURES.items():
+        for file in (saved / f"{figure}.{end}" for end in ("svg", "pdf")):
+            if file.exists():
+                shutil.copy(file, folder / f"{name}{file.suffix}")
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
@@ -103,7 +101,7 @@ def count_claims(ledger: Ledger) -> str:
     rows = [
         (name, *(sum(map(test, claims)) for claims in (report, notes, ledger.claims))) for name, test in tests.items()
     ]
-    return counts(("", "Report", "Notes", "Both"), rows)
+    return simple_table(("", "Report", "Notes", "Both"), rows)
 
 
 def count_slips(ledger: Ledger) -> str:
@@ -123,12 +121,14 @@ def count_slips(ledger: Ledger) -> str:
         )
         for name, slips in (versions | {"all, each counted once": ledger.slips}).items()
     ]
-    return counts(("Version", "Slips", *map(str.capitalize, WEIGHTS), "Computed", "Stand", "Mended", "Gone"), rows)
+    return simple_table(
+        ("Version", "Slips", *map(str.capitalize, WEIGHTS), "Computed", "Stand", "Mended", "Gone"), rows
+    )
 
 
-def counts(header: tuple, rows: Iterable[tuple]) -> str:
-    """Return a Markdown table whose first column has names and whose other columns have numbers."""
-    lines = [header, (":--", *["--:"] * (len(header) - 1)), *rows]
+def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str:
+    """Return a Markdown table: names in its first column, and numbers, or texts if `side` is ":--", in the others."""
+    lines = [header, (":--", *[side] * (len(header) - 1)), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
@@ -164,12 +164,9 @@ def list_numbered(ledger: Ledger) -> str:
         for claim in (claim for claim in ledger.claims if named.fullmatch(claim.id)):
             name = f"{kind} {claim.id.partition('-')[2].replace('-', '.')}"
             chapter = next((cell for cell, text in ledger.cells.items() if claim.id in labels_of(text)), claim.cell)
-            here, verdict = (
-                f"{stated(claim, kind)}, {numbered(chapter)}",
-                f"`{MARKS[claim.result]}` {verdict_of(claim)}",
-            )
-            rows.append((name, here, verdict))
-    return "".join(f"| {' | '.join(row)} |\n" for row in [("In the report", "Here", "Verdict"), (":--",) * 3, *rows])
+            here = f"{stated(claim, kind)}, {numbered(chapter)}"
+            rows.append((name, here, f"`{MARKS[claim.result]}` {reference(claim, claim.result)}"))
+    return simple_table(("In the report", "Here", "Verdict"), rows, ":--")
 
 
 def heading(section: str) -> str:
@@ -272,14 +269,9 @@ def target(entry: Entry) -> str:
     return f"ledger-{entry.id}"
 
 
-def reference(entry: Entry) -> str:
-    """Return a link to an entry of the ledger; its text is the place of the statement or error in its source."""
-    return f"{{ref}}`{plain(entry.place)} <{target(entry)}>`"
-
-
-def verdict_of(claim: Claim) -> str:
-    """Return a link to the ledger's entry of a claim (checked statement); its text is the result of the check."""
-    return f"{{ref}}`{claim.result} <{target(claim)}>`"
+def reference(entry: Entry, text: str = "") -> str:
+    """Return a link to an entry of the ledger; its text is by default the place of the statement in its source."""
+    return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
 
 def stated(claim: Claim, kind: str) -> str:

@@ -16,9 +16,9 @@ const enter = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     target.tabIndex = scrolls(target) ? 0 : -1;
     showMore(target);
-    target.addEventListener("scroll", () => showMore(target), { passive: true });
   }
 });
+document.addEventListener("scroll", ({ target }) => target.matches?.(BOXES) && showMore(target), { capture: true, passive: true });
 
 // On a phone the table of contents is a drawer: Tab goes on inside it, Escape closes it.
 const drawer = (name) => {

@@ -27,15 +27,12 @@ def start() -> None:
 
 
 def drawn(figure) -> str:
-    """Return the numbers that a figure draws as CSV: panel, name, x and y of each point of a curve and of each bar."""
+    """Return the numbers that a figure draws as CSV: panel, name, x and y of each point of a curve."""
     import csv
     from io import StringIO
 
     rows = []
     for k, ax in enumerate(figure.axes, 1):
-        for bars in ax.containers:
-            for bar in getattr(bars, "patches", ()):
-                rows.append((k, bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_height()))
         for i, line in enumerate(ax.lines, 1):
             if len(line.get_xdata()) > 2 or line.get_marker() not in ("None", "", None):
                 name = line.get_label() if not line.get_label().startswith("_") else f"curve {i}"
