@@ -91,11 +91,15 @@ def blind(stack, rows, seed):
 
     stack.enter_context(mock.patch.object(sums, "clipped_sum", fixed_sum))
     stack.enter_context(mock.patch.object(lattice, "rounded", fixed_integers))
-    for name in ("secure_gaussian", "secure_laplace"):
-        answer = lambda std, size: [Answer(std * z) for z in rng.normal(size=size)]  # noqa: E731
-        stack.enter_context(mock.patch.object(samplers, name, answer))
-    index = lambda scores, epsilon: int(rng.triangular(0, 0.6, 1) * len(scores))  # noqa: E731
-    stack.enter_context(mock.patch.object(samplers, "secure_index", index))
+
+    def answer(std, size):
+        return [Answer(std * z) for z in rng.normal(size=size)]
+
+    def index(scores, epsilon):
+        return int(rng.triangular(0, 0.6, 1) * len(scores))
+
+    for name, primitive in {"secure_gaussian": answer, "secure_laplace": answer, "secure_index": index}.items():
+        stack.enter_context(mock.patch.object(samplers, name, primitive))
 
 
 def outcomes(mechanism, data, rows, seed=2):
@@ -154,7 +158,11 @@ def asked(monkeypatch):
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
-        spy = lambda *given, name=name, question=question: names.append(name) or question(*given)  # noqa: E731
+
+        def spy(*given, name=name, question=question):
+            names.append(name)
+            return question(*given)
+
         monkeypatch.setattr(PrivateRows, name, spy)
     return names
 
