@@ -1,8 +1,8 @@
 """Compute differentially private sums of vectors whose coordinates differ in spread.
 
-The mechanisms are in `egm.mechanisms`, and the noise that they need is computed in
-`egm.calibration`. The generalized chi-square distribution, which sets their clip norm, is in
-`egm.gx2`. Each public name is imported when it is first used.
+The mechanisms are in `egm.mechanisms`. The noise that a mechanism needs is computed in
+`egm.calibration`. The generalized chi-square distribution, whose quantile is the squared norm to
+which rows are clipped, is in `egm.gx2`. Each public name is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Import and return the module, or the class from its module, that has this public name."""
+        """Import and return the public module or class with this name, or raise an AttributeError."""
         from importlib import import_module
 
         if name not in __all__:
@@ -45,5 +45,5 @@ else:
         return getattr(import_module("egm.adaptive" if name.startswith("Adaptive") else "egm.mechanisms"), name)
 
     def __dir__():
-        """Return the names in the module and all public names, including those that are not imported yet."""
+        """Return the sorted names in this module, with the public names that are not imported yet."""
         return sorted({*globals(), *__all__})

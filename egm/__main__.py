@@ -1,4 +1,4 @@
-"""Run the command line of egm by `python -m egm`."""
+"""Run the command line of egm when Python is started with `python -m egm`."""
 
 import sys
 

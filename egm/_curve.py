@@ -1,7 +1,9 @@
-"""Compute the privacy curve of Gaussian noise, its inverse, and the conversion from zCDP.
+"""Compute the privacy curve of Gaussian noise, its inverse, and a conversion of privacy parameters.
 
-The privacy curve is the smallest delta for each epsilon at which Gaussian noise with the noise
-multiplier z is (epsilon, delta)-private. Results are rounded so that the stated privacy holds.
+The noise multiplier z is the standard deviation of Gaussian noise for a query of l2-sensitivity 1.
+The privacy curve of z gives, for each epsilon, the smallest delta for which this noise is (epsilon,
+delta)-private. The conversion is from rho of zero-concentrated differential privacy (zCDP) to
+epsilon. Results are rounded such that they never promise more privacy than there is.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """Compute the two terms of the conversion of rho-zCDP to epsilon at alpha = 1 + exp(u), as (gain, loss).
+    """Compute the two terms, (gain, loss), in the epsilon that rho-zCDP implies at the order alpha = 1 + exp(u).
 
-    The epsilon at this alpha is rho alpha + loss - gain (see `egm.calibration.zcdp_epsilon`). The
-    gain is (1 + exp(-u)) log(1 + exp(u)) - u and the loss is -log(delta) exp(-u). The gain is
-    computed as a sum of terms >= 0, in which nothing cancels, because
-    log(1 + exp(-u)) = log(1 + exp(u)) - u.
+    For a given delta, each order alpha > 1 gives a valid epsilon: rho alpha + loss - gain (see
+    `egm.calibration.zcdp_epsilon`). The gain is (1 + exp(-u)) log(1 + exp(u)) - u, and the loss is
+    -log(delta) exp(-u). The gain is computed as a sum of terms >= 0, so that no digits are lost:
+    for u > 0, log(1 + exp(u)) is written as u + log(1 + exp(-u)).
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -43,9 +45,10 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 
 
 def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
-    """Find, for each element, the argument at which a function with a single minimum is least.
+    """Find the minimizer of a function that has a single minimum, for each element of the arrays in `args`.
 
-    The search begins at `start`. Where overflow hides the minimum, the result is `start` itself.
+    The search begins at `start`. Where it fails because the function overflows, the result is
+    `start`.
     """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)
@@ -54,18 +57,22 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 
 
 def log_delta_at(epsilon: Floats, z: Floats) -> Array:
-    """Compute the logarithm of the smallest delta for which noise with multiplier z is (epsilon, delta)-private."""
+    """Compute log(delta) for the smallest delta at which noise with multiplier z is (epsilon, delta)-private."""
     integral, square, rest = curve_at(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
 
 
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
-    """Compute delta of the privacy curve without underflow: as a number, and the exponent of a factor exp(...).
+    """Compute the smallest delta at which Gaussian noise is (epsilon, delta)-private, in parts that do not underflow.
 
-    With a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r
-    from 0 to infinity of phi(r - a) (1 - exp(-r/z)). The result is a triple (integral, square,
-    rest) with delta = integral * exp(-(square + rest) / 2). For a >= 0 the last two are 0. For
-    a < 0 the double `square` is nearly a^2, and `rest` is the part of a^2 that this double lacks.
+    The result is a triple (integral, square, rest), and delta = integral * exp(-(square + rest) /
+    2).
+
+    The noise multiplier z is the standard deviation of the noise for a query of sensitivity 1. With
+    a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r from 0
+    to infinity of phi(r - a) (1 - exp(-r/z)). For a >= 0 this integral is the first part, and the
+    other two parts are 0. For a < 0 the factor exp(-a^2/2) is taken out of the integral: `square`
+    is a double near a^2, and `rest` is the small difference of a^2 and this double.
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -87,8 +94,9 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 def _two_terms(a: Array, b: Array) -> Array:
     """Compute sqrt(2 pi) times the first result of `curve_at`, as a difference of two normal probabilities.
 
-    With b = 1/(2z) + epsilon z the difference is Phi(a) - exp(epsilon) Phi(-b), where Phi is the
-    standard normal distribution function. For a < 0 it is divided by exp(-a^2/2), as in `curve_at`.
+    With a and z as in `curve_at`, and b = 1/(2z) + epsilon z, delta is Phi(a) - exp(epsilon)
+    Phi(-b), where Phi is the standard normal distribution function. The result is sqrt(2 pi) delta.
+    For a < 0 it is divided by exp(-a^2/2).
     """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
@@ -98,8 +106,8 @@ def _two_terms(a: Array, b: Array) -> Array:
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as the sum of two doubles, and return both, the larger one first.
 
-    The second double is the rounding error of the first. It is needed because in a far tail even
-    the first digits of exp(-a^2/2) depend on the last digits of a.
+    The second double is the rounding error of the first one. It is needed because in a far tail
+    even the first digits of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
     other, rounding = _product(epsilon, z)
@@ -113,10 +121,9 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def _product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Compute x y as the sum of two doubles: the rounded product, and its rounding error.
+    """Return the rounded product x y and its rounding error, whose sum is the exact product (Dekker 1971).
 
-    The rounding error is exact unless it overflows; then the result has 0 in its place. See Dekker
-    (1971).
+    Where the computation of the rounding error overflows, it is returned as 0.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
@@ -126,12 +133,12 @@ def _product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """Return a noise multiplier z that is certainly sufficient for (epsilon, delta)-privacy.
+    """Return a noise multiplier z that certainly suffices for (epsilon, delta)-privacy, to begin a search below it.
 
-    Either of two conditions is sufficient: Phi(a) <= delta with a = 1/(2z) - epsilon z and the
-    standard normal distribution function Phi, or 1 / (z sqrt(2 pi)) <= delta. The result is the
-    smaller of the two noise multipliers for which these hold with equality, enlarged by
-    `margin_below`.
+    Each of two conditions alone suffices: Phi(a) <= delta, with a = 1/(2z) - epsilon z and the
+    standard normal distribution function Phi; or 1 / (z sqrt(2 pi)) <= delta. Each condition holds
+    with equality for one noise multiplier. The result is the smaller one of these two, times
+    `margin_below(delta)`.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
@@ -140,18 +147,19 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def margin_below(delta: Array) -> Array:
-    """Return the factor by which a noise multiplier is enlarged so that the computed delta does not exceed `delta`.
+    """Return a factor > 1 by which a noise multiplier is enlarged, so that its computed delta is at most `delta`.
 
-    The factor grows as delta approaches 1, because a computed delta near 1 has few digits of
-    1 - delta.
+    The factor grows as `delta` approaches 1, because a computed delta near 1 has few correct digits
+    of 1 - delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
 
 def root_of(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
-    """Find, for each element, the root of a decreasing function whose value at `right` is not positive.
+    """Find the root of a decreasing function, for each element of the arrays `left`, `right` and those in `args`.
 
-    The point `left` is moved down until the root lies between the two points.
+    The function must not be positive at `right`. The search moves `left` down until the root lies
+    between the two points.
     """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

@@ -1,6 +1,6 @@
-"""Hold the name under which this package is installed: `elliptical-gaussian-mechanism`.
+"""Hold the name of the package in the package registry: `elliptical-gaussian-mechanism`.
 
-On the package registry the name "egm" belongs to another project.
+In the registry the name "egm", by which Python imports the package, belongs to another project.
 """
 
 NAME = "elliptical-gaussian-mechanism"

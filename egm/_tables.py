@@ -1,8 +1,8 @@
 """Match the names of columns in vectors and tables, and return the numbers of a table in the wanted order.
 
-Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these packages is imported. A
-vector has names if it is a mapping or has an `index`, like a Series of pandas. Labels that only number the columns,
-from 0 as in pandas or from "1" as in `egm.files`, are not taken for names.
+Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these packages is imported. The
+entries of a vector have names if the vector is a mapping or has an `index`, like a Series of pandas. Labels that only
+number the columns, from 0 as in pandas or from "1" as in `egm.files`, do not count as names.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ColumnError(TypeError):
 
 
 def declared(columns: object, **named: object) -> Columns:
-    """Return the names of the columns: those in `columns` if given, or else those of this vector, or None.
+    """Return the names of a mechanism's columns: `columns` if given, or else the names of the entries of a vector.
 
-    All other vectors and tables are matched with these names. Raise TypeError if `columns` is not a sequence of names,
-    and ValueError for a name that occurs twice.
+    The vector is the one keyword argument. The result is None if `columns` is None and the vector has no names. Raise
+    TypeError if `columns` is not a sequence of names, and ValueError for a name that occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -59,9 +59,10 @@ def declared(columns: object, **named: object) -> Columns:
 
 
 def ordered(columns: Columns, **named: object) -> Any:
-    """Return the entries of a vector, in the order of the columns if the vector has names.
+    """Return the entries of a vector; if they have names, return them in the order of `columns`.
 
-    Raise ValueError if the names are not those of the columns, or if the vector has names and the columns have none.
+    The vector is the one keyword argument. Raise ValueError if its names are not those in `columns`, or if it has two
+    names or more and `columns` is None.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -73,7 +74,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors that `ordered` would raise, without reading the numbers of the vector."""
+    """Raise the errors that `ordered` would raise for this vector, without reading its numbers."""
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -81,7 +82,7 @@ def check_vector(columns: Columns, **named: object) -> None:
 
 
 def _labels(vector: object) -> tuple[Hashable, ...] | None:
-    """Return the names of a vector's entries: the keys of a mapping, the index of a Series, or else None."""
+    """Return the names of a vector's entries: the keys of a mapping, or the index of a Series; otherwise None."""
     if isinstance(vector, Mapping):
         return tuple(vector)
     index = getattr(vector, "index", None)
@@ -102,7 +103,7 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Return whether X is like `egm.files.Table`: a table in a file, with names and a function that reads blocks."""
+    """Return whether X is like `egm.files.Table`: it has names of columns, and a function that reads blocks of rows."""
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
@@ -119,7 +120,7 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 
 
 def check(X: object, columns: Columns) -> None:
-    """Raise ValueError if a table's names are not those of the columns.
+    """Raise ValueError if the table X has names of columns and these are not the names in `columns`, in any order.
 
     Raise TypeError if X is a data frame of dask with a column that does not hold numbers.
     """
@@ -132,10 +133,11 @@ def check(X: object, columns: Columns) -> None:
 
 
 def arranged(X: Any, columns: Columns) -> Any:
-    """Return the rows of X without names, with entries in the order of the columns, or raise the errors of `check`.
+    """Return the numbers of the table X with its columns in the order of `columns`.
 
-    The result is an array, an iterator of arrays (blocks of rows), or a dask array. An object without names is returned
-    unchanged.
+    The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If X is an iterator,
+    each of its blocks is arranged in this way. An object without names is returned unchanged. The errors are those of
+    `check`.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
@@ -178,9 +180,9 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """Yield the columns with these names, in this order, in blocks of rows.
+    """Yield the columns of the table X with these names, in this order, as one array for each block of its rows.
 
-    So the table is not copied as a whole.
+    In this way only one block is copied at a time.
     """
     step = max(1, _COPIED // len(names))
     for start in range(0, len(X), step):
@@ -188,7 +190,7 @@ def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the blocks; a block that is itself an iterator of blocks is replaced by these."""
+    """Yield the blocks in their order; for a block that is itself an iterator, yield the blocks that it yields."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block
@@ -197,12 +199,12 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Return whether X is a dask array; it may have names of columns, if `egm.files.from_parquet` made it."""
+    """Return whether X is a dask array. It may have names of columns: `egm.files.from_parquet` gives it some."""
     return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
 
 
 def array(**named: Any) -> NDArray[Any]:
-    """Convert an argument to an array as numpy.asarray does; a table may also hold booleans and missing values.
+    """Convert the one keyword argument to an array as numpy.asarray does, with two exceptions for tables.
 
     In a table, False and True become 0 and 1, and a missing value becomes NaN. Raise TypeError for a table with a
     column that holds neither numbers nor booleans.
@@ -221,9 +223,9 @@ def array(**named: Any) -> NDArray[Any]:
 
 
 def require_one_type(name: str, X: Any) -> None:
-    """Raise TypeError for a table whose columns have different types.
+    """Raise TypeError if the columns of the table X have different types; `name` is its name in the message.
 
-    As one array its integers would be converted to doubles, and large ones would be rounded.
+    In a single array the integers of such a table would become doubles, and large integers would be rounded.
     """
     names = column_names(X)
     if names is not None and not _is_dask_array(X):
@@ -243,7 +245,7 @@ def _select(X: Any, names: list[Hashable]) -> Any:
 
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
-    """Raise TypeError for the first column that holds neither numbers nor booleans; the message names the column."""
+    """Raise TypeError that names the first column of X that holds neither numbers nor booleans, if there is one."""
     if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
     for column, kind in zip(names, _kinds(X), strict=True):
@@ -259,9 +261,10 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
 
 
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
-    """Return the index of each column among the labels, or None if the labels are in the right order already.
+    """Return, for each name in `columns`, its index among `labels`, the names that a vector or a table has.
 
-    Raise ValueError if the labels are not the names of the columns; labels that only number the columns are accepted.
+    Return None if nothing must be moved: the order is the same, or the labels only number the columns. Raise ValueError
+    if the labels are other names than those in `columns`, or if `columns` is None and there are two labels or more.
     """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):
@@ -285,7 +288,7 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:
-    """Return whether labels only number the columns: 0, 1, 2, ... or "1", "2", "3", ...."""
+    """Return whether the labels only number the columns: they are 0, 1, 2, ... or "1", "2", "3" and so on."""
     return all(label == i for i, label in enumerate(labels)) or all(
         label == str(i) for i, label in enumerate(labels, start=1)
     )
@@ -302,6 +305,6 @@ def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
 
 
 def _few(labels: Collection[Hashable]) -> str:
-    """Return the first five labels, and the number of the others, as text for a message."""
+    """Return text for a message: the first five labels and, if there are more, the number of the others."""
     shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
     return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

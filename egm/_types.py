@@ -1,6 +1,6 @@
-"""Name the types that are used in signatures.
+"""Define short names for the types in signatures.
 
-An argument of numbers is usually an `ArrayLike`, and a result is a float or one of the arrays named here.
+An argument that holds numbers is usually an `ArrayLike`. A result is a float or one of the arrays named here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """Describe a table in a file that is read in blocks of rows, such as `egm.files.rows` returns."""
+    """Describe the type of a table that is read from a file in blocks of rows, such as `egm.files.rows` returns."""
 
     @property
     def names(self) -> tuple[str, ...]:

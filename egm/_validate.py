@@ -1,8 +1,8 @@
-"""Check the arguments of public functions, so that the functions behind them can rely on them.
+"""Check the arguments of public functions, so that all other code can rely on valid arguments.
 
-Each check takes one keyword argument, names it in its error message, and returns the checked value, in most cases as
-float64. For example, ``positive(epsilon=-1.0)`` raises "epsilon must be finite and > 0, got -1.0". Checks of arrays
-apply to each element; `scalar` is for parameters that must be a single number.
+Each check takes one keyword argument and uses its keyword as the name in the error message. It returns the checked
+value, in most cases as float64. For example, ``positive(epsilon=-1.0)`` raises "epsilon must be finite and > 0, got
+-1.0". A check of an array applies to each element; `scalar` is for parameters that must be a single number.
 
 Parameters are public, and a message shows their value. Data are not: a message about an argument whose name is in
 `PRIVATE` says the type, the number of columns, and the row and the column of the first wrong value. It never shows a
@@ -50,7 +50,7 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning about a delta so large that publishing somebody's row unchanged would not break the promise."""
+    """Warning that delta is 1/n or more: even publishing a random one of n rows would be (epsilon, delta)-private."""
 
 
 def real(**named: object) -> Array:
@@ -64,7 +64,11 @@ def real(**named: object) -> Array:
 
 
 def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
-    """Return a check that accepts real numbers for which `passes` is true; its error says the argument and `rule`."""
+    """Return a check: a function that returns its keyword argument as float64, or raises ValueError.
+
+    The check accepts real numbers for which the function `passes` returns true. The text `rule`, for example "must be
+    finite", becomes a part of the error message.
+    """
 
     def check(**named: object) -> Array:
         (name,), array = named, real(**named)
@@ -80,12 +84,12 @@ probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 
 
 
 def between(low: float, high: float, **named: object) -> Array:
-    """Check that all numbers are from `low` to `high`, both included, and return them as float64."""
+    """Check that all numbers of an argument are from `low` to `high`, both included, and return them as float64."""
     return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
 
 def scalar(check: Check, **named: object) -> float:
-    """Check that an argument is a single number that passes `check`, and return it as a Python float."""
+    """Check that an argument is a single number that the function `check` accepts, and return it as a float."""
     (name,), array = named, check(**named)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
@@ -108,7 +112,7 @@ def generator(rng: object) -> np.random.Generator:
 
 
 def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """Give a DeltaWarning if delta is 1/n or more; `stacklevel` is passed to `warnings.warn`."""
+    """Issue a DeltaWarning if delta is 1/n or more; `stacklevel` is passed to `warnings.warn`."""
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -119,7 +123,7 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 
 def vector(**named: object) -> Array:
-    """Check that an argument has one axis and at least one entry, all finite and > 0, and return it as float64."""
+    """Check that an argument is a vector with at least one entry, all finite and > 0, and return it as float64."""
     (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
@@ -129,14 +133,18 @@ def vector(**named: object) -> Array:
 def matrix(columns: int | None, **named: object) -> Array:
     """Check that an argument is a matrix of finite real numbers with this many columns, and return it as float64.
 
-    If `columns` is None, any number of columns from 1 on is accepted. A matrix of float64 is not copied.
+    If `columns` is None, a matrix with any number of columns from 1 on is accepted. A matrix of float64 is not copied.
     """
     (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check the shape and the type of a matrix of real numbers as `matrix` does, but do not read its values."""
+    """Check that an argument is a matrix of real numbers with this many columns, and return it as an array.
+
+    Unlike `matrix`, this function does not check whether the numbers are finite; it does not read the numbers of an
+    array. If `columns` is None, any number of columns from 1 on is accepted.
+    """
     ((name, value),) = named.items()
     array = _numeric(name, value)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
@@ -146,11 +154,11 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 
 
 def exact(**named: object) -> NDArray[Any]:
-    """Check that all numbers are real and not beyond the largest double, and return them without rounding.
+    """Check that an argument consists of real numbers within the range of doubles, and return them without rounding.
 
-    The result is an array of any real type, or an array of objects, which are Python numbers of any size or NumPy
-    numbers. A list becomes an array of objects, because NumPy would round integers beyond 2**53 if the list also has
-    floats.
+    The result is an array of a real type. It is an array of Python objects if the argument is a list or holds objects:
+    they are Python numbers of any size, or NumPy numbers. (NumPy would round integers beyond 2**53 in a list that also
+    has floats.)
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -169,7 +177,7 @@ def exact(**named: object) -> NDArray[Any]:
 
 
 def _is_real(entry: object) -> bool:
-    """Return whether an entry of an array of objects is a real number that can be converted exactly (not a bool)."""
+    """Return whether an entry of an array of objects is an integer or a float, of Python or NumPy, and not a bool."""
     return isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
 
 
@@ -179,12 +187,13 @@ def _is_finite(entry: Any) -> bool:
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
-    """Return the shape of an argument that may be private, or None if its type does not say it; read no value.
+    """Check the type of an argument that may be private, and return its shape, without reading a value.
 
-    Raise TypeError if the type shows that the argument does not hold real numbers. Because no value is read, a budget
-    can record the cost of a release after this check. Of a list only the length is used, because the types of its
-    entries depend on the values. So does the type of an array or of a column if a library has inferred it from the
-    values.
+    The result is None if the shape is not known before a computation, as for a data frame of dask. Raise TypeError if
+    the type shows that the argument does not hold real numbers. Because no value is read, a budget can record the cost
+    of a release after this check. For a list only its length is returned, because the types of its entries depend on
+    the values. (The type of an array or of a column can depend on the values, too, if a library has inferred the type
+    from them.)
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -213,7 +222,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
 
 
 def _way_out(name: str, value: object) -> str:
-    """Describe, for an error message, an object that is not an array of numbers, and how to make an array of it."""
+    """Describe, for an error message, an object that is not an array of numbers, and say how to make an array of it."""
     kind = f"an object of type {type(value).__name__}"
     if isinstance(value, np.ma.MaskedArray):
         return f"a masked array: {name}.filled(...) is one"
@@ -252,9 +261,9 @@ def _not_numeric(name: str, value: object) -> TypeError:
 
 
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
-    """Return the value as an array, or an array that holds None if it cannot be converted.
+    """Return the value as an array; if it cannot be converted, return an array that holds None.
 
-    An exception of the conversion is not passed on, because its text may show values.
+    The exception of a failed conversion is dropped, because its text may show values.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -274,9 +283,9 @@ def _doubles(array: NDArray[Any]) -> Array:
 
 
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array if all of `passed` is true, or raise ValueError with the index of the first false entry.
+    """Return `array` if all of `passed` is true; otherwise raise ValueError with the index of the first false entry.
 
-    The message states the rule, and shows the value if the argument is public.
+    The message states the rule. It also shows the value at this index if the argument is public.
     """
     if passed.all():
         return array
@@ -286,7 +295,7 @@ def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]
 
 
 def _shown(name: str, value: object) -> str:
-    """Describe a value in one short line for an error message; of data and arrays only the type and shape are shown."""
+    """Describe a value in one line for an error message; of data and of arrays show only the type and the shape."""
     if isinstance(value, np.ndarray):
         return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
     if name in PRIVATE:
@@ -296,7 +305,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown_shape(name: str, shape: tuple[int, ...]) -> str:
-    """Describe the shape of an array for an error message; a table's number of rows may be private and is left out."""
+    """Describe the shape of an array for an error message, without a table's number of rows, which may be private."""
     if name not in _TABLES or not shape:
         return str(shape)
     return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

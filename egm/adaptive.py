@@ -1,14 +1,16 @@
 """Release the sum of normal rows whose center and spread are not known beforehand.
 
-A part of the budget pays for a private search for center and spread, by a few cheap questions about
-the rows. Each answer is private in the sense of zero-concentrated differential privacy (Bun and
-Steinke 2016) for data sets of which one row is replaced, and the costs of the answers add up. Later
-questions depend on earlier answers. This is allowed, because the total is fixed beforehand (Feldman
-and Zrnic 2021). The answer to the last question is the sum itself.
+A part of the privacy budget pays for a private search for the center and the spread. The search
+asks a few questions about the rows that cost little of the budget. Each answer is private in the
+sense of zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one
+row is replaced, and the costs of the answers add up. Later questions depend on earlier answers.
+This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021). The answer to the
+last question is the sum itself.
 
-A release is refused if the budget is so small, for n, d and the declared ranges, that the search
-could fail. Data that are far from normal cost accuracy, and then the forecast of the error is
-larger. The forecast does not cover rows that affect no answer: a few rows far away from all others.
+A release is refused if the budget is so small, for n rows, d columns and the declared ranges, that
+the search could fail. Data that are far from normal make the sum less accurate, and then the
+forecast of the error is larger. The forecast does not cover a few rows that are far away from all
+others, because they affect no answer.
 """
 
 from __future__ import annotations
@@ -68,16 +70,17 @@ class AdaptiveDataMechanism:
     -----
     A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets of which
     one row is replaced, whatever the data are. Data outside the declared ranges, or far from
-    normal, cost accuracy and never privacy. If rows are longer than normal ones, the clip norm is
-    chosen for the largest error that they can cause.
+    normal, cost accuracy and never privacy. If there are more rows far from the center than normal
+    rows would have, the clip norm is chosen for the worst case, in which the parts that clipping
+    removes all point in one direction.
 
-    The mechanism runs if `rho` is at least `least_rho` of the number of columns. Then the search
-    fails in at most a few runs of a hundred, and `forecast` bounds this probability.
+    The mechanism runs if `rho` is at least ``least_rho(d)``, where d is the number of columns. Then
+    the search fails in at most a few runs of a hundred, and `forecast` bounds this probability.
 
-    A few rows that are far away from all others can remain unseen by the search, and are then
-    clipped. Such rows are less than a tenth of all rows at the least budget, less than a twentieth
-    if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of
-    :math:`60 / (n \sqrt{\rho})` above 1200.
+    The search may not notice a few rows that are far away from all others; they are then clipped.
+    The rows that it may not notice are less than a tenth of all rows at the least budget, less than
+    a twentieth if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of :math:`60
+    / (n \sqrt{\rho})` above 1200.
 
     References
     ----------
@@ -347,7 +350,7 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if the budget is too small for d columns; it names a sufficient rho and n."""
+        """Raise a ValueError if the budget is too small for d columns; the message names a sufficient rho and n."""
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))

@@ -61,7 +61,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     -------
     float
         Lower bound of epsilon, which holds with probability `confidence` or more; 0.0 if the
-        releases show nothing.
+        releases give no positive bound.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
 
 
 def project(one: Array, other: Array) -> Array:
-    """Compute the direction that best separates two kinds of releases, if their noise is normal.
+    """Compute the direction that best separates the releases for two data sets, if their noise is normal.
 
     Parameters
     ----------
@@ -116,15 +116,16 @@ def project(one: Array, other: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,)
-        Direction. The numbers ``one @ direction`` and ``other @ direction`` differ as clearly as
-        possible.
+        Direction. The products ``one @ direction`` and ``other @ direction`` are, for normal noise,
+        the numbers that tell the two data sets apart best.
 
     Notes
     -----
     For normal noise the likelihood ratio is a function of ``releases @ direction``, where the
     direction is the inverse covariance of the noise times the difference of the means (Neyman and
-    Pearson's lemma, Fisher's discriminant). Both are estimated from the releases. If the means of
-    the two kinds differ in a direction without noise, the result is that direction.
+    Pearson's lemma, Fisher's discriminant). The covariance and the means are estimated from the
+    releases. If the means differ in a direction in which there is no noise, the result is this
+    direction.
 
     Examples
     --------
@@ -150,15 +151,16 @@ def project(one: Array, other: Array) -> Array:
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
-    """Return, for each threshold, the number of releases that are at least as large."""
+    """Return, for each threshold, the number of releases that are at least as large as this threshold."""
     return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="left")
 
 
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
-    """Return the lower bound log((p - delta) / q) of epsilon, or 0 where it is negative.
+    """Return the lower bound log((p - delta) / q) of epsilon, or 0 where it is negative, from two counts in m releases.
 
-    p is a lower confidence limit of a probability for `likely` counts out of m, and q an upper
-    confidence limit for `rare` counts out of m. Each is wrong with probability error / 2.
+    Here p is a lower confidence limit of the probability of an event that occurred `likely` times,
+    and q is an upper confidence limit of the probability of an event that occurred `rare` times.
+    Each limit is wrong with probability error / 2.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -169,7 +171,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases at the cost of a few, if a release is a value plus a linear function of its noise.
+    """Draw many releases with few calls of `release`, if its result is a value plus a linear function of its noise.
 
     Parameters
     ----------
@@ -194,11 +196,12 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Notes
     -----
     One call of `release` with zeros for the noise gives the value. Then there is one call for each
-    number that a release draws, with a large number in its place and zeros for all others; it gives
-    the coefficients of this number. Then noise is drawn `size` times by the sampler that the
-    release uses, multiplied by the coefficients, and added to the value. The first five results are
-    compared with calls of `release` on the same noise. If `replay` is called twice for secure noise
-    with the same laws and scales, the second call uses the draws of the first one again.
+    random number that a release draws. In this call the value of the number is the scale of its
+    law, and all other numbers are zero; so the call gives the coefficients of this number. Then
+    noise is drawn `size` times by the sampler that the release uses, multiplied by the
+    coefficients, and added to the value. The first five results are compared with calls of
+    `release` on the same noise. If `replay` is called twice for secure noise with equal laws,
+    scales and `size`, the second call uses the draws of the first one again.
 
     Examples
     --------
@@ -224,7 +227,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Take the place of the sources of noise in a release: return given numbers, and record what was asked for."""
+    """Replace the noise in a release: return given numbers instead, and record the laws and scales of the noise."""
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
@@ -232,15 +235,15 @@ class _Tape(np.random.Generator):
         self.asked: list[tuple[Any, float]] = []
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return given numbers in place of normal noise."""
+        """Return the next given numbers in place of normal noise, and record the scale of this noise."""
         return self._next("normal", scale)
 
     def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return given numbers in place of Laplace noise."""
+        """Return the next given numbers in place of Laplace noise, and record the scale of this noise."""
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return a sampler that gives given numbers, in place of `egm.samplers._vector_noise`."""
+        """Take the place of `egm.samplers._vector_noise`: return a sampler that returns the next given numbers."""
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
     def _next(self, law: Any, scale: ArrayLike) -> Array:
@@ -251,10 +254,10 @@ class _Tape(np.random.Generator):
 
 
 def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
-    """Make a release with these numbers as noise (zeros for None), and record the laws and scales that it asks for.
+    """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    The release has shape (k,); the record has a pair (law, scale) for each number that was asked
-    for.
+    The results are the release, shape (k,), and a tuple with a pair (law, scale) for each number
+    that was asked for.
     """
     tape = _Tape(noises)
     with mock.patch.object(samplers, "_vector_noise", tape.discrete):

@@ -26,12 +26,14 @@ def bernstein(p: float, weights: ArrayLike) -> float: ...
 @overload
 def bernstein(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
-    r"""Bound the upper quantile of a generalized chi-square variable by Lemma 4.2 of the report.
+    r"""Bound the upper quantile of a generalized chi-square variable by Lemma 4.2 of Poulsen's report (2023).
+
+    The variable is :math:`Q = \sum_j w_j Z_j^2` with independent standard normal :math:`Z_j`.
 
     Parameters
     ----------
     p : float or array_like
-        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Variances w of the terms of Q, finite and > 0.
 
@@ -57,8 +59,8 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
     .. math:: \sum_j w_j + \sqrt{8 \ln(1/p) \sum_j w_j^2}.
 
-    It follows from Bernstein's inequality ([2]_, Proposition 2.10) with :math:`L = 3 \max_j w_j`,
-    and is Lemma 4.2 of [1]_.
+    It is Lemma 4.2 of [1]_, and follows from Bernstein's inequality ([2]_, Proposition 2.10), whose
+    constant is :math:`3 \max_j w_j` here.
 
     References
     ----------
@@ -89,12 +91,12 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def bernstein_limit(weights: ArrayLike) -> float:
-    r"""Return the smallest probability p for which Lemma 4.2 of the report holds, and `bernstein` is finite.
+    r"""Return the smallest probability p for which `bernstein`, Lemma 4.2 of Poulsen's report (2023), is finite.
 
     Parameters
     ----------
     weights : array_like, shape (d,)
-        Variances w of the terms of Q, finite and > 0.
+        The d weights w in :math:`Q = \sum_j w_j Z_j^2`, finite and > 0.
 
     Returns
     -------
@@ -128,10 +130,12 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     r"""Bound the upper quantile of a generalized chi-square variable by Laurent and Massart's inequality.
 
+    The variable is :math:`Q = \sum_j w_j Z_j^2` with independent standard normal :math:`Z_j`.
+
     Parameters
     ----------
     p : float or array_like
-        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Variances w of the terms of Q, finite and > 0.
 
@@ -184,10 +188,12 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Array: ...
 def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     r"""Bound the upper quantile of a generalized chi-square variable by Chebyshev's inequality.
 
+    The variable is :math:`Q = \sum_j w_j Z_j^2` with independent standard normal :math:`Z_j`.
+
     Parameters
     ----------
     p : float or array_like
-        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
+        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Variances w of the terms of Q, finite and > 0.
 
@@ -228,7 +234,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:
-    r"""Bound the error of the elliptical mechanism for Gaussian data by Theorem 4 of the report.
+    r"""Bound the noise of `egm.mechanisms.GaussianDataMechanism` by Theorem 4 of Poulsen's report (2023).
 
     Parameters
     ----------
@@ -240,9 +246,11 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
     Returns
     -------
     float
-        An upper bound on :math:`E\|\eta\|^2 / \sigma_\mathrm{opt}^2`, where :math:`\eta` is the
-        noise with the scaling of Lemma 4.1 and the clip probability 1/n, in the squared units of
-        `sigma`. It is infinite for ``n > theorem4_limit(sigma)``, where the theorem claims nothing.
+        An upper bound on :math:`E\|\eta\|^2 / \sigma_\mathrm{opt}^2`, in the squared units of
+        `sigma`. Here :math:`\eta` is the noise with the scaling of Lemma 4.1
+        (`egm.scaling.expected_norm`) and the clip probability 1/n, and :math:`\sigma_\mathrm{opt}`
+        is the noise multiplier. The bound is infinite for ``n > theorem4_limit(sigma)``, where the
+        theorem claims nothing.
 
     Raises
     ------
@@ -289,7 +297,7 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
 
 
 def theorem4_limit(sigma: ArrayLike) -> float:
-    r"""Return the largest n for which Theorem 4 of the report holds.
+    r"""Return the largest number n of rows for which Theorem 4 of Poulsen's report (2023), and `theorem4`, holds.
 
     Parameters
     ----------
@@ -300,7 +308,8 @@ def theorem4_limit(sigma: ArrayLike) -> float:
     -------
     float
         The number of rows :math:`\exp(\sum_j \sigma_j^2 / (18 \max_j \sigma_j^2))`, in general not
-        a whole number. It is at most :math:`\exp(d/18)`, and infinite where it would overflow.
+        a whole number. It is at most :math:`\exp(d/18)` for d columns, and infinite where it would
+        overflow.
 
     Raises
     ------

@@ -6,17 +6,19 @@ release. A release whose cost does not fit into the total is refused with `Budge
 
 A user must know three things:
 
-1. A mistake in public matters (the mechanism, the type or the shape of the data) costs nothing. The
-   charge is recorded before any value of the data is read. It remains if the release then fails, for
-   example because of a NaN, because such an error says something about the data.
+1. An error in public matters (the mechanism, the type or the shape of the data) costs nothing. The
+   charge is recorded before any value of the data is read. It remains if the release then fails,
+   for example at a NaN, because such an error says something about the data.
 2. The charges are added up to a total (epsilon, delta) by one rule: "gaussian", "zcdp", "basic" or
-   "planned". The rule must be public before the first release. With the first three, every release
-   may be chosen after seeing the releases before it.
+   "planned". The rule must be public before the first release. With the first three rules, every
+   release may be chosen after seeing the releases before it; with "planned", all releases must be
+   chosen before the first one is made.
 3. With a path, the charges are kept in a journal, a file that survives a crash and that several
-   processes can share. If an older copy of the file is put back, this cannot be noticed from the
-   file.
+   processes can share. If somebody replaces the file by an older copy of it, a budget that is
+   opened afterwards cannot notice it.
 
-The Notes of `Budget` describe the rules, prove that they are private, and explain the rounding.
+The Notes of `Budget` describe the rules, prove that they keep the promised privacy, and explain the
+rounding.
 """
 
 from __future__ import annotations
@@ -94,24 +96,25 @@ class Budget:
     **Rules.** A release adds its cost to the costs before it, and is refused if the sum would
     exceed the total. A total rho is always counted by "zcdp".
 
-    - "zcdp" adds up :math:`\rho`. Gaussian noise of multiplier z costs :math:`1 / (2 z^2)`, also if
-      it is discrete ([1]_, Theorem 14). An :math:`\varepsilon`-private mechanism costs
-      :math:`\varepsilon^2 / 2` ([2]_, Proposition 1.4), a quantile :math:`\varepsilon^2 / 8` for
-      each column, and an `AdaptiveDataMechanism` its rho. `egm.calibration.zcdp_epsilon` converts
-      the sum to (epsilon, delta).
+    - "zcdp" adds up :math:`\rho`. Gaussian noise of multiplier z (its standard deviation over the
+      sensitivity) costs :math:`1 / (2 z^2)`, also if it is discrete ([1]_, Theorem 14). An
+      :math:`\varepsilon`-private mechanism costs :math:`\varepsilon^2 / 2` ([2]_, Proposition 1.4),
+      a quantile :math:`\varepsilon^2 / 8` for each column, and an `AdaptiveDataMechanism` its rho.
+      `egm.calibration.zcdp_epsilon` converts the sum to (epsilon, delta).
     - "gaussian" adds up :math:`\mu^2 = 1 / z^2`. The releases together are as private as one
       Gaussian mechanism with that sum ([3]_, Corollary 3.3), so the exact curve of
       `egm.calibration` converts it. An :math:`\varepsilon`-private mechanism costs
 
       .. math:: \mu = 2 \Phi^{-1}\left(\frac{e^\varepsilon}{1 + e^\varepsilon}\right).
 
-      The normal trade-off curve of this :math:`\mu` is convex, and it meets the piecewise linear
-      curve of :math:`\varepsilon`-privacy at both ends and at its kink, so it lies below that
-      curve.
+      This is valid, because the trade-off curve of the Gaussian mechanism with this :math:`\mu` is
+      convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
+      ends and at its kink. So it lies below the piecewise linear curve.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
-    - "planned" takes the smallest result of all these rules. It also tries to add up the epsilons
-      of the pure mechanisms (those with delta = 0), and to add this sum to the result of another rule
-      for the rest. It is valid only if all mechanisms were fixed before the first release.
+    - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
+      pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the
+      other mechanisms, and takes this total if it is smaller. The rule is valid only if all
+      mechanisms were fixed before the first release.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
@@ -127,21 +130,23 @@ class Budget:
     delta)-private, and releases that all have delta = 0, whose epsilons may be added.
 
     **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
-    exceed the total. A sum of several may exceed it by a factor :math:`1 + 2^{-51}`, which is
-    within the digits of doubles, so that ten charges of 0.1 fit into 1.0. Under "gaussian", several
-    charges are granted if they fit for noise that is larger by the share :math:`2^{-31}`, because
-    the noise is in fact drawn larger by the share :math:`2^{-30}` than the mechanism says. So no
-    total is exceeded. Under this rule a part of delta is reserved for the difference between
-    discrete and continuous noise. It is enough for :math:`2^{20}` releases of fewer than
-    :math:`2^{24}` coordinates each, and a budget takes no more.
+    exceed the total. A sum of several charges may exceed the total by a factor :math:`1 + 2^{-51}`,
+    which is about the rounding error of a double, so that ten charges of 0.1 fit into 1.0. Under
+    "gaussian", several charges are granted if they would fit with noise that is larger by the
+    factor :math:`1 + 2^{-31}`. The noise is in fact drawn larger by the factor :math:`1 + 2^{-30}`
+    than the mechanism says. So no total is exceeded. Under this rule a part of delta is reserved
+    for the difference between discrete and continuous noise. This part is enough for :math:`2^{20}`
+    releases of fewer than :math:`2^{24}` coordinates each, and a budget accepts no more releases or
+    coordinates.
 
     **Journal.** The journal is an SQLite database with one row for the terms (the total and the
     rule) and one for each charge, with SHA-256 digests by which a row that is changed or missing is
-    noticed. A charge is on the disk before the data are read. So a crash can waste budget, but the
-    releases can never exceed it. Processes and threads take turns, and each reads what the others
-    have spent. Only the owner may read a new journal, because whoever can open it can lock it. If
-    the file is removed or replaced while a charge is written, nothing is granted. If an older copy
-    of the file is put back, an open budget notices it, but a budget that is opened later cannot.
+    noticed. A charge is on the disk before the data are read. So a crash can waste a part of the
+    budget, but the releases can never exceed it. Processes and threads take turns, and each of them
+    reads what all others have spent. Only the owner may read a new journal, because whoever can
+    open it can lock it. If the file is removed or replaced while a charge is written, nothing is
+    granted. If an older copy of the file is put back, an open budget notices it, but a budget that
+    is opened later cannot.
 
     The folder of the journal must be writable, because SQLite keeps a second file there while it
     writes, whose name ends in "-journal". A crash may leave this file behind: then open the budget
@@ -187,17 +192,17 @@ class Budget:
 
     @property
     def rho(self) -> float | None:
-        """Rho of the total, or None for a total (epsilon, delta)."""
+        """Total rho of the budget, or None if the total is (epsilon, delta)."""
         return self._terms.rho
 
     @property
     def epsilon(self) -> float | None:
-        """Epsilon of the total, or None for a total rho."""
+        """Total epsilon of the budget, or None if the total is a rho."""
         return self._terms.epsilon
 
     @property
     def delta(self) -> float | None:
-        """Delta of the total, or None for a total rho."""
+        """Total delta of the budget, or None if the total is a rho."""
         return self._terms.delta
 
     @property
@@ -207,31 +212,31 @@ class Budget:
 
     @property
     def simulation(self) -> bool:
-        """Whether the budget is for simulations only, which need an rng."""
+        """Whether the budget is for simulations only: then each release needs an rng."""
         return self._terms.simulation
 
     @property
     def rule(self) -> Rule | None:
-        """Rule by which charges are added up, or None for a total rho and before the first charge decides."""
+        """Rule by which costs are added up; None for a total rho, and before the first release if no rule was given."""
         return self._terms.rule_for(self.history)
 
     @property
     def history(self) -> tuple[Charge, ...]:
-        """Costs of all releases so far, as a tuple of `Charge` in the order in which they were granted."""
+        """Costs of all releases so far, as a tuple of `Charge`, in the order in which the releases were granted."""
         return self._store.read()
 
     @property
     def spent(self) -> Spent:
-        """Cost of all releases together, at most the total: rho, or the `Loss` that follows by the rule."""
+        """Cost of all releases so far together: a rho if the total is a rho, else an (epsilon, delta) as a `Loss`."""
         return self._terms.spent(self.history)
 
     @property
     def left(self) -> Spent:
-        """Largest cost that one more release may have: rho, or the `Loss` of a Gaussian (or Laplace) mechanism."""
+        """Largest cost that one more release may have: a rho, or the `Loss` of a Gaussian or a Laplace mechanism."""
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
-        """Return the largest cost that each of several equal releases may have, such that all are granted.
+        """Return the largest cost that each of several equal releases may have if the budget shall grant all of them.
 
         Parameters
         ----------
@@ -241,10 +246,10 @@ class Budget:
         Returns
         -------
         float or Loss
-            Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If only mechanisms
-            without a delta can follow, it is the `Loss` of each `LaplaceMechanism`. If epsilon is
-            found by bisection, it is too small by at most 1e-12 of the total, and 0 where it would
-            be less than about 1e-9 of the total divided by `parts`.
+            Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
+            with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
+            epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
+            It is 0 where it would be less than about 1e-9 of the total epsilon divided by `parts`.
 
         Raises
         ------
@@ -276,8 +281,8 @@ class Budget:
         Raises
         ------
         BudgetExceeded
-            If the release does not fit, or if there are :math:`2^{20}` charges already. Nothing is
-            recorded then.
+            If the cost does not fit into the total, or if there are :math:`2^{20}` charges already.
+            Then nothing is recorded.
         ValueError
             If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
             more.
@@ -296,7 +301,7 @@ class Budget:
         return self._grant(rules.charge_of(mechanism, self.neighbors))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record the cost of a release and return it, or raise `BudgetExceeded` if it does not fit into the total."""
+        """Record the cost `asked` and return it, or raise `BudgetExceeded` if it does not fit into the total."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 record(asked)
@@ -331,12 +336,13 @@ class Budget:
         Raises
         ------
         BudgetExceeded
-            If the release does not fit. Nothing is recorded then.
+            If the cost of the release does not fit into the total. Then nothing is recorded.
         ValueError
-            If `rng` is given but the budget is not for simulation, or missing although it is; or if
-            `Budget.charge`, `mechanism.check` or `mechanism.release` raises it.
+            If `rng` is given to a budget that is not for simulation, or left out for one that is
+            for simulation; or if `Budget.charge`, `mechanism.check` or `mechanism.release` raises
+            this error.
         TypeError
-            If `rng` is not a Generator, or if one of these three methods raises it.
+            If `rng` is not a Generator, or if one of these three methods raises this error.
 
         Notes
         -----
@@ -413,19 +419,19 @@ class Budget:
         Raises
         ------
         BudgetExceeded
-            If the quantile does not fit. Nothing is recorded then.
+            If the cost of the quantile does not fit into the total. Then nothing is recorded.
         ValueError
             If an argument is out of range, if the neighbor relation of the budget is not
-            "replace_one", or if `rng` is given but the budget is not for simulation, or missing
-            although it is.
+            "replace_one", or if `rng` is given to a budget that is not for simulation, or left out
+            for one that is for simulation.
         TypeError
             If `values` are not numbers, or if `rng` is not a Generator.
 
         Notes
         -----
         The cost is `epsilon` for each column, or a rho of :math:`\varepsilon^2 / 8` for each column
-        (see `egm.quantiles.epsilon_of_rho`). A mistake in an argument costs nothing, unless it is
-        in the numbers in `values`, which are read after the cost is recorded.
+        (see `egm.quantiles.epsilon_of_rho`). An error in an argument costs nothing, except an error
+        in the numbers of `values`, because they are read after the cost is recorded.
 
         Examples
         --------
@@ -447,7 +453,7 @@ class Budget:
         return secure_quantile(values, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
-        """Raise an error if a budget for simulation gets no rng, or if any other budget gets one."""
+        """Raise an error if a budget for simulation gets no rng, another budget gets one, or rng has a wrong type."""
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
         if rng is not None and not self.simulation:

@@ -1,9 +1,10 @@
-"""Run `egm sum`, `egm adaptive` and `egm plan`: the command line, for people with a file.
+"""Run the commands `egm sum`, `egm adaptive` and `egm plan`, which read files and write their results.
 
-Only the release is written to standard output or to the output file: the estimate, the standard
-deviation of its noise, and numbers that are public anyway. Messages go to standard error, for the
-operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1 for an
-unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
+The output of `egm sum` and `egm adaptive` holds the public parameters and the release: the
+estimate, the standard deviation of its noise, and other differentially private results. It holds
+nothing else. The output is written to standard output or to a file. Messages go to standard error,
+for the operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1
+for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
 Names of columns and of files may come from people who are not trusted. When names are printed or
 written, they cannot give orders to a terminal, because characters that cannot be printed appear as
@@ -57,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Examples
     --------
-    Forecast the error of a release, without data:
+    Forecast the error of each column of a sum without data, as a share of the standard deviation of
+    this sum:
 
     >>> import json
     >>> import tempfile
@@ -81,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
-    """Run a command line and report its errors; return the exit code, unless a signal interrupts it."""
+    """Run a command line, report its errors, and return the exit code; a signal raises KeyboardInterrupt instead."""
     try:
         args = _parser().parse_args(argv)
         args.stops = stops
@@ -101,13 +103,13 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
 
 
 def _stopped(stops: Stops) -> int:
-    """Report that a signal has ended the command, and return the exit code."""
+    """Report that a signal has ended the command, and return the exit code: 128 plus the number of the signal."""
     number = stops.received or signal.SIGINT
     return complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
 
 
 def _sum(args: Namespace) -> None:
-    """Run `egm sum`: release the sum of the rows of a file, with guesses of center and spread."""
+    """Run `egm sum`: release the sum of the rows of a file, with guesses of their center and spread from the user."""
     table = inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
@@ -142,23 +144,23 @@ def _adaptive(args: Namespace) -> None:
 
 
 def _rng(args: Namespace) -> np.random.Generator | None:
-    """Return None for secure noise, or a Generator if a simulation was asked for."""
+    """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a context without the warning of a simulation, because the output itself says that it is one."""
+    """Return a context manager that hides `SimulationWarning`: the output itself says that it is a simulation."""
     return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
 def _plan(args: Namespace) -> None:
-    """Run `egm plan`: forecast a release of `egm sum` or `egm adaptive`, without data."""
+    """Run `egm plan`: forecast the error of `egm sum` or, with the option --adaptive, of `egm adaptive`."""
     require_options_that_fit(args)
     (_plan_adaptive if args.adaptive else _plan_sum)(args)
 
 
 def _plan_adaptive(args: Namespace) -> None:
-    """Write the forecast of a release of `egm adaptive` for normal rows with the given sigma and center."""
+    """Forecast a release by `egm adaptive` for normal rows with the given sigma and center, and write the result."""
     names, sigma = inputs.planned(args)
     center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
@@ -184,7 +186,7 @@ def _plan_adaptive(args: Namespace) -> None:
 
 
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """Raise a Mistake if the sigma or the center of a forecast is outside the ranges that the options declare."""
+    """Raise a `Mistake` (a one-line error for the user) if a given sigma or center is outside the declared ranges."""
     low, high = mechanism.sigma_range
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:
@@ -194,7 +196,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Write the forecast of a release of `egm sum`."""
+    """Compute the expected error of a release by `egm sum`, for the asked and other scalings, and write the result."""
     names, _ = inputs.planned(args)
     with explained(names):
         model = inputs.model(args, args.rows, names)

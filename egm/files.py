@@ -1,15 +1,15 @@
 """Read tables of numbers from files in blocks of rows, and write results whole or not at all.
 
 A table is a CSV file (commas, UTF-8, with a header or without), a NumPy file (.npy, two axes) or a
-Parquet file (which needs pyarrow). However large the file is, only one block is in memory at a
-time, and of a Parquet file also a page of each column. If something is wrong with a file, a
-`FileError` names the file. If something is wrong with one cell, it also names the row and the
-column, but it never shows the value of the cell, which may be private.
+Parquet file (which needs pyarrow). However large the file is, only one block of rows is in memory
+at a time; for a Parquet file, a page of each column is in memory, too. If something is wrong with a
+file, a `FileError` names the file. If something is wrong with one cell, it also names the row and
+the column, but it never shows the value of the cell, which may be private.
 
 A CSV file does not say whether its first line has names or the first person's values. Therefore the
 first line is taken for names only if the caller says that it has names, or knows these names
-already. A first line of numbers that are whole, or in order, can be names or values; then the
-caller must say which they are.
+already. A first line of different numbers can be names or values if all are whole, or if they
+increase or decrease, as years do. Then the caller must say which they are.
 """
 
 from __future__ import annotations
@@ -99,20 +99,21 @@ def rows(
     Parameters
     ----------
     path : str or path-like
-        Place of the file.
+        Path of the file.
     columns : sequence of str, optional
         Names of the columns to read, in this order; by default all.
     header : {"auto", "yes", "no"}, default "auto"
-        Whether the first line of a CSV file has names. "auto" takes it for values if all its cells
-        are numbers of which two are equal, or which are neither all whole nor in order. It takes it
-        for names if no cell is a number and, unless `columns` is given, all cells are in `known`.
-        It refuses any other first line.
+        Whether the first line of a CSV file has names. "auto" takes the line for values if all its
+        cells are numbers and two of them are equal, or if they are neither all whole nor in
+        increasing or decreasing order. It takes the line for names if no cell is a number and,
+        unless `columns` is given, all cells are in `known`. It refuses any other first line by a
+        FileError.
     known : collection of str, optional
-        Names that are public already. With None, "auto" takes any text for names, which is for a
-        caller who will not publish the names.
+        Names of columns that are public already. With None, "auto" takes any text in the first line
+        for names. This is meant for a caller who will not publish the names.
     width : int, optional
-        Number of columns, for a CSV file without a header (`header` "no") that may be empty. An
-        empty file is then a table without rows.
+        Number of columns, for a CSV file without a header (`header` "no") that may be empty: then
+        an empty file is a table without rows. Without `width`, an empty CSV file is an error.
 
     Returns
     -------
@@ -221,16 +222,16 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     -------
     dask.array.Array, shape (n, d)
         Array with one block for each row group. Its type is one that can hold the numbers of all
-        columns. If exactly this array is given to a mechanism, the names of its columns are matched
-        with those of the mechanism.
+        columns. If this array itself is given to a mechanism, and not one that is computed from it,
+        the names of its columns are matched with those of the mechanism.
 
     Raises
     ------
     FileNotFoundError
         If there are no Parquet files.
     ValueError
-        If a file is not a Parquet file or does not have these columns. When a block is computed,
-        also if it has missing values.
+        If a file is not a Parquet file or does not have these columns. The error is also raised
+        when a block with missing values is computed.
     TypeError
         If a column does not hold numbers, or if `columns` is a single string.
 
@@ -254,7 +255,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
 def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
     """Open a binary file for writing that gets its name only when its content is complete and on the disk.
 
-    If something fails before, no file of this name appears, and an old one stays as it was.
+    If something fails before that, no new file of this name appears, and an old one stays as it
+    was.
 
     Parameters
     ----------
@@ -276,8 +278,9 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     ------
     FileError
         If there is a file of this name, unless `overwrite` is true and the file is a regular one,
-        or if such a file cannot be made. These errors are raised before anything is written. The
-        error is also raised if writing fails, or if a file of this name has appeared meanwhile.
+        or if a file cannot be made in its folder. In these cases the error is raised before
+        anything is written. It is also raised if writing fails, or if a file of this name has
+        appeared meanwhile.
 
     Examples
     --------
@@ -317,7 +320,7 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
 def _place(part: Path, target: Path, overwrite: bool) -> None:
     """Rename the finished file `part` to `target`, or raise FileExistsError if `target` has appeared meanwhile.
 
-    With `overwrite`, a file of this name is replaced instead.
+    With `overwrite`, a file that has the name `target` is replaced and no error is raised.
     """
     if not overwrite:
         try:
@@ -332,9 +335,9 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
 
 
 def _kind(path: Path) -> ModuleType:
-    """Return the module that reads files with the suffix of this path, or raise a FileError if there is none.
+    """Return the module that reads files with the suffix of this path, for example `csv` for ".csv".
 
-    A path that is not a regular file is also a FileError.
+    Raise a FileError if there is none, or if the path is not that of a regular file.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -346,10 +349,10 @@ def _kind(path: Path) -> ModuleType:
 
 
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
-    """Return the indices at which the `columns` are among the names of a file, or all indices for None.
+    """Return the index among `names` (the columns of a file) of each of the wanted `columns`; for None, all indices.
 
-    A column that occurs not exactly once is a FileError. `shown` says whether its message may show
-    other names of the file than those in `columns`.
+    Raise a FileError if a wanted column does not occur exactly once. Its message shows names of the
+    file that the caller has not given only if `shown` is true.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):
@@ -377,7 +380,7 @@ def _refuse_twins(path: Path, names: Sequence[str]) -> None:
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return the first eight names of a list, and the number of the others, as text for a message."""
+    """Return text for a message: the first eight names of a list and, if there are more, the number of the others."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 

@@ -1,12 +1,14 @@
 r"""Forecast the expected squared error of a clipped and noisy sum, before any data is touched.
 
-The rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. They become
+The n rows :math:`x_i = \mu + \sigma Z_i` are normal with independent coordinates. A mechanism
+centers and scales them: with the multipliers b, one for each coordinate, they become
 :math:`y_i = b \, (x_i - \mathrm{center})`. A :math:`y_i` that is longer than the clip norm C is
 shortened to C, and so loses the share :math:`L_i = \max(0, 1 - C / \|y_i\|)` of its length.
 Therefore the error of the release is :math:`-\sum_i L_i (x_i - \mathrm{center})` plus the noise.
 
-With :math:`Q = \|y\|^2` and the moments of ``egm.gx2.clip_moments``, the mean and the variance of
-:math:`L \, (x_j - \mathrm{center}_j)` are exact, and so is the forecast:
+The moments of ``egm.gx2.clip_moments`` for :math:`Q = \|y\|^2` give the exact mean and variance of
+:math:`L \, (x_j - \mathrm{center}_j)`, for one row x with its share L and each coordinate j. So the
+forecast is exact, too:
 
 .. math::
 
@@ -42,10 +44,11 @@ class ErrorForecast:
     noise : float
         The error due to the noise: its total variance, in squared units of the data.
     clipping : float
-        The error due to the variation of the clipped parts of the rows; it grows with n.
+        The error due to the variation, from row to row, of the parts that clipping removes; it
+        grows with n.
     center : float
-        The error due to a center that is not the mean, for which the clipped parts of the rows add
-        up; it grows with the square of n.
+        The error due to a center that is not the mean. Then the parts that clipping removes have a
+        mean other than zero, and add up; this error grows with the square of n.
 
     Examples
     --------
@@ -78,7 +81,7 @@ def clipping(
     copies: Floats = 1,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
-    r"""Compute the two parts of the expected squared error that clipping causes in a sum.
+    """Compute the two parts of the expected squared error that clipping causes in a sum.
 
     Parameters
     ----------
@@ -103,14 +106,15 @@ def clipping(
     Returns
     -------
     clipping : float
-        The part :math:`n \sum_j \mathrm{Var}_j` from the variation of the clipped parts of the
-        rows, in squared units of the data.
+        The part from the variation of the removed parts: n times the sum over j of the variance of
+        a row's error in coordinate j (see `loss_of_a_row`), in squared units of the data.
     center : float
-        The part :math:`n^2 \sum_j \mathrm{bias}_j^2` from their mean, in squared units of the data.
+        The part from the mean of the removed parts: :math:`n^2` times the sum over j of the squared
+        mean of a row's error in coordinate j, in squared units of the data.
 
     See Also
     --------
-    loss_of_a_row : The contributions of each coordinate.
+    loss_of_a_row : The contribution of one row to each coordinate.
 
     Examples
     --------
@@ -138,7 +142,10 @@ def loss_of_a_row(
     copies: Floats = 1,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[Array, Array]:
-    """Compute the contribution of one clipped row to the expected squared error of each coordinate.
+    r"""Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
+
+    A row's error is its clipped version minus the row itself or, for the target "population", minus
+    the mean :math:`\mu`.
 
     Parameters
     ----------
@@ -169,7 +176,7 @@ def loss_of_a_row(
 
     See Also
     --------
-    clipping : The sums over the coordinates, for n rows.
+    clipping : The error of the sum of n rows, over all coordinates.
 
     Examples
     --------
@@ -217,7 +224,7 @@ def best_clip_norm(
     tolerance: float = 1e-7,
     factors: Sequence[float] = (1.0,),
 ) -> tuple[float, float]:
-    r"""Find the clip norm with the smallest expected error.
+    r"""Find the clip norm for which the expected squared error of a noisy sum of clipped rows is smallest.
 
     Parameters
     ----------
@@ -252,13 +259,13 @@ def best_clip_norm(
     everything is clipped. The largest one is the norm that a row exceeds with probability 0.001/n
     if the center is the mean, plus the norm of the scaled offset.
 
-    A local search is enough, because the error is a convex function of C for every offset. With
-    :math:`U = x - \mathrm{center}` it is
+    A local search is enough, because the error is a convex function of C for every offset. For a
+    row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the error is
 
     .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
 
-    where :math:`L = \max(0, 1 - C / \|y\|)` is convex in C and not negative. Hence :math:`L^2` is
-    convex, and :math:`|E[L U_j]|` is :math:`|\mathrm{offset}_j|` times a mean of L.
+    where the lost share :math:`L = \max(0, 1 - C / \|y\|)` is convex in C and not negative. Hence
+    :math:`L^2` is convex, and :math:`|E[L U_j]|` is :math:`|\mathrm{offset}_j|` times a mean of L.
 
     Examples
     --------

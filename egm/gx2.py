@@ -8,9 +8,9 @@ In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof` and :math:
 
 The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
 `isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` for probabilities that are
-too small for a double, `conditional_means` shows which terms make Q large, and `clip_moments`
-describes the part that a normal vector with the squared norm Q loses when it is clipped to a given
-norm.
+too small for a double, `conditional_means` shows which terms make Q large, and `clip_moments` gives
+moments of the part that a normal vector with the squared norm Q loses when it is shortened to a
+given norm.
 
 Notes
 -----
@@ -22,7 +22,7 @@ This is how a tail is computed [1]_. The cumulant function of Q,
                          + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr],
 
 is analytic except on a cut, which runs along the real axis from :math:`1 / (2 \max w)` to infinity.
-The tails and the density are contour integrals of it:
+The tails and the density are contour integrals over s:
 
 .. math::
 
@@ -33,10 +33,11 @@ The tails and the density are contour integrals of it:
     \mathrm{pdf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, ds
         \quad \text{on either contour.}
 
-1. The contour crosses at the saddle point c, where the integrand has its smallest value on the
-   real axis and falls off fastest across it. That value, :math:`e^{K(c) - c x} / |c|`, is a factor
-   of the whole integral: it carries the size of the tail, such as 1e-300 or exp(-1e6), and only its
-   logarithm is computed. The other factor is a number of order one (`egm/_gx2/contour.py`).
+1. The contour crosses the real axis at the saddle point c, where the integrand has its smallest
+   value on this axis and falls off fastest in the direction across it. That value,
+   :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it carries the size of the tail,
+   such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
+   order one (`egm/_gx2/contour.py`).
 2. The contour is the parabola :math:`s = c + i h u + \gamma u^2` for real u. Its constants h and
    :math:`\gamma` are chosen so that it follows the path of steepest descent to third order. On it
    the integrand falls like :math:`e^{-u^2/2}`, and the trapezoid rule in u converges geometrically:
@@ -57,7 +58,7 @@ The tails and the density are contour integrals of it:
 
    Clusters are a tenth wide in :math:`\log(r / (1 - r))`, where :math:`r = w / \max w`, so that
    :math:`|V e|` is at most 0.05 where it matters. This takes one pass over the weights, however
-   many there are; after it a tail costs as much as with a few hundred of them
+   many there are; afterwards a tail costs as much as with a few hundred weights
    (`egm/_gx2/form.py`).
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.

@@ -34,7 +34,7 @@ _TINY = np.finfo(float).tiny
 def quantile(
     values: ArrayLike, q: float, low: ArrayLike, high: ArrayLike, epsilon: float, rng: np.random.Generator
 ) -> FloatOrArray:
-    r"""Draw a private q-quantile of each column, as a simulation.
+    r"""Draw a private q-quantile of each column with a NumPy Generator, which is fit for simulations only.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def quantile(
     epsilon : float
         Privacy parameter, > 0. It is spent in each column.
     rng : numpy.random.Generator
-        Source of the randomness, which makes this a simulation.
+        Source of the randomness. Because it is not secure, the result is a simulation.
 
     Returns
     -------
@@ -58,13 +58,13 @@ def quantile(
     Raises
     ------
     ValueError
-        If a parameter is outside its range or has another shape.
+        If a parameter is outside its range or does not have the stated shape.
     TypeError
         If a parameter is not made of real numbers, or if `rng` is not a NumPy Generator.
 
     See Also
     --------
-    secure_quantile : Draws by secure randomness, on a lattice.
+    secure_quantile : Draws one of many equidistant points by secure randomness.
 
     Notes
     -----
@@ -115,7 +115,7 @@ def quantile(
 
 
 def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilon: float, step: float) -> Floats:
-    r"""Draw a private quantile of each column by secure randomness, on a lattice of points.
+    r"""Draw a private q-quantile of each column by secure randomness, from equidistant points.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     Raises
     ------
     ValueError
-        If a parameter is outside its range or has another shape.
+        If a parameter is outside its range or does not have the stated shape.
     TypeError
         If a parameter is not made of real numbers.
 
@@ -179,12 +179,12 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
 
 
 def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generator | None = None) -> int:
-    r"""Draw the index of an interval that holds a quantile, from the number of values in each interval.
+    r"""Draw privately, from the numbers of values in neighboring intervals, the interval that holds the q-quantile.
 
     Parameters
     ----------
     counts : array_like of int, shape (m,)
-        Number of values in each of the intervals, in their order.
+        Number of values in each of m intervals. The intervals are in ascending order.
     q : float
         Share of the values that the quantile does not exceed, in (0, 1).
     epsilon : float
@@ -195,7 +195,8 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     Returns
     -------
     int
-        Index of the interval, from 0 to m - 1.
+        Index of the drawn interval, from 0 to m - 1. The draw is random; an interval that holds the
+        quantile has the largest probability.
 
     Raises
     ------
@@ -204,22 +205,24 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
 
     Notes
     -----
-    Let the rank be q n, rounded to a whole number. An interval has the score 0 if it holds the
-    value of this rank. Otherwise its score is minus the number of values between the interval and
-    the rank:
+    Let n be the number of all values, and let r be q n, rounded to a whole number. An interval has the
+    score 0 if it holds the r-th smallest value. Otherwise its score is minus the number of values
+    between the interval and this value:
 
     .. math::
 
-        -\max\{0,\; rank - \#\{\text{values up to its end}\},\; \#\{\text{values below its start}\} - rank\}.
+        -\max\{0,\; r - \#\{\text{values up to its end}\},\; \#\{\text{values below its start}\} - r\}.
 
-    If one value moves to another interval, each of these numbers changes by at most one, and so
-    does each score. So the draw, an exponential mechanism, is epsilon-differentially private [1]_.
-    It is also :math:`\rho`-zero-concentrated differentially private with
-    :math:`\rho = \varepsilon^2 / 8` ([2]_, Lemma 3.4).
+    An interval is drawn with probability proportional to
+    :math:`\exp(\varepsilon / 2 \cdot \text{score})`. If one value moves to another interval, each
+    of the two numbers in the formula changes by at most one, and so does each score. So the draw,
+    an exponential mechanism, is epsilon-differentially private [1]_. It is also
+    :math:`\rho`-zero-concentrated differentially private with :math:`\rho = \varepsilon^2 / 8`
+    ([2]_, Lemma 3.4).
 
-    Whatever the values are, one interval has the score 0. An interval that is off by :math:`t`
-    values has at most :math:`\exp(-\varepsilon t / 2)` times the probability of the one with score
-    0.
+    Whatever the values are, at least one interval has the score 0. An interval with the score
+    :math:`-t` has at most :math:`\exp(-\varepsilon t / 2)` times the probability of an interval
+    with the score 0.
 
     References
     ----------
@@ -250,7 +253,7 @@ def epsilon_of_rho(rho: float) -> float: ...
 @overload
 def epsilon_of_rho(rho: ArrayLike) -> Array: ...
 def epsilon_of_rho(rho: ArrayLike) -> Floats:
-    r"""Compute the epsilon for which a private quantile is rho-zero-concentrated differentially private.
+    r"""Compute the parameter epsilon with which a private quantile is rho-zero-concentrated differentially private.
 
     Parameters
     ----------
@@ -292,12 +295,13 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
-    """Draw a private quantile of each row of a matrix (k, n), and return the k points.
+    """Draw a private quantile of each row of a matrix, shape (k, n), by the exponential mechanism; return k points.
 
-    In each row, the n values leave n + 1 gaps. `penalty` is minus the log density in each gap. The
-    gap with the largest log(length) - penalty + Gumbel noise is drawn with probability proportional
-    to length * exp(-penalty), and then a uniform point of this gap. Minus the logarithm of a
-    standard exponential variable is Gumbel noise.
+    In each row, the n values leave n + 1 gaps between `low` and `high`. A gap is drawn with
+    probability proportional to length * exp(-penalty), where the array `penalty` has an entry for
+    each gap; then a uniform point of this gap is drawn. The drawn gap is the one for which
+    log(length) - penalty + Gumbel noise is largest; minus the logarithm of a standard exponential
+    variable is Gumbel noise.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)

@@ -5,7 +5,7 @@ operating system and use integer arithmetic alone. It is added to a sum of integ
 rounding errors of floating-point numbers, which can reveal the data (Mironov 2012; Haney,
 Desfontaines, Hartman, Shrestha and Hay 2022).
 
-It is not proved here that OpenDP's compiled library and the operating system's random bits are
+Nobody has proved here that OpenDP's compiled library and the operating system's random bits are
 correct. The tests compare the samplers with their exact laws, which can show an error but no back
 door. The time of a draw is not hidden, and it depends on the noise that is drawn.
 
@@ -263,9 +263,10 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
 
 def _fitting(most: float, **named: float) -> float:
-    """Return the scale of noise in `named` as a float, or raise a ValueError if it is above `most`.
+    """Check that a scale of noise is a number > 0 and at most `most`, and return it as a float.
 
-    Above `most`, 64-bit integers would cut off the tail of the noise.
+    The scale is the one keyword argument. Raise ValueError if it is above `most`, because 64-bit
+    integers would then cut off the tail of the noise.
     """
     ((name, _),) = named.items()
     number = scalar(positive, **named)
@@ -276,7 +277,11 @@ def _fitting(most: float, **named: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Return OpenDP's sampler that adds noise of this scale to a list of 64-bit integers; `maker` names its law."""
+    """Return a sampler of OpenDP that adds noise of this scale to each entry of a list of 64-bit integers.
+
+    `maker` is the name of OpenDP's constructor, such as "make_gaussian", which decides the law of
+    the noise. `metric` is the name of OpenDP's distance that goes with it.
+    """
     dp = opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
@@ -286,7 +291,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's function that adds noise of this scale to scores and returns the index of the largest sum."""
+    """Return OpenDP's function that adds noise of this scale to scores and returns the index of the largest result."""
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()
@@ -296,12 +301,13 @@ def _choice(scale: float) -> Callable[[list[int]], int]:
 
 @functools.cache
 def opendp() -> ModuleType:
-    """Return OpenDP's prelude with its contributed parts enabled.
+    """Return the module `opendp.prelude` after enabling OpenDP's contributed functions.
 
     Returns
     -------
     module
-        The prelude. It is imported by the first call, because that takes half a second.
+        The module. It is imported by the first call, and not with `egm`, because the import takes
+        half a second.
 
     Examples
     --------
@@ -316,7 +322,7 @@ def opendp() -> ModuleType:
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """Return the Generator and warn that its noise is a simulation, or raise a TypeError for anything else."""
+    """Return `rng`, and warn that its noise is a simulation; raise a TypeError if `rng` is not a NumPy Generator."""
     generator(rng)
     _warn()
     return rng

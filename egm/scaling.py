@@ -1,17 +1,19 @@
-r"""Compute scalings: multipliers of the coordinates before all coordinates get the same noise.
+r"""Compute scalings: multipliers of the coordinates, which are applied before all coordinates get the same noise.
 
-A mechanism multiplies coordinate j by :math:`b_j`, clips at radius C, and then adds noise of
-standard deviation :math:`2 C \sigma_\mathrm{opt}` to every coordinate. After division by
-:math:`b_j` the total variance of the noise is proportional to
+A mechanism multiplies coordinate j of each row by :math:`b_j`, clips the row at radius C, and adds
+noise of standard deviation :math:`2 C \sigma_\mathrm{opt}` to every coordinate of the sum, where
+:math:`\sigma_\mathrm{opt}` is the noise multiplier. Then it divides coordinate j by :math:`b_j`. So
+the total variance of the noise is proportional to
 
 .. math::
 
-    F(b) = C^2 \sum_j b_j^{-2}, \qquad C^2 = q_p\bigl((b \sigma)^2\bigr),
+    F(b) = C^2 \sum_j b_j^{-2}, \qquad C^2 = q_p\bigl((b \sigma)^2\bigr).
 
-where :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2`, as ``egm.gx2.isf(p, w)``
-computes it. F does not change when b is multiplied by a constant. So every scaling here that
-depends on standard deviations is normalized to :math:`E\|b x\|^2 = 1` for x with these standard
-deviations and mean zero.
+Here p is the probability with which a normal row x of mean zero and standard deviations
+:math:`\sigma` is clipped, and :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2`
+with independent standard normal :math:`Z_j`, as ``egm.gx2.isf(p, w)`` computes it. F does not
+change when b is multiplied by a constant. So every scaling here that depends on standard deviations
+is normalized to :math:`E\|b x\|^2 = 1`.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ __all__ = ["clip_norm", "elliptical", "expected_norm", "mean_deviation", "noise_
 
 
 def elliptical(sensitivities: ArrayLike) -> Array:
-    r"""Compute the scaling of least noise for an elliptical sensitivity, by Theorem 3 of the report.
+    r"""Compute the scaling of least noise for known sensitivities, by Theorem 3 of Poulsen's report (2023).
 
     Parameters
     ----------
     sensitivities : array_like, shape (d,)
-        Sensitivities :math:`\Delta_j` of the coordinates, finite and > 0, in the units of the data.
+        Sensitivities :math:`\Delta_j`, the largest change of each coordinate, finite and > 0, in
+        the units of the data.
 
     Returns
     -------
@@ -69,7 +72,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
-    r"""Compute the scaling of least noise if the squared clipping radius were the mean squared norm (Lemma 4.1).
+    r"""Compute the scaling that is best if rows are clipped at the root of their mean squared norm (Lemma 4.1).
 
     Parameters
     ----------
@@ -93,9 +96,10 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
     Notes
     -----
-    This is Lemma 4.1 of [1]_: the multipliers minimize :math:`E\|b x\|^2 \sum_j b_j^{-2}`. The
-    radius that a mechanism uses is a quantile instead, and `optimal` minimizes the noise for this
-    radius.
+    This is Lemma 4.1 of [1]_: for a row x the multipliers minimize
+    :math:`E\|b x\|^2 \sum_j b_j^{-2}`, to which the variance of the noise would be proportional if
+    :math:`E\|b x\|^2` were the squared clipping radius. The radius that a mechanism uses is instead a
+    quantile of the norm, and `optimal` minimizes the noise for that radius.
 
     References
     ----------
@@ -118,11 +122,12 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
 
 def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
-    r"""Compute the scaling of least noise for a squared clipping radius of mean plus k standard deviations.
+    r"""Compute the scaling that is best if the squared clipping radius is a mean plus k standard deviations.
 
-    Mean and standard deviation are those of the squared norm :math:`\|b x\|^2` of a scaled row. With
-    :math:`w = (b \sigma)^2` the squared radius :math:`C^2` is
-    :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}`.
+    The mean and the standard deviation are those of the squared norm :math:`\|b x\|^2` of a normal
+    row x, scaled by the multipliers b. With :math:`w = (b \sigma)^2` the squared radius is
+    :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}`. The best scaling needs the least total variance of
+    noise.
 
     Parameters
     ----------
@@ -147,14 +152,15 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
 
     Notes
     -----
-    Expressed by :math:`v = k \sqrt{2} \, w / \|w\|`, the minimum of the noise is where
+    In terms of :math:`v = k \sqrt{2} \, w / \|w\|`, the noise is least where
 
     .. math:: v_j^3 + v_j^2 = \mu \sigma_j^2,
 
     with the one :math:`\mu` for which :math:`\|v\| = k \sqrt{2}`. So w is proportional to
     :math:`\sigma` for k = 0, which is Lemma 4.1 of [1]_, and tends to be proportional to
-    :math:`\sigma^{2/3}` when k grows without bound. Chebyshev's inequality for the probability p
-    has :math:`k = p^{-1/2}`, Lemma 4.2 of [1]_ has :math:`k = 2 \sqrt{\ln(1/p)}`.
+    :math:`\sigma^{2/3}` when k grows without bound. The squared radius is Chebyshev's bound for the
+    probability p with :math:`k = p^{-1/2}`, and that of Lemma 4.2 of [1]_ with
+    :math:`k = 2 \sqrt{\ln(1/p)}`.
 
     References
     ----------
@@ -186,7 +192,7 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
 
 
 def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute the clipping radius C that a scaled row exceeds with the clip probability.
+    r"""Compute the clipping radius C: the norm that a normal row, scaled by `b`, exceeds with a given probability.
 
     Parameters
     ----------
@@ -201,7 +207,9 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     Returns
     -------
     float
-        The radius :math:`C = \sqrt{q_p((b \sigma)^2)}`, in the units of `b` times the data.
+        The radius :math:`C = \sqrt{q_p((b \sigma)^2)}`, in the units of `b` times the data. Here
+        :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2` with independent standard
+        normal :math:`Z_j`.
 
     Raises
     ------
@@ -231,7 +239,7 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
 
 
 def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute the factor F(b) that a scaling contributes to the total variance of the noise.
+    r"""Compute the factor F(b) of the total variance of the noise that depends on the scaling b.
 
     Parameters
     ----------
@@ -246,8 +254,9 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     Returns
     -------
     float
-        The total variance of the noise divided by :math:`(2 \sigma_\mathrm{opt})^2`, in squared
-        units of the data: :math:`F(b) = C^2 \sum_j b_j^{-2}`.
+        The factor :math:`F(b) = C^2 \sum_j b_j^{-2}` with the clipping radius C, in squared units
+        of the data. The total variance of the noise is :math:`(2 \sigma_\mathrm{opt})^2 F(b)` with
+        the noise multiplier :math:`\sigma_\mathrm{opt}`.
 
     Raises
     ------
@@ -275,7 +284,7 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
 
 def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
-    r"""Compute the scaling of least noise for the exact clipping radius, which depends on the scaling itself.
+    r"""Compute the scaling that needs the least noise if a scaled row is clipped with a given probability.
 
     Parameters
     ----------
@@ -303,14 +312,17 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
     Notes
     -----
-    As a function of :math:`w = (b \sigma)^2` the quantile q has the derivatives
-    :math:`\partial q / \partial w_j = E[Z_j^2 \mid Q = q] =: g_j`, so F is stationary where
-    :math:`w_j` is proportional to :math:`\sigma_j / \sqrt{g_j}`. Lemma 4.1 is this condition with
-    :math:`g = 1`.
+    The scaling minimizes :math:`F = q \sum_j b_j^{-2}`. Here q, the squared clipping radius, is the
+    upper quantile of :math:`Q = \sum_j w_j Z_j^2` for the clip probability, with
+    :math:`w = (b \sigma)^2` and independent standard normal :math:`Z_j`. As a function of w it has
+    the derivatives :math:`\partial q / \partial w_j = E[Z_j^2 \mid Q = q] =: g_j`, so F is
+    stationary where :math:`w_j` is proportional to :math:`\sigma_j / \sqrt{g_j}`. Lemma 4.1 of
+    Poulsen's report (2023) is this condition with :math:`g = 1`.
 
-    There is no other minimum. The logarithm of q is a convex function of :math:`\log w` by
-    Prékopa's theorem [1]_, and :math:`\log \sum_j \sigma_j^2 / w_j` is strictly convex except along
-    a common factor of w, which changes nothing.
+    Such a point is the only minimum, because the logarithm of q is a convex function of
+    :math:`\log w` by Prékopa's theorem [1]_, and :math:`\log \sum_j \sigma_j^2 / w_j` is strictly
+    convex, except in the direction in which all w are multiplied by a common factor; this changes
+    nothing.
 
     References
     ----------
@@ -343,15 +355,15 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
 
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
-    """Solve the condition for a stationary noise factor, and return weights w of sum 1.
+    """Solve the condition for a stationary noise factor F approximately, and return weights w of sum 1.
 
-    The condition is that w_j is proportional to share_j / sqrt(g_j), where `share` is
-    sigma / sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w; `pull` is g at the present
-    `weights`. Given Q = q, coordinate Z_j is close to normal with variance 1 / (1 - 2 w_j s_j),
-    where s_j is taken such that this variance is the present g_j. With s_j kept fixed, the
-    condition becomes w_j**2 = a_j (1 - 2 w_j s_j), with a_j proportional to share_j**2, and is
-    solved. Iterating w = share / sqrt(g) instead would overshoot, because in a far tail g_j changes
-    many times as much as w_j.
+    The condition is that w_j is proportional to share_j / sqrt(g_j). Here `share` is sigma /
+    sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; `pull` is g
+    at the present `weights`. Given Q = q, coordinate Z_j is close to normal with variance 1 / (1 -
+    2 w_j s_j), where s_j is chosen such that this variance is the present g_j. With s_j kept fixed,
+    the condition becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j proportional to share_j**2. This
+    equation is solved. The simpler iteration w = share / sqrt(g) would overshoot, because in a far
+    tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 
@@ -366,12 +378,13 @@ def _stationary(share: Array, weights: Array, pull: Array) -> Array:
 
 
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
-    """Return the next iterate of log w by Anderson mixing, or by one plain step if the mixing moves too far.
+    """Return the next iterate of log w by Anderson mixing, or by a plain step if the mixing moves too far.
 
-    A residual is the change of an iterate by one plain step. The mixing is the combination of the
-    last iterates whose residuals nearly cancel, plus the residual that remains. Far from the
-    solution such a combination can lie anywhere; so the result is the plain step if the mixing
-    differs from it by more than `_LONGEST`.
+    The residual of an iterate is the change from it to the weights that `_stationary` computes from
+    it. A plain step adds the last residual to the last iterate. The mixing is the combination of
+    the last iterates whose residuals nearly cancel, plus the residual that remains. Far from the
+    solution such a combination can lie anywhere. So the plain step is returned if the mixing
+    differs from it by `_LONGEST` or more.
     """
     plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)

@@ -1,6 +1,7 @@
 """Read the input of a command: the vectors, the number of rows, the parameters of a mechanism, and the rows.
 
-The argument `args` of each function holds the parsed options.
+The argument `args` of each function holds the parsed options. A `Mistake` is the exception for an
+error of the user, which the command reports in one line.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 def table(args: Namespace) -> files.Table:
-    """Return the table in the data file, which is not read yet."""
+    """Return the table in the data file; its rows are read only later, block by block."""
     vectors = _vectors(args)
     known = {name for names, _ in vectors.values() for name in names or ()}
     may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
@@ -61,7 +62,10 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return the names and numbers in the files of options such as --sigma, by path; each file is read only once."""
+    """Return the names and the numbers in each file that an option such as --sigma names, by the path of the file.
+
+    Each file is read only once; the result is kept in `args`.
+    """
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
         args.vectors = {path: files.vector(path) for path in paths}
@@ -70,19 +74,23 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 
 
 def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of an option is the path of a file, and not a number or the name of a scaling."""
+    """Return whether the value of the option `name` is the path of a file: a text that is not the name of a scaling."""
     value = getattr(args, name, None)
     return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the columns and their standard deviations for a forecast, from the file of --sigma."""
+    """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names."""
     names, sigma = _vectors(args)[args.sigma]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
 def rows_declared(args: Namespace, table: files.Table) -> int:
-    """Return the public number of rows: the one in --rows or, without this option, the one in the file."""
+    """Return the public number of rows: the one that --rows gives or, without this option, the one in the data file.
+
+    Raise a `Mistake`, an error for the user, if the number is 0, or if the two numbers are known to
+    differ.
+    """
     n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
         raise Mistake(f"{args.data}: has no rows")
@@ -92,7 +100,10 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
 
 def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments for GaussianDataMechanism that the options give, for n rows of these columns."""
+    """Return a dictionary of the arguments for GaussianDataMechanism that the options give, for n rows.
+
+    `columns` are the names of the columns of the table, in whose order the vectors are put.
+    """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped")
@@ -101,10 +112,10 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
-    """Return the value of an option or, if it is a path, the numbers in this file in the order of the columns.
+    """Return the value of the option `name` or, if this is the path of a file, the numbers in the file.
 
-    The numbers are matched with the columns by name if the file has names. Otherwise there must be
-    one number for each column.
+    The numbers are put into the order of the `columns`, by name if the file has names. Without
+    names there must be one number for each column.
     """
     if not _is_path(args, name):
         return getattr(args, name)
@@ -126,7 +137,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
 
 
 def _rho(args: Namespace) -> float:
-    """Return the budget rho of `egm adaptive`, from --rho or from --epsilon and --delta."""
+    """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow."""
     given = [name for name in ("rho", "epsilon", "delta") if getattr(args, name) is not None]
     if given not in (["rho"], ["epsilon", "delta"]):
         raise Mistake("the budget is either --rho, or --epsilon and --delta")
@@ -136,8 +147,8 @@ def _rho(args: Namespace) -> float:
 def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
     """Return the mechanism of `egm adaptive` for n rows and d columns.
 
-    If the budget is given as epsilon and delta and is too small, a Mistake names a sufficient
-    epsilon and number of rows.
+    If a budget that is given as epsilon and delta is too small, raise a `Mistake`, an error for the
+    user, that names a sufficient epsilon and a sufficient number of rows.
     """
     mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
     if args.delta is None:
@@ -155,7 +166,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of d columns for which the budget of the mechanism would be large enough."""
+    """Return the least number of rows of d columns for which the budget of this mechanism would be large enough."""
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
@@ -166,7 +177,12 @@ def rounded_up(x: float) -> float:
 
 @contextlib.contextmanager
 def explained(names: Sequence[str]) -> Iterator[None]:
-    """Turn an error of egm that names a parameter into a Mistake that names the option and, by `names`, the column."""
+    """Reword errors of this `with` block for the user: replace the name of a parameter by that of its option.
+
+    An error of egm about a parameter becomes a `Mistake`, which is reported in one line. If the
+    error is about an entry of a vector, the message also has the name of the column, from `names`.
+    A MemoryError becomes a `Mistake`, too.
+    """
     try:
         yield
     except files.FileError:
@@ -183,7 +199,7 @@ def explained(names: Sequence[str]) -> Iterator[None]:
 
 
 def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
-    """Yield the blocks of the table, and raise a Mistake at the end if they do not have n rows."""
+    """Yield the blocks of the table; after the last one, raise a `Mistake` (a user's error) if they had not n rows."""
     rows = 0
     for block in progress(table, n, args):
         rows += len(block)
@@ -192,13 +208,13 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 
 
 def _require(rows: int, n: int, args: Namespace) -> None:
-    """Raise a Mistake if the number of rows in the data file is not the public number n."""
+    """Raise a `Mistake`, an error for the user, if the number of rows in the data file is not the public number n."""
     if rows != n:
         raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
 def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """Return all n rows of the table as one array."""
+    """Return all n rows of the table as one array, or raise the `Mistake` of `exactly` for another number of rows."""
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]
@@ -209,10 +225,10 @@ def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
 def progress(
     blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
 ) -> Iterator[T]:
-    """Yield the blocks; raise KeyboardInterrupt after a signal, and on a terminal show how many rows were read.
+    """Yield the blocks, and show on a terminal how many rows have been read; raise KeyboardInterrupt after a signal.
 
-    The number of rows is shown from the first second on. `rows_of` returns the number of rows in a
-    block.
+    The number of rows is shown from the first second on, with its share of `count` if this is
+    known. The function `rows_of` returns the number of rows in a block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:

@@ -1,4 +1,7 @@
-"""Define the options of each command, their help texts, and which options go together."""
+"""Define the options of each command and their help texts, and check which options go together.
+
+In each function the argument `it` is the parser of a command.
+"""
 
 from __future__ import annotations
 
@@ -77,18 +80,18 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parse options like argparse, but raise a Mistake, whose message is one line, for a wrong option."""
+    """Parser of options that raises `Mistake`, whose message is one line, for a wrong option; argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
 
     def option(self, name: str, text: str, **kind: Any) -> None:
-        """Add an option with the help text `text`, in which line breaks are replaced by spaces."""
+        """Add an option with the help text `text`, in which each line break and indentation becomes one space."""
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
 
 def parser() -> _Parser:
-    """Return the parser of all commands and options."""
+    """Return the parser of the command line, with all commands and their options."""
     shape: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     it = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
     it.add_argument("--version", action="version", version=f"egm {egm.__version__}")
@@ -103,7 +106,7 @@ def parser() -> _Parser:
 
 
 def _sum(it: _Parser) -> None:
-    """Add the options of `egm sum`."""
+    """Add the options of the command `egm sum` to its parser."""
     names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
     text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
@@ -117,7 +120,7 @@ def _sum(it: _Parser) -> None:
 
 
 def _adaptive(it: _Parser) -> None:
-    """Add the options of `egm adaptive`."""
+    """Add the options of the command `egm adaptive` to its parser."""
     _data(it, "no cell is a number and the --columns are among them")
     text = """the number of rows. It is public: declare it, or it is taken from the file and published with the
         release, which is right only if everybody may know it"""
@@ -134,7 +137,7 @@ def _adaptive(it: _Parser) -> None:
 
 
 def _plan(it: _Parser) -> None:
-    """Add the options of `egm plan`."""
+    """Add the options of the command `egm plan` to its parser."""
     it.option("--rows", "the number of rows", type=_count, required=True, metavar="N")
     _model(it, planned=True)
     text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range and a
@@ -148,9 +151,9 @@ def _plan(it: _Parser) -> None:
 
 
 def _data(it: _Parser, condition: str) -> None:
-    """Add the options about the data file.
+    """Add the options about the data file to the parser of a command.
 
-    `condition` is the part of a help text that says when the first line of a CSV file is taken for names.
+    The text `condition` says when the first line of a CSV file is taken for names; it becomes a part of a help text.
     """
     text = "the rows: .csv (commas, UTF-8, with a header or without), .npy (two axes) or .parquet"
     it.option("data", text, metavar="DATA")
@@ -163,7 +166,7 @@ def _data(it: _Parser, condition: str) -> None:
 
 
 def _model(it: _Parser, *, planned: bool = False) -> None:
-    """Add the options about the rows and the budget; in a plan epsilon and delta are not required."""
+    """Add the options about the columns and the privacy budget; if `planned`, epsilon and delta are not required."""
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
         on each line, or the name of a column and a number"""
     it.option("--sigma", text, required=True, metavar="FILE")
@@ -197,7 +200,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 
 
 def _ranges(it: _Parser, when: str, *, required: bool) -> None:
-    """Add the options that declare ranges of means and standard deviations; `when` ends their help texts."""
+    """Add the options --radius and --sigma-range, which declare the ranges of the means and of the standard deviations.
+
+    The text `when` is appended to their help texts, to say when they apply.
+    """
     text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
     it.option("--radius", text, type=float, required=required, metavar="R")
     text = f"""the standard deviations of the columns are declared to lie between these two; in the units of the data,
@@ -206,13 +212,13 @@ def _ranges(it: _Parser, when: str, *, required: bool) -> None:
 
 
 def _simulate(it: _Parser) -> None:
-    """Add the option for a simulation with a seed."""
+    """Add the option --simulate, which asks for a simulation with a seed instead of secure noise."""
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
 
 def _output(it: _Parser, *forms: str) -> None:
-    """Add the options about the output; `forms` are the formats that it can have, with the default first."""
+    """Add the options about the output to a parser; `forms` are the possible formats, and the first is the default."""
     text = "where to write to, the whole output or nothing; default: standard output"
     it.option("--output", text, metavar="FILE")
     text = f"default: what the name of the output file ends in, else {forms[0]}"
@@ -223,7 +229,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Raise a Mistake if options of `egm plan` exclude each other, or if a required one is missing."""
+    """Raise a `Mistake` (an error for the user) if options of `egm plan` exclude each other, or if one is missing."""
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:
@@ -242,7 +248,7 @@ def spelled(name: str) -> str:
 
 
 def _count(text: str) -> int:
-    """Convert the text of a number of rows to an integer >= 1."""
+    """Convert a text such as "1000" or "1e3" to a number of rows, an integer >= 1; raise an error for other texts."""
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
@@ -250,14 +256,14 @@ def _count(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    """Convert the text of a seed to an integer >= 0."""
+    """Convert the text of a seed to a whole number >= 0; raise an error for any other text."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
 
 
 def _number_or_text(text: str) -> float | str:
-    """Convert the text of a number to a float, and return any other text unchanged."""
+    """Convert a text to a float if it is a number; otherwise return the text unchanged."""
     try:
         return float(text)
     except ValueError:
@@ -265,7 +271,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def _columns(text: str) -> list[str]:
-    """Split text at its commas, and return the names of columns between them."""
+    """Split a text at its commas, and return the names between them; raise an error if a name is empty."""
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
@@ -273,7 +279,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[float, float]:
-    """Convert the text of two numbers with a comma between them to a pair of floats."""
+    """Convert the text of two numbers with a comma between them to a pair of floats; raise an error for other texts."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:

@@ -1,7 +1,8 @@
 """Write the result of a command in the format and to the place that the user asked for, completely or not at all.
 
-Names of columns may come from people who are not trusted. In text they are printed so that they cannot give orders to a
-terminal, and in CSV a name that looks like a formula of a spreadsheet gets an apostrophe in front.
+A result is a dictionary, called a document, with an entry for each quantity. Names of columns may come from people who
+are not trusted. In text they are printed so that they cannot give orders to a terminal, and in CSV a name that looks
+like a formula of a spreadsheet gets an apostrophe in front.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ Document: TypeAlias = dict[str, Any]
 def document(
     release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
 ) -> Document:
-    """Return what the output contains, as a dictionary: the release, further results in `found`, and the parameters."""
+    """Return what a command writes about a release, as a dictionary.
+
+    It has the release for the columns `names`, further results in `found`, and the public parameters in `made`. For a
+    simulation it also has a warning.
+    """
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
@@ -56,7 +61,7 @@ def document(
 
 
 def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
-    """Return all public numbers that a GaussianDataMechanism was given or has computed, by name."""
+    """Return the public numbers that a GaussianDataMechanism was given or has computed, as a dictionary by name."""
     fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
     fields |= {name: name for name in ("clip_norm", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
@@ -66,21 +71,21 @@ def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
-    """Return all public numbers that an AdaptiveDataMechanism was given, by name."""
+    """Return the public numbers that an AdaptiveDataMechanism was given, as a dictionary by name."""
     ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:
-    """Return the parts and the total of an ErrorForecast as a dictionary."""
+    """Return the expected squared errors in an ErrorForecast, its three parts and their total, as a dictionary."""
     return {name: float(getattr(forecast, name)) for name in _PARTS}
 
 
 @contextlib.contextmanager
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
-    """Yield a function that writes a dictionary of results to the place that the user asked for.
+    """Yield a function that writes a dictionary of results, in the asked format, to standard output or to --output.
 
-    If this place cannot be written to, a Mistake is raised before a release is made.
+    If the output cannot be written there, a `Mistake` (an error for the user) is raised before a release is made.
     """
     form = args.format or _suffix_form(args)
     if args.output is None:
@@ -101,13 +106,13 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
 
 
 def _suffix_form(args: Namespace) -> str:
-    """Return the format that the suffix of the output file names, or else the default format of the command."""
+    """Return the format that the suffix of the output file stands for, or else the default format of the command."""
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     return suffix if suffix in args.forms else args.forms[0]
 
 
 def _print(data: bytes, args: Namespace) -> None:
-    """Write all the bytes to standard output, in several parts if one call writes only some of them."""
+    """Write all the bytes to standard output, in several calls if one call writes only some of them."""
     args.stops.check()
     rest = memoryview(data)
     try:
@@ -120,13 +125,13 @@ def _print(data: bytes, args: Namespace) -> None:
 
 
 def _as_json(content: Document) -> bytes:
-    """Return a dictionary of results as JSON, with one line for each key."""
+    """Return a dictionary of results as bytes in JSON, with one line for each key."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 
 def _as_csv(content: Document) -> bytes:
-    """Return a dictionary of results as CSV, with one row for each column of the data.
+    """Return a dictionary of results as bytes in CSV, with one row for each column of the data.
 
     A comment line at the top holds, as JSON, the values that do not belong to a column.
     """
@@ -145,19 +150,19 @@ def _as_csv(content: Document) -> bytes:
 
 
 def _cell(name: str) -> str:
-    """Return a name as text for a spreadsheet: an apostrophe is put before a name that begins like a formula."""
+    """Return a name as text for a spreadsheet: put an apostrophe before a name that begins like a formula."""
     return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_npy(content: Document) -> bytes:
-    """Return a dictionary of results as a NumPy file, so that ``numpy.load(file)["estimate"]`` works."""
+    """Return a dictionary of results as the bytes of a NumPy file, so that ``numpy.load(file)["estimate"]`` works."""
     file = io.BytesIO()
     np.save(file, _record(content), allow_pickle=False)
     return file.getvalue()
 
 
 def _record(values: Document) -> StructuredArray:
-    """Return a dictionary as a structured array with a single record (shape ())."""
+    """Return a dictionary as a structured array of NumPy with one record, shape (); each key becomes a field."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
     for key, array in arrays.items():
@@ -166,13 +171,13 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return the forecast of a release as text."""
+    """Return the forecast `plan` of a release as bytes of text that a person can read."""
     lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
     return ("\n".join(lines) + "\n").encode()
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
-    """Return the lines of text for the forecast of a release by `egm adaptive`."""
+    """Return the lines of text that describe the forecast `plan` of a release by `egm adaptive`."""
     made = plan["parameters"]
     budget, least = f"rho = {made['rho']:.5g}", f"rho = {rounded_up(plan['least_rho']):g}"
     if "delta" in made:
@@ -197,7 +202,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
 
 
 def _lines_of_forecast(plan: Document) -> list[str]:
-    """Return the lines of text for the expected error and its parts."""
+    """Return the lines of text that show the expected squared error in the forecast `plan`, and its parts."""
     return [
         "Expected squared error (squared units of the data, summed over the columns)",
         *(f"  {name:<14}{plan['forecast'][name]:>12.5g}" for name in _PARTS),
@@ -205,7 +210,7 @@ def _lines_of_forecast(plan: Document) -> list[str]:
 
 
 def _lines_of_sum(plan: Document) -> list[str]:
-    """Return the lines of text for the forecast of a release by `egm sum`."""
+    """Return the lines of text that describe the forecast `plan` of a release by `egm sum`."""
     made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [

@@ -16,15 +16,15 @@ _LONGEST = 500  # characters of a message
 
 
 class Mistake(Exception):
-    """Error for a mistake of the user, which is reported in one line and without a traceback."""
+    """Exception for an error of the user: the command line reports its message in one line, without a traceback."""
 
 
 class Stops:
-    """Handle Ctrl-C, SIGTERM and SIGHUP: raise KeyboardInterrupt, and remember the signal.
+    """Context in which Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and the first signal is remembered.
 
     Some libraries catch every exception while they import another library, and then continue as if
-    nothing had happened. Therefore `check`, which is called between two blocks and before anything
-    is written, raises the exception again. After `commit` a signal has no effect.
+    nothing had happened. Therefore `check`, which is called between two blocks of rows and before
+    anything is written, raises KeyboardInterrupt again. After `commit` a signal has no effect.
     """
 
     def __init__(self) -> None:
@@ -43,18 +43,18 @@ class Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Remember a signal and raise KeyboardInterrupt; the system calls this method."""
+        """Remember a signal and raise KeyboardInterrupt (not after `commit`); the system calls this method."""
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal was received."""
+        """Raise KeyboardInterrupt if a signal was received before `commit`."""
         if self.received and not self.committed:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Raise KeyboardInterrupt if a signal was received; from now on, ignore signals."""
+        """Raise KeyboardInterrupt if a signal was received; otherwise ignore all later signals."""
         self.check()
         self.committed = True
 
@@ -67,13 +67,13 @@ def complain(message: object, code: int) -> int:
 
 
 def visible(text: str) -> str:
-    """Replace every character that cannot be printed, which could be an order to a terminal, by a Python escape."""
+    """Return the text with a Python escape for each unprintable character, because these can control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print each warning as one line on standard error, and a repeated warning only once."""
+    """Within a `with` block, print each warning as one line on standard error, and a repeated warning only once."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:

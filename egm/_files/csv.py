@@ -1,6 +1,6 @@
 """Read tables and vectors from CSV files: fast if all cells of a block are plain numbers, or else line by line.
 
-An error never shows the value of a cell, which may be private.
+An error message never shows the value of a cell, which may be private.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Return the table in a CSV file as a `Source`; the number of its rows is unknown until the file is read."""
+    """Return the table in a CSV file as a `Source`, from which its rows can be read in blocks; their number is unknown."""
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
     names = _header(path)
@@ -50,7 +50,10 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Return whether the cells of line 1 are names and not values, or raise a FileError if this is uncertain."""
+    """Return whether the `cells` of line 1 are names of columns and not values, by the arguments in `given`.
+
+    Raise a FileError if this is uncertain.
+    """
     if given.header != "auto":
         return given.header == "yes"
     numbers = sum(map(_is_number, cells))
@@ -66,7 +69,10 @@ def _has_names(path: Path, cells: list[str], given: Given) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Return whether numbers may be names of columns: all are different, and all are whole or they are in order."""
+    """Return whether numbers in line 1 may be names of columns, as years may be.
+
+    This is so if they are all different, and if all are whole or they increase or decrease.
+    """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
     return named and len(set(numbers)) == len(numbers)
@@ -91,7 +97,7 @@ def vector(path: Path) -> Vector:
 
 
 def _lines(path: Path) -> Generator[str, None, None]:
-    """Yield the lines of a text file, except for blank lines at its end."""
+    """Yield the lines of a text file, but not the blank lines at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
         for line in file:
@@ -124,7 +130,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Return whether a cell holds a number; NaN and infinity count as numbers."""
+    """Return whether the text of a cell is a number; NaN and infinity count as numbers."""
     try:
         float(cell)
     except ValueError:
@@ -133,9 +139,10 @@ def _is_number(cell: str) -> bool:
 
 
 def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
-    """Return the chosen columns of these lines as a block of numbers.
+    """Return the numbers in the columns `chosen` (indices) of these lines, as an array with a row for each line.
 
-    The first of the lines is row `start` of the table, counted from 0.
+    The first line is row `start` of the table, counted from 0. The file has `skip` lines before row
+    0. Both serve for error messages.
     """
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
@@ -148,7 +155,10 @@ def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str
 
 
 def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
-    """Return the chosen numbers of one line, or raise a FileError that says what is wrong; this is slow."""
+    """Return the numbers in the columns `chosen` of one line, or raise a FileError that says what is wrong.
+
+    This is slow. The line is row `row` of the table, counted from 0, after `skip` other lines.
+    """
     cells = _cells(path, row + skip + 1, text)
     place = f"{path}: row {row + 1} (line {row + skip + 1})"
     if not text.strip():

@@ -16,7 +16,10 @@ __all__ = ["table", "vector"]
 
 
 def table(path: Path, _: Given) -> Source:
-    """Return the table in a NumPy file as a `Source`; its columns are called "1", "2" and so on."""
+    """Return the table in a NumPy file as a `Source`, from which its rows can be read in blocks.
+
+    The columns are called "1", "2" and so on.
+    """
     array = _mapped(path, 2)
 
     def read(chosen: list[int]) -> Iterator[Array]:
@@ -31,12 +34,12 @@ def table(path: Path, _: Given) -> Source:
 
 
 def vector(path: Path) -> Vector:
-    """Return the pair of None (a NumPy file has no names) and the values in a NumPy file with one axis."""
+    """Return None (a NumPy file has no names) and the values in a NumPy file that has one axis."""
     return None, np.array(_mapped(path, 1), dtype=float)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
-    """Return the array in a file, mapped into memory, or raise a FileError unless it has numbers and this many axes."""
+    """Return the array in a file, mapped into memory; raise a FileError unless it has numbers and this many axes."""
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:

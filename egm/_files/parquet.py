@@ -26,7 +26,7 @@ _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
 def table(path: Path, _: Given) -> Source:
-    """Return the table in a Parquet file as a `Source`."""
+    """Return the table in a Parquet file as a `Source`, from which its rows can be read in blocks."""
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for
@@ -58,7 +58,7 @@ def vector(path: Path) -> Vector:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file, and turn an error of pyarrow, also while the file is read, into a FileError."""
+    """Open a Parquet file for a `with` block; an error of pyarrow while it is opened or read becomes a FileError."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -83,7 +83,7 @@ def _numbers(column: Any) -> Array:
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
-    """Return the dask array that `egm.files.from_parquet` promises."""
+    """Return a dask array that reads a Parquet file or a folder of them, as `egm.files.from_parquet` describes it."""
     import dask
     from dask.array import map_blocks
     from pyarrow import dataset
@@ -111,9 +111,10 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """Return NumPy's types of the columns of one Parquet file.
+    """Return NumPy's types of the columns with these names in one Parquet file.
 
-    Raise an error unless each column occurs once and holds numbers and, if `everything` is true, there are no others.
+    Raise an error unless each of them occurs once and holds numbers; if `everything` is true, also if the file has
+    other columns.
     """
     from pyarrow import types
 
@@ -132,7 +133,7 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
 
 
 def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
-    """Return one row group as an array (rows, d).
+    """Return one block of the dask array: a row group of a Parquet file as an array (rows, d).
 
     The columns are read a few at a time, so that the row group is in memory only once.
     """

@@ -1,4 +1,4 @@
-"""Define what the readers of all kinds of files share: their arguments, their results and their error."""
+"""Define what the readers of all kinds of files have in common: their arguments, their results and their error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold the arguments of `egm.files.rows` about the first line of a CSV file."""
+    """Hold those arguments of `egm.files.rows` that decide whether the first line of a CSV file has names."""
 
     header: str
     columns: Sequence[str] | None
@@ -47,8 +47,9 @@ class Given:
 class Source:
     """Describe a table in a file before columns are chosen.
 
-    `count` is the number of rows, or None if the file does not say it. `read` takes the indices of the columns to
-    read, and yields blocks of rows. `counts` yields whole numbers whose sum is the number of rows.
+    `names` are the names of all columns. `count` is the number of rows, or None if the file does not say it. The
+    function `read` takes the indices of the columns to read, and yields blocks of rows. The function `counts` yields
+    whole numbers whose sum is the number of rows.
     """
 
     names: list[str]
@@ -59,7 +60,10 @@ class Source:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system, or text that is not UTF-8, into a FileError that names the file."""
+    """Turn errors of a `with` block that reads a file into a FileError that names the file.
+
+    These are errors of the operating system, and text that is not UTF-8.
+    """
     try:
         yield
     except OSError as error:
@@ -74,7 +78,7 @@ def wrong(value: float) -> str:
 
 
 def rows_in_a_block(columns: int) -> int:
-    """Return the number of rows that are read at a time from a table with this many columns."""
+    """Return the number of rows that are read at a time (a block) from a table with this many columns."""
     return max(1, _BLOCK // columns)
 
 

@@ -1,4 +1,4 @@
-"""Define what all mechanisms share: the class of a release, the base class, and secure noise for rounded values."""
+"""Define what all mechanisms share: the class of a release, their base class, and secure noise for rounded values."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Release:
 
 
 class Mechanism:
-    """Base class of the mechanisms, which makes two mechanisms equal if the arguments of their constructors are.
+    """Base class of the mechanisms: those of the same class with equal constructor arguments are equal.
 
-    The arguments of the constructor are fields of a frozen dataclass, and all other fields follow
-    from them. So `dataclasses.replace` with a new argument computes the other fields anew.
+    The arguments of the constructor are fields of a frozen dataclass, and all other fields are
+    computed from them. So `dataclasses.replace` with a new argument computes the other fields anew.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ class Mechanism:
 
         Notes
         -----
-        A mechanism without a delta never raises this error.
+        This method of the base class is for a mechanism without a delta and never raises an error.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class Mechanism:
 
 
 def fix(mechanism: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass; an array is copied, and the copy cannot be written to."""
+    """Set fields of a frozen dataclass to these values; of an array, store a copy that cannot be changed."""
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -106,9 +106,10 @@ def fix(mechanism: object, **values: Any) -> None:
 
 
 def ordinary(noise: T, **parameters: Any) -> T:
-    """Return the standard deviations `noise`, or raise a ValueError unless each is between 1e-300 and 1e300.
+    """Return the scale `noise` of the noise, or raise a ValueError unless each entry is between 1e-300 and 1e300.
 
-    Outside this range doubles lose digits. The error names the parameters and their values.
+    Outside this range doubles lose digits. The error message shows the `parameters` and their
+    values.
     """
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
@@ -117,7 +118,10 @@ def ordinary(noise: T, **parameters: Any) -> T:
 
 
 def match(columns: Columns, **named: Array) -> None:
-    """Raise a ValueError if there are names of columns, but not exactly one for each entry of the named vector."""
+    """Raise a ValueError if `columns` is given and does not have exactly one name for each entry of a vector.
+
+    The vector is the one keyword argument.
+    """
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
         raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
@@ -132,21 +136,25 @@ def calibrate(mechanism: Any) -> float:
 
 
 def noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
-    """Return the release of a value with simulated normal noise."""
+    """Return the simulated release of a value: the value plus normal noise of the standard deviations `std`."""
     return Release(value + samplers.simulated_gaussian(std, rng), std, simulated=True)
 
 
 def unit_of(sensitivity: float, noise: float) -> float:
-    """Return the unit to which a value is rounded: a power of two near 2**-40 times the sensitivity.
+    """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times the sensitivity.
 
-    The argument `noise` is the standard deviation of the noise over the sensitivity. If it is so
-    large that the noise would not fit into 64-bit integers, the unit is larger.
+    The argument `noise` is the standard deviation of the noise divided by the sensitivity. If it is
+    so large that the noise would not fit into 64-bit integers, the unit is larger.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
 def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
-    """Round a value to multiples of `unit`, add the integers of the noise to the multiples, and return doubles."""
+    """Return the value, rounded to multiples of `unit`, plus integer noise times `unit`, in the shape of the value.
+
+    The list `integers` holds the noise of each entry. Each sum is computed exactly, and then
+    rounded to the nearest double.
+    """
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
     doubles = [lattice.nearest_double(step, u) for step, u in zip(steps, units.ravel().tolist(), strict=True)]
@@ -154,10 +162,11 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 
 
 def std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the discrete Gaussian noise for a value of `size` entries, rounded to integers.
+    """Return the standard deviation of the discrete Gaussian noise that makes a rounded value (epsilon, delta)-private.
 
-    Sensitivity and result are in multiples of the unit to which the value is rounded. Rounding
-    increases the sensitivity by at most sqrt(size), which is added to it.
+    The value has `size` entries, each rounded to a multiple of a unit. The argument `sensitivity`
+    and the result are in multiples of this unit. Rounding increases the sensitivity by at most
+    sqrt(size), which is added here.
     """
     return lattice.gaussian_std(math.ceil(sensitivity) + math.isqrt(size) + 1, size, epsilon, delta)
 
@@ -172,6 +181,6 @@ def secure(value: Whole, unit: Array, std: float) -> Release:
 
 
 def _asked(mechanism: Any) -> tuple[Any, ...]:
-    """Return the arguments of a mechanism's constructor as a tuple of plain Python values, to be compared or hashed."""
+    """Return the arguments of a mechanism's constructor as a tuple of plain Python values, to compare mechanisms."""
     wishes = (getattr(mechanism, wish.name) for wish in fields(mechanism) if wish.init)
     return tuple(tuple(wish.tolist()) if isinstance(wish, np.ndarray) else wish for wish in wishes)

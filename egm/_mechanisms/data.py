@@ -1,4 +1,4 @@
-"""Release the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of the report)."""
+"""Release the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of Poulsen's report, 2023)."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class GaussianDataMechanism(Mechanism):
         is 1/n; for n = 1 it must be given. "optimal" takes the clip norm for which the total of
         `error` is least, but no clip norm below a thousandth of a row's typical norm.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
-        Choice of `b`: the scaling of Lemma 4.1 (the default), the scaling of least noise, all ones,
-        or given numbers from 1e-100 to 1e100.
+        How the multipliers `b` are chosen: by Lemma 4.1 (the default, `egm.scaling.expected_norm`),
+        for least noise (`egm.scaling.optimal`), all ones, or given as numbers from 1e-100 to 1e100.
     neighbors : {"replace_one", "add_remove"}, default "replace_one"
-        Data sets that a release must not tell apart: one row is replaced, and `n` is public; or one
-        row is added or removed.
+        Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
+        public; or one row is added or removed, and the number of rows is private.
     center_std : float or array_like or mapping, shape (d,), optional
         Distance by which `center` may differ from the mean, in the units of the data, >= 0. By
         default half of `sigma`.
@@ -83,20 +83,20 @@ class GaussianDataMechanism(Mechanism):
     Attributes
     ----------
     noise_multiplier : float
-        Least standard deviation of the noise for a sum of sensitivity 1, by
+        Least sufficient standard deviation of the noise for a sum of sensitivity 1, by
         `egm.calibration.analytic_noise_multiplier`.
     b : ndarray, shape (d,)
         Scaling vector by which the centered rows are multiplied before they are clipped.
     p : float
         Probability that a row is clipped if `center` and `sigma` are right.
     clip_norm : float
-        Norm :math:`C` to which longer rows of the scaled space are shortened.
+        Norm :math:`C` to which a centered and scaled row is shortened if it is longer.
     count_weight : float
-        Weight of one row in the count that is released with the sum, at least a tenth of
-        `clip_norm`. It is 0.0 for "replace_one".
+        For "add_remove", the number by which the number of rows is multiplied before it is released
+        together with the sum; at least a tenth of `clip_norm`. For "replace_one" it is 0.0.
     clipped_std : float or None
-        Standard deviation of the noise in `Release.clipped`, in rows. None unless `count_clipped`
-        is True.
+        Standard deviation of the noise in `Release.clipped`, the released number of clipped rows.
+        None unless `count_clipped` is True.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each coordinate of the sum, in the units of the data.
 
@@ -111,8 +111,8 @@ class GaussianDataMechanism(Mechanism):
     Warns
     -----
     DeltaWarning
-        If `delta` is 1/n or more. Such a promise is too weak: a mechanism that publishes one random
-        row of the n unchanged keeps it, too.
+        If `delta` is 1/n or more. Such a delta promises too little: even a mechanism that publishes
+        one random row of the n unchanged would be (epsilon, delta)-private.
 
     See Also
     --------
@@ -129,40 +129,40 @@ class GaussianDataMechanism(Mechanism):
         n \hat\mu + \frac{1}{b} \Bigl( \sum_{i=1}^n \min\Bigl\{ 1, \frac{C}{\|y_i\|} \Bigr\} \, y_i + \eta \Bigr),
         \qquad \eta_j \sim N(0, (2 C \sigma_{opt})^2),
 
-    where :math:`\sigma_{opt}` is the noise multiplier [1]_. As printed there, Algorithm 3 adds the
-    center before it divides by :math:`b`, which is wrong unless the center is zero.
+    where :math:`\sigma_{opt}` is the noise multiplier [1]_. Algorithm 3, as printed in [1]_, adds
+    the center before it divides by :math:`b`, which is wrong unless the center is zero.
 
     **Privacy.** A release is (epsilon, delta)-differentially private, whatever the data are
     (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
     row is clipped. Secure releases add up integers instead of doubles, so that rounding cannot
     increase the sensitivity (see `egm._rows.lattice`).
 
-    **Neighbors.** Under "add_remove" the sum of the clipped rows and `count_weight` times their
-    number are released together. Their sensitivity is :math:`\sqrt{C^2 + w^2}` with :math:`w` for
-    `count_weight`, instead of :math:`2 C`, and the center is multiplied by the noisy number instead
-    of :math:`n`.
+    **Neighbors.** Under "add_remove" two things are released together: the sum of the clipped rows,
+    and the number of rows times :math:`w`, which is `count_weight`. Together they have the
+    sensitivity :math:`\sqrt{C^2 + w^2}`, instead of :math:`2 C`. The center is multiplied by the
+    noisy number of rows instead of :math:`n`.
 
-    **Scaling.** "optimal" has the least noise for normal rows: up to a half less than Lemma 4.1 in
-    the cases that chapter 10 of the book draws. But this scaling relies on a far quantile of
-    the norm. If columns are correlated, or if the center is wrong by about `sigma` (or by less,
-    with a `sigma` that is too small), it can lose many times what it gains (chapter 12 of the
-    book).
+    **Scaling.** "optimal" has the least noise for normal rows: up to a half less than
+    "expected_norm" in the cases that chapter 10 of the book shows. But this scaling relies on a far
+    quantile of the norm of a row. If columns are correlated, or if the center is wrong by about
+    `sigma` (or by less, with a `sigma` that is too small), the error of "optimal" can grow by many
+    times what its smaller noise saves (chapter 12 of the book).
 
     **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
-    `confidence_radius` and ``clip_probability="optimal"`` assume that the guesses are wrong by this
-    much. With ``center_std=0`` and ``sigma_factor=1``, "optimal" clips many more rows. This reduces
-    the error if the guesses are right. But if the center is wrong by a part of `sigma`, it costs
-    far more than it can gain.
+    `confidence_radius` and ``clip_probability="optimal"`` assume that `center` and `sigma` are
+    wrong by as much as these two say. With ``center_std=0`` and ``sigma_factor=1``,
+    ``clip_probability="optimal"`` clips many more rows. This reduces the error if the guesses are
+    right. But if the center is wrong by a part of `sigma`, it increases the error by far more.
 
-    **Names.** If there are `columns`, then data and arguments with names are matched with them by
-    name. Other names are refused, and so are any names if there are no columns. An array without
-    names is taken to be in the order of the columns.
+    **Names.** If `columns` has names, then data and arguments that have names, too, are put into
+    its order. An error is raised for other names, and for any names if `columns` is None. An array
+    without names is taken to be in the order of the columns.
 
-    **Clipped rows.** Under `count_clipped` the number of clipped rows is released together with the
-    sum, times a weight of an eighth of the sensitivity. The method `excess_clipped` uses it to test
-    the model: `error` and `confidence_radius` assume guesses that are as good as declared, and
-    coordinates that are nearly normal and independent. Rows in which a single entry is not zero, as
-    in a sum by groups, are clipped far more often.
+    **Clipped rows.** Under `count_clipped` the number of clipped rows is multiplied by an eighth of
+    the sensitivity and released together with the sum. The method `excess_clipped` uses this number
+    to test the model: `error` and `confidence_radius` assume guesses that are as good as declared,
+    and coordinates that are nearly normal and independent. Rows in which a single entry is not
+    zero, as in a sum by groups, are clipped far more often.
 
     References
     ----------
@@ -264,7 +264,7 @@ class GaussianDataMechanism(Mechanism):
         fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
     def _check_doubts(self) -> None:
-        """Check `center_std` and `sigma_factor`, and store them as numbers."""
+        """Check the arguments `center_std` and `sigma_factor`, and store them as floats or arrays."""
         if self.center_std is not None:
             given = _tables.ordered(self.columns, center_std=self.center_std)
             std = nonnegative(center_std=_location(given, self.sigma, "center_std"))
@@ -274,7 +274,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return how far the mean may be from the center, shape (d,), and the factors by which sigma may be wrong."""
+        """Return the assumed distance of the mean from the center, shape (d,), and the assumed factors of sigma."""
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
         )
@@ -285,9 +285,10 @@ class GaussianDataMechanism(Mechanism):
 
         The scaling "optimal" depends on p, and p depends on the scaling. So for "optimal" the clip
         norm is searched twice: with the scaling for p = 1/n, and then with the scaling for the p
-        that was found. Where nearly every row is clipped, the scaling for p = 0.1 is used, which is
-        nearly the best one. (In every case that was tried, the error was within four percent of the
-        least error of all scalings.)
+        that was found. The result is the better one of the two. The scaling is never computed for a
+        p above 0.1: where more rows are clipped, the scaling for p = 0.1 is nearly the best one.
+        (In every case that was tried, the error was within four percent of the least error of all
+        scalings.)
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -310,13 +311,14 @@ class GaussianDataMechanism(Mechanism):
         return best[1:]
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """Return the weight of a row in the noisy number of rows: that of least error of the sum, at least C / 10.
+        """Return the number by which the number of rows is multiplied before it is released together with the sum.
 
-        The weight is 0 for "replace_one", where no number of rows is released. Otherwise, with
-        A = sum b**-2 and B = ||center||**2, the noise of the sum has the variance
-        (C**2 + weight**2) (A + B / weight**2) z**2 with the noise multiplier z. It is least for
-        weight**2 = C sqrt(B / A). A weight of C / 10 adds one percent to this variance if the
-        center is zero, and then the noise of the number has the standard deviation 10 z.
+        It is 0 for "replace_one", where no number of rows is released. Otherwise this weight w is
+        the one for which the error of the sum is least, but at least C / 10 for the clip norm C.
+        With A = sum b**-2, B = ||center||**2 and the noise multiplier z, the noise of the sum has
+        the variance (C**2 + w**2) (A + B / w**2) z**2, which is least for w**2 = C sqrt(B / A). If
+        the center is zero, a weight of C / 10 adds one percent to this variance, and the noise of
+        the number of rows has the standard deviation 10 z.
         """
         if self.neighbors == "replace_one":
             return 0.0
@@ -324,7 +326,7 @@ class GaussianDataMechanism(Mechanism):
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each coordinate of the sum, for the scaling b and this clip norm."""
+        """Return the variance of the noise in each coordinate of the sum, for the scaling b and the given clip norm."""
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
@@ -334,7 +336,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _stretch(self) -> float:
-        """Return by which factor the sensitivity grows if the number of clipped rows is released, too; else 1."""
+        """Return the factor by which the sensitivity grows if the number of clipped rows is also released, else 1."""
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
@@ -354,8 +356,8 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         egm.forecast.ErrorForecast
-            Expected squared l2 errors by their causes, in squared units of the data. They are exact
-            expectations.
+            Expected squared l2 error, divided into parts by their causes, in squared units of the
+            data. The expectations are exact for normal rows with independent coordinates.
 
         Raises
         ------
@@ -366,11 +368,12 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        If neither `mean` nor `sigma` is given, the guesses are assumed to be as wrong as declared:
-        the mean differs from `center` by `center_std` in each coordinate, and the standard
-        deviations are either `sigma` times `sigma_factor` or `sigma` divided by it, with equal
-        probability. If only one of the two is given, the guess of the other is assumed to be right.
-        So ``error(mean=center)`` is the forecast for right guesses.
+        If neither `mean` nor `sigma` is given, the guesses `center` and `sigma` are assumed to be
+        as wrong as declared: the mean differs from `center` by `center_std` in each coordinate, and
+        the standard deviations are either `sigma` times `sigma_factor` or `sigma` divided by it,
+        with equal probability. If only `mean` is given, the guess of `sigma` is assumed to be
+        right; if only `sigma` is given, the guess `center` of the mean is assumed to be right. So
+        ``error(mean=center)`` is the forecast for right guesses.
 
         If the center is known to be the mean, the target "population" makes little sense: n times
         the center is then the best estimate, and it needs no data. Under "add_remove" the field `n`
@@ -425,7 +428,7 @@ class GaussianDataMechanism(Mechanism):
         return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
 
     def confidence_radius(self, level: float) -> float:
-        r"""Compute a radius around the estimate that holds the exact sum with a given probability, for normal rows.
+        r"""Compute a bound of the distance from the estimate to the exact sum, which holds with a given probability.
 
         Parameters
         ----------
@@ -435,8 +438,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Radius in the scaled space, in the units of `clip_norm`. It is nearly exact if few
-            rows are clipped, and larger than necessary if many are.
+            Bound of the distance in the scaled space (after coordinate j is multiplied by
+            ``b[j]``), in the units of `clip_norm`. It is nearly exact if few rows are clipped, and
+            larger than necessary if many rows are clipped.
 
         Raises
         ------
@@ -447,25 +451,25 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        With at least the probability `level`, the radius :math:`r` satisfies
+        For normal rows the bound, or radius, :math:`r` satisfies
 
         .. math::
 
             \| b \, (\hat f - f) \| \le r,
 
-        where :math:`\hat f` is the estimate and :math:`f` the sum of the rows. This holds for a
-        mean that is off by `center_std`, and for a `sigma` that is too small as well as for one
-        that is too large by `sigma_factor`.
+        with at least the probability `level`, where :math:`\hat f` is the estimate and :math:`f`
+        the sum of the rows. This holds if the mean differs from `center` by `center_std` and
+        `sigma` is too small, or too large, by the factor `sigma_factor`.
 
         In the scaled space, the norm of the noise has a chi distribution with d degrees of freedom.
-        The mean of the part that clipping removes is added to the radius, and Markov's inequality
-        bounds how far this part is from its mean. The probability of failure is divided between
-        noise and clipping so that the radius is least.
+        The mean of the part of the sum that clipping removes is added to the radius, and Markov's
+        inequality bounds the distance of this part from its mean. The probability of failure is
+        divided between noise and clipping so that the radius is least.
 
         Examples
         --------
-        The radius bounds the error of the whole sum in the scaled space. So one column is off by at
-        most the radius divided by its entry of `b`, which is the second number here for the
+        The radius bounds the error of the whole sum in the scaled space. So the error of one column
+        is at most the radius divided by its entry of `b`. The second number is this bound for the
         incomes.
 
         >>> from egm import GaussianDataMechanism
@@ -492,8 +496,8 @@ class GaussianDataMechanism(Mechanism):
         Parameters
         ----------
         X : array_like, table or iterator of array_like, shape (n, d)
-            Rows that would be released, as for `release`. No row is read, and no block of an
-            iterator.
+            Rows whose sum would be released, as for `release`. No row is read, and nothing is taken
+            from an iterator.
 
         Raises
         ------
@@ -505,7 +509,7 @@ class GaussianDataMechanism(Mechanism):
 
         Notes
         -----
-        `egm.budget` calls this method before it records the cost of a release, so that a mistake in
+        `egm.budget` calls this method before it records the cost of a release, so that an error in
         the argument uses no budget.
 
         Examples
@@ -553,8 +557,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         Release
-            The estimate has shape (d,), in the units of the data. It has a noisy `count` under
-            "add_remove", and a noisy number `clipped` under `count_clipped`.
+            The estimate has shape (d,), in the units of the data. The release has a noisy number of
+            rows, `count`, under "add_remove", and a noisy number of clipped rows, `clipped`, under
+            `count_clipped`.
 
         Raises
         ------
@@ -611,7 +616,7 @@ class GaussianDataMechanism(Mechanism):
         return noisy(total.astype(float) * grid.unit / self.b + self.n * self.center, self.noise_std, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
-        """Return the secure release: integer sum of the rows and weighted counts, plus discrete Gaussian noise."""
+        """Return the secure release: the integer sum and the numbers of rows, plus discrete Gaussian noise."""
         weight, clipped_weight, size, std = self._on_lattice(grid)
         drawn = samplers.secure_gaussian(std, size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
@@ -623,7 +628,7 @@ class GaussianDataMechanism(Mechanism):
         Parameters
         ----------
         X : object
-            Rows that would be released. They are not read.
+            Rows whose sum would be released. They are not read.
 
         Raises
         ------
@@ -641,17 +646,17 @@ class GaussianDataMechanism(Mechanism):
         self._on_lattice(self._grid())
 
     def _grid(self) -> lattice.Lattice:
-        """Return the `Lattice` on which a secure release rounds clipped rows, as finely as the noise permits."""
+        """Return the `Lattice` to whose points a secure release rounds clipped rows, as fine as the noise permits."""
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         room = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, int, float]:
-        """Return what a secure release needs besides the sum, in multiples of the lattice's unit.
+        """Return the integers and the standard deviation that a secure release needs, in multiples of the grid's unit.
 
-        The results are the weight of a row in the noisy number of rows, its weight in the noisy
-        number of clipped rows (each 0 if this number is not released), how many numbers are
-        released, and the standard deviation of their noise.
+        The results are the factor by which the number of rows is multiplied, the factor by which
+        the number of clipped rows is multiplied (each 0 if this number is not released), how many
+        numbers are released, and the standard deviation of the noise in each of them.
         """
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
@@ -665,7 +670,7 @@ class GaussianDataMechanism(Mechanism):
         return weight, clipped_weight, size, lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
-        """Return the simulated release of the sum and the weighted counts, with noise for their joint sensitivity."""
+        """Return the simulated release of the sum `total` and of the numbers of rows, as far as these are released."""
         sensitivity = 2 * self.clip_norm
         if self.neighbors == "add_remove":
             sensitivity = math.hypot(self.clip_norm, self.count_weight)
@@ -680,10 +685,12 @@ class GaussianDataMechanism(Mechanism):
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
     ) -> tuple[Array, dict[str, float]]:
-        """Add the noise `drawn` to the sum and the weighted counts; return the estimate, and the noisy counts by name.
+        """Add the noise `drawn` to the sum and to the released numbers of rows; return the estimate and these numbers.
 
-        The arguments `total`, `weight`, `clipped_weight` and `drawn` are in multiples of `unit`.
-        The counts are those of `Release`: "count" and "clipped", each only if its weight is not 0.
+        A number of rows is multiplied by `weight`, and the number of clipped rows by
+        `clipped_weight`, before noise is added. The arguments `total`, `weight`, `clipped_weight`
+        and `drawn` are in multiples of `unit`. The numbers are returned in a dictionary with the
+        keys "count" and "clipped" of `Release`, each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -697,7 +704,7 @@ class GaussianDataMechanism(Mechanism):
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
-        """Compute by how many standard deviations more rows were clipped than the declared guesses explain.
+        """Compute how many more rows were clipped than the declared guesses explain, in standard deviations.
 
         Parameters
         ----------
@@ -707,9 +714,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Difference of the noisy number of clipped rows and its expectation, divided by a
-            standard deviation that contains that of the noise (`clipped_std`) and that of the
-            number itself.
+            Noisy number of clipped rows minus its expectation, divided by its standard deviation.
+            The standard deviation is that of the noise (`clipped_std`) and of the true number
+            together.
 
         Raises
         ------
@@ -758,12 +765,12 @@ class GaussianDataMechanism(Mechanism):
         return (release.clipped - rows * share) / math.sqrt(variance)
 
     def clip(self, rows: ArrayLike) -> Array:
-        """Shorten rows of the scaled space to the clip norm where they are longer.
+        """Return centered and scaled rows, each shortened to the clip norm if it is longer.
 
         Parameters
         ----------
         rows : array_like, shape (rows, d)
-            Rows of the scaled space: centered and multiplied by `b`. They are not changed.
+            Rows minus the center, multiplied by `b`. They are not changed.
 
         Returns
         -------
@@ -792,7 +799,7 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b for the argument `scaling`: computed if it is a name, or else unchanged."""
+    """Return the scaling vector b for the argument `scaling`: computed for a name, or the given array itself."""
     if not isinstance(choice, str):
         return choice
     if choice == "optimal":
@@ -805,7 +812,7 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 
 
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
-    """Check a scaling vector that was given as numbers, and return it as an array."""
+    """Check a scaling vector that was given as numbers, one for each entry of sigma, and return it as an array."""
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")

@@ -1,4 +1,4 @@
-"""Release a vector with normal noise whose standard deviation suits each coordinate (Algorithm 2 of the report)."""
+"""Release a vector with normal noise that suits each coordinate (Algorithm 2 of Poulsen's report, 2023)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from egm._validate import between, exact, unread, vector
 
 @dataclass(frozen=True, eq=False)
 class EllipticalGaussianMechanism(Mechanism):
-    r"""Gaussian mechanism for a vector with a known sensitivity of each coordinate (Algorithm 2 of the report).
+    r"""Gaussian mechanism for a vector whose coordinates have known sensitivities (Algorithm 2 of Poulsen's report).
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class EllipticalGaussianMechanism(Mechanism):
         Privacy parameter, in (0, 1).
     columns : sequence of hashable, shape (d,), optional
         Names of the coordinates, in the order of `sensitivities`. By default those of
-        `sensitivities`, if it is a mapping or a Series with an index of names. Names are matched as
-        the columns of a `GaussianDataMechanism` are.
+        `sensitivities`, if it is a mapping or a Series with an index of names. The entries of a
+        value with names are put into this order.
 
     Attributes
     ----------
     noise_multiplier : float
-        Least standard deviation of the noise for a query of sensitivity 1, by
+        Least sufficient standard deviation of the noise for a query of sensitivity 1, by
         `egm.calibration.analytic_noise_multiplier`.
     b : ndarray, shape (d,)
         Scaling vector of norm 1, by `egm.scaling.elliptical`.
@@ -151,7 +151,7 @@ class EllipticalGaussianMechanism(Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a vector plus normal noise whose standard deviation suits each coordinate.
+        """Release a vector plus normal noise, with a suitable standard deviation for each coordinate.
 
         Parameters
         ----------
@@ -163,8 +163,8 @@ class EllipticalGaussianMechanism(Mechanism):
         Returns
         -------
         Release
-            The estimate has shape (d,). It has the doubles that are nearest to the value plus the
-            noise.
+            The estimate has shape (d,). Its entries are the doubles that are nearest to the value
+            plus the noise.
 
         Raises
         ------
@@ -181,9 +181,10 @@ class EllipticalGaussianMechanism(Mechanism):
 
         Notes
         -----
-        The sensitivities must hold for the values as they are given, including any rounding before.
-        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
-        error, which `noise_std` of the release does not contain.
+        The sensitivities must hold for the values as they are given, including any rounding that
+        was done before. Rounding after the noise costs no privacy, but it can add
+        ``np.spacing(estimate) / 2`` to the error, which `noise_std` of the release does not
+        contain.
 
         Examples
         --------
@@ -225,6 +226,10 @@ class EllipticalGaussianMechanism(Mechanism):
         self._secure_std(unit_of(1.0, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
-        """Return the standard deviation of the discrete noise in a secure release, in multiples of `unit`."""
+        """Return the standard deviation of the discrete noise of a secure release, in multiples of `unit`.
+
+        This is the noise of the scaled value: coordinate j is multiplied by b_j / sensitivity_j and
+        rounded to a multiple of `unit`.
+        """
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)

@@ -1,4 +1,4 @@
-"""Release a value with normal noise of the same standard deviation in each coordinate (Algorithm 1 of the report)."""
+"""Release a value with normal noise of one standard deviation for all coordinates (Algorithm 1 of Poulsen's report)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from egm._validate import exact, positive, scalar, unread
 
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(Mechanism):
-    """Gaussian mechanism: normal noise of the same standard deviation in each coordinate (Algorithm 1 of the report).
+    """Gaussian mechanism: add normal noise of one standard deviation to all coordinates of a value.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class GaussianMechanism(Mechanism):
     Attributes
     ----------
     noise_multiplier : float
-        Least standard deviation of the noise for a query of sensitivity 1, by
+        Least sufficient standard deviation of the noise for a query of sensitivity 1, by
         `egm.calibration.analytic_noise_multiplier`.
     noise_std : float
         Standard deviation ``sensitivity * noise_multiplier`` of the noise, in the units of the
@@ -45,7 +45,7 @@ class GaussianMechanism(Mechanism):
     -----
     A release is (epsilon, delta)-differentially private for neighbors between which the query
     changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 2 of the book is
-    about this mechanism.
+    about this mechanism, which is Algorithm 1 of Poulsen's report (2023).
 
     References
     ----------
@@ -128,9 +128,10 @@ class GaussianMechanism(Mechanism):
 
         Notes
         -----
-        The sensitivity must hold for the values as they are given, including any rounding before.
-        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
-        error, which `noise_std` of the release does not contain.
+        The sensitivity must hold for the values as they are given, including any rounding that was
+        done before. Rounding after the noise costs no privacy, but it can add
+        ``np.spacing(estimate) / 2`` to the error, which `noise_std` of the release does not
+        contain.
 
         Examples
         --------
@@ -179,5 +180,8 @@ class GaussianMechanism(Mechanism):
         self._secure_std(unit_of(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
 
     def _secure_std(self, unit: float, size: int) -> float:
-        """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`."""
+        """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`.
+
+        A secure release rounds the value to multiples of this unit.
+        """
         return std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)

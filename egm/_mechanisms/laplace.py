@@ -1,4 +1,4 @@
-"""Release a value with Laplace noise."""
+"""Release a value with Laplace noise of one scale for all coordinates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from egm._validate import count, exact, positive, probability, scalar, unread
 
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(Mechanism):
-    """Laplace mechanism: Laplace noise of the same scale in each coordinate.
+    """Laplace mechanism: add Laplace noise of one scale to all coordinates of a value.
 
     Parameters
     ----------
@@ -78,12 +78,13 @@ class LaplaceMechanism(Mechanism):
     @overload
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Array: ...
     def usefulness(self, delta: ArrayLike, d: int = 1) -> Floats:
-        r"""Compute an error that no coordinate of a release exceeds, with probability at least 1 - delta.
+        r"""Compute an error that, with probability at least 1 - delta, no coordinate of a release exceeds.
 
         Parameters
         ----------
         delta : float or array_like
-            Largest probability that some coordinate has a larger error, in (0, 1).
+            Probability, in (0, 1), with which some coordinate may have a larger error. It is no
+            privacy parameter.
         d : int, default 1
             Number of coordinates, >= 1.
 
@@ -170,9 +171,10 @@ class LaplaceMechanism(Mechanism):
 
         Notes
         -----
-        The sensitivity must hold for the values as they are given, including any rounding before.
-        Rounding after the noise costs no privacy, but it can add ``np.spacing(estimate) / 2`` to the
-        error, which `noise_std` of the release does not contain.
+        The sensitivity must hold for the values as they are given, including any rounding that was
+        done before. Rounding after the noise costs no privacy, but it can add
+        ``np.spacing(estimate) / 2`` to the error, which `noise_std` of the release does not
+        contain.
 
         Examples
         --------
