@@ -45,5 +45,5 @@ else:
         return getattr(import_module("egm.adaptive" if name.startswith("Adaptive") else "egm.mechanisms"), name)
 
     def __dir__():
-        """Return the sorted names in this module, with the public names that are not imported yet."""
+        """Return a sorted list of the names in this module, with the public names that are not imported yet."""
         return sorted({*globals(), *__all__})

@@ -32,9 +32,10 @@ _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """Compute the two terms, (gain, loss), in the epsilon that rho-zCDP implies at the order alpha = 1 + exp(u).
+    """Compute the two terms (gain, loss) of the epsilon that rho-zCDP implies at the order alpha = 1 + exp(u).
 
-    For a given delta, each order alpha > 1 gives a valid epsilon: rho alpha + loss - gain (see
+    A mechanism that is rho-zero-concentrated differentially private (zCDP) is (epsilon,
+    delta)-private with ``epsilon = rho alpha + loss - gain``, for each order alpha > 1 (see
     `egm.calibration.zcdp_epsilon`). The gain is (1 + exp(-u)) log(1 + exp(u)) - u, and the loss is
     -log(delta) exp(-u). The gain is computed as a sum of terms >= 0, so that no digits are lost:
     for u > 0, log(1 + exp(u)) is written as u + log(1 + exp(-u)).
@@ -57,7 +58,10 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 
 
 def log_delta_at(epsilon: Floats, z: Floats) -> Array:
-    """Compute log(delta) for the smallest delta at which noise with multiplier z is (epsilon, delta)-private."""
+    """Compute the logarithm of the smallest delta for which Gaussian noise is (epsilon, delta)-private.
+
+    The noise multiplier z is the standard deviation of the noise for a query of sensitivity 1.
+    """
     integral, square, rest = curve_at(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
 
@@ -65,14 +69,15 @@ def log_delta_at(epsilon: Floats, z: Floats) -> Array:
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     """Compute the smallest delta at which Gaussian noise is (epsilon, delta)-private, in parts that do not underflow.
 
-    The result is a triple (integral, square, rest), and delta = integral * exp(-(square + rest) /
-    2).
+    The result is a triple (integral, square, rest), and delta is
+    ``integral * exp(-(square + rest) / 2)``.
 
     The noise multiplier z is the standard deviation of the noise for a query of sensitivity 1. With
     a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r from 0
-    to infinity of phi(r - a) (1 - exp(-r/z)). For a >= 0 this integral is the first part, and the
-    other two parts are 0. For a < 0 the factor exp(-a^2/2) is taken out of the integral: `square`
-    is a double near a^2, and `rest` is the small difference of a^2 and this double.
+    to infinity of ``phi(r - a) (1 - exp(-r/z))``. For a >= 0 this integral is the first part, and
+    the other two parts are 0. For a < 0 the factor exp(-a^2/2) is taken out of the integral:
+    `square` is a double near a^2, and `rest` is the small difference of a^2 and this double (0 for
+    a < -40).
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -94,9 +99,9 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 def _two_terms(a: Array, b: Array) -> Array:
     """Compute sqrt(2 pi) times the first result of `curve_at`, as a difference of two normal probabilities.
 
-    With a and z as in `curve_at`, and b = 1/(2z) + epsilon z, delta is Phi(a) - exp(epsilon)
-    Phi(-b), where Phi is the standard normal distribution function. The result is sqrt(2 pi) delta.
-    For a < 0 it is divided by exp(-a^2/2).
+    With a and z as in `curve_at`, and b = 1/(2z) + epsilon z, delta is
+    ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function. The
+    result is sqrt(2 pi) delta. For a < 0 it is divided by exp(-a^2/2).
     """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)

@@ -1,11 +1,10 @@
 """Release the sum of normal rows whose center and spread are not known beforehand.
 
-A part of the privacy budget pays for a private search for the center and the spread. The search
-asks a few questions about the rows that cost little of the budget. Each answer is private in the
-sense of zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one
-row is replaced, and the costs of the answers add up. Later questions depend on earlier answers.
-This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021). The answer to the
-last question is the sum itself.
+A part of the privacy budget pays for a private search for the center and the spread, which asks a
+few questions about the rows. Each answer is private in the sense of zero-concentrated differential
+privacy (Bun and Steinke 2016) for data sets of which one row is replaced, and the costs of the
+answers add up. Later questions depend on earlier answers. This is allowed, because the total is
+fixed beforehand (Feldman and Zrnic 2021). The answer to the last question is the sum itself.
 
 A release is refused if the budget is so small, for n rows, d columns and the declared ranges, that
 the search could fail. Data that are far from normal make the sum less accurate, and then the
@@ -39,7 +38,7 @@ _MOST = 1e6  # largest rho: it protects nobody, but its noise is still many unit
 
 @dataclass(frozen=True)
 class AdaptiveDataMechanism:
-    r"""Mechanism for the sum of n nearly normal rows of which only the ranges of means and spreads are known.
+    r"""Mechanism for the sum of n nearly normal rows if only ranges of their means and standard deviations are known.
 
     Parameters
     ----------
@@ -158,7 +157,7 @@ class AdaptiveDataMechanism:
         return epsilon
 
     def least_rho(self, d: int) -> float:
-        """Compute the least budget for which a release of d columns is not refused.
+        """Compute the least budget rho for which a release of d columns is not refused.
 
         Parameters
         ----------
@@ -187,7 +186,7 @@ class AdaptiveDataMechanism:
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
     def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
-        """Forecast the error and the success of a release for normal rows, before there are data.
+        """Forecast the expected error of a release for normal rows, and the probability that its search succeeds.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     p : float or array_like
         Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
-        Variances w of the terms of Q, finite and > 0.
+        Weights w of the terms of Q, finite and > 0.
 
     Returns
     -------
@@ -96,13 +96,13 @@ def bernstein_limit(weights: ArrayLike) -> float:
     Parameters
     ----------
     weights : array_like, shape (d,)
-        The d weights w in :math:`Q = \sum_j w_j Z_j^2`, finite and > 0.
+        Weights w in :math:`Q = \sum_j w_j Z_j^2`, finite and > 0.
 
     Returns
     -------
     float
         The probability :math:`\exp(-\sum_j w_j^2 / (18 \max_j w_j^2))`. It is at least
-        :math:`\exp(-d/18)`, and equal to that for equal weights.
+        :math:`\exp(-d/18)`, and equal to this value if all weights are equal.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     p : float or array_like
         Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
-        Variances w of the terms of Q, finite and > 0.
+        Weights w of the terms of Q, finite and > 0.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     p : float or array_like
         Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
     weights : array_like, shape (d,)
-        Variances w of the terms of Q, finite and > 0.
+        Weights w of the terms of Q, finite and > 0.
 
     Returns
     -------
@@ -297,7 +297,7 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
 
 
 def theorem4_limit(sigma: ArrayLike) -> float:
-    r"""Return the largest number n of rows for which Theorem 4 of Poulsen's report (2023), and `theorem4`, holds.
+    r"""Return the largest number n of rows for which `theorem4` (Theorem 4 of Poulsen's report, 2023) is finite.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Keep a privacy budget for several releases from the same data, on disk.
 
-A `Budget` is a total: rho of zero-concentrated differential privacy, or (epsilon, delta).
+A `Budget` has a total: rho of zero-concentrated differential privacy, or (epsilon, delta).
 `Budget.release` records the cost of a release, which is called its charge, and then makes the
 release. A release whose cost does not fit into the total is refused with `BudgetExceeded`.
 

@@ -1,4 +1,4 @@
-r"""Compute how much Gaussian noise (epsilon, delta)-differential privacy needs, exactly.
+r"""Compute exactly how much Gaussian noise is needed for (epsilon, delta)-differential privacy.
 
 The noise multiplier z is the standard deviation of the noise for a query of l2-sensitivity 1. The
 privacy curve gives the smallest delta for each epsilon. It is computed and inverted in
@@ -63,7 +63,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float: ...
 @overload
 def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
 def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    r"""Compute the noise multiplier of the classic theorem, which holds for epsilon < 1.
+    r"""Compute a noise multiplier by the classic theorem on the Gaussian mechanism, which holds for epsilon < 1.
 
     Parameters
     ----------
@@ -76,7 +76,8 @@ def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The noise multiplier :math:`\sqrt{2 \ln(1.25 / \delta)} / \varepsilon`, in the shape to
-        which the arguments broadcast.
+        which the arguments broadcast: the standard deviation of the noise for a query of
+        l2-sensitivity 1.
 
     Raises
     ------
@@ -133,10 +134,11 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     Returns
     -------
     float or ndarray
-        The noise multiplier z, in the shape to which the arguments broadcast. It is never below the
-        exact root, and for ``delta <= 0.9`` its relative distance from the root is at most 1e-13.
-        For a delta above 1 - 1e-12, which promises almost nothing, the result is the noise
-        multiplier for ``delta = 1 - 1e-12``.
+        The noise multiplier z, the standard deviation of the noise for a query of l2-sensitivity 1,
+        in the shape to which the arguments broadcast. It is never below the exact root, and for
+        ``delta <= 0.9`` its relative distance from the root is at most 1e-13. For a delta above
+        ``1 - 1e-12``, which promises almost nothing, the result is the noise multiplier for
+        ``delta = 1 - 1e-12``.
 
     Raises
     ------
@@ -150,8 +152,8 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     Notes
     -----
     The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private,
-    and with a smaller one it is not ([1]_, Theorem 8). The result is rounded towards privacy, so
-    that ``gaussian_delta(epsilon, z) <= delta``.
+    and with a smaller one it is not ([1]_, Theorem 8). The result is rounded up, so that
+    ``gaussian_delta(epsilon, z) <= delta``.
 
     References
     ----------
@@ -307,7 +309,8 @@ def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
     Returns
     -------
     float or ndarray
-        The noise multiplier :math:`1 / \sqrt{2 \rho}`, in the shape of `rho`.
+        The noise multiplier :math:`1 / \sqrt{2 \rho}`, the standard deviation of the noise for a
+        query of l2-sensitivity 1, in the shape of `rho`.
 
     Raises
     ------

@@ -196,7 +196,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Compute the expected error of a release by `egm sum`, for the asked and other scalings, and write the result."""
+    """Compute the expected error of a release by `egm sum`, also with other scalings, and write the result."""
     names, _ = inputs.planned(args)
     with explained(names):
         model = inputs.model(args, args.rows, names)

@@ -179,7 +179,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
 
 
 def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generator | None = None) -> int:
-    r"""Draw privately, from the numbers of values in neighboring intervals, the interval that holds the q-quantile.
+    r"""Draw privately the index of the interval that holds the q-quantile, given the number of values in each interval.
 
     Parameters
     ----------

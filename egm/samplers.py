@@ -5,9 +5,10 @@ operating system and use integer arithmetic alone. It is added to a sum of integ
 rounding errors of floating-point numbers, which can reveal the data (Mironov 2012; Haney,
 Desfontaines, Hartman, Shrestha and Hay 2022).
 
-Nobody has proved here that OpenDP's compiled library and the operating system's random bits are
-correct. The tests compare the samplers with their exact laws, which can show an error but no back
-door. The time of a draw is not hidden, and it depends on the noise that is drawn.
+Secure noise relies on OpenDP's compiled library and on the operating system's random bits; nothing
+here proves that these are correct. The tests compare the samplers with their exact laws, which can
+show an error but no back door. The time of a draw is not hidden, and it depends on the noise that
+is drawn.
 
 A NumPy Generator draws floating-point noise, which is suitable for experiments only and protects
 nobody. A warning says so, once in a process.

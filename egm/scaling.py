@@ -72,7 +72,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
-    r"""Compute the scaling that is best if rows are clipped at the root of their mean squared norm (Lemma 4.1).
+    r"""Compute the scaling of least noise for rows that are clipped at the root of their mean squared norm (Lemma 4.1).
 
     Parameters
     ----------
@@ -122,12 +122,11 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
 
 def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
-    r"""Compute the scaling that is best if the squared clipping radius is a mean plus k standard deviations.
+    r"""Compute the scaling of least noise for a squared clipping radius that is a mean plus k standard deviations.
 
     The mean and the standard deviation are those of the squared norm :math:`\|b x\|^2` of a normal
-    row x, scaled by the multipliers b. With :math:`w = (b \sigma)^2` the squared radius is
-    :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}`. The best scaling needs the least total variance of
-    noise.
+    row x with mean zero, scaled by the multipliers b. With :math:`w = (b \sigma)^2` the squared
+    radius is :math:`\sum_j w_j + k \sqrt{2 \sum_j w_j^2}`.
 
     Parameters
     ----------
@@ -357,13 +356,13 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
     """Solve the condition for a stationary noise factor F approximately, and return weights w of sum 1.
 
-    The condition is that w_j is proportional to share_j / sqrt(g_j). Here `share` is sigma /
-    sum(sigma), and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; `pull` is g
-    at the present `weights`. Given Q = q, coordinate Z_j is close to normal with variance 1 / (1 -
-    2 w_j s_j), where s_j is chosen such that this variance is the present g_j. With s_j kept fixed,
-    the condition becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j proportional to share_j**2. This
-    equation is solved. The simpler iteration w = share / sqrt(g) would overshoot, because in a far
-    tail g_j changes many times as much as w_j.
+    The condition is that w_j is proportional to share_j / sqrt(g_j). Here `share` is
+    ``sigma / sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`;
+    `pull` is g at the present `weights`. Given Q = q, coordinate Z_j is close to normal with
+    variance ``1 / (1 - 2 w_j s_j)``, where s_j is chosen such that this variance is the present
+    g_j. With s_j kept fixed, the condition becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j
+    proportional to share_j**2. This equation is solved. The simpler iteration w = share / sqrt(g)
+    would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

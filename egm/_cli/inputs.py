@@ -62,9 +62,9 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return the names and the numbers in each file that an option such as --sigma names, by the path of the file.
+    """Return a dictionary with the names and the numbers in each file that an option such as --sigma gives.
 
-    Each file is read only once; the result is kept in `args`.
+    The keys are the paths of the files. Each file is read only once; the result is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]

@@ -229,7 +229,10 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Raise a `Mistake` (an error for the user) if options of `egm plan` exclude each other, or if one is missing."""
+    """Check that the options of `egm plan` go together.
+
+    Raise a `Mistake`, an error for the user, if options exclude each other or if a required one is missing.
+    """
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:

@@ -83,9 +83,9 @@ def errors(forecast: ErrorForecast) -> dict[str, float]:
 
 @contextlib.contextmanager
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
-    """Yield a function that writes a dictionary of results, in the asked format, to standard output or to --output.
+    """Yield a function that writes a dictionary of results to standard output or to the file of --output.
 
-    If the output cannot be written there, a `Mistake` (an error for the user) is raised before a release is made.
+    If this is not possible, a `Mistake` (an error for the user) is raised before a release is made.
     """
     form = args.format or _suffix_form(args)
     if args.output is None:

@@ -24,7 +24,7 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Return the table in a CSV file as a `Source`, from which its rows can be read in blocks; their number is unknown."""
+    """Return the table in a CSV file as a `Source`, whose rows can be read in blocks; their number is unknown."""
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
     names = _header(path)
@@ -50,9 +50,9 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Return whether the `cells` of line 1 are names of columns and not values, by the arguments in `given`.
+    """Return whether the `cells` of line 1 are names of columns, or raise a FileError if they can also be values.
 
-    Raise a FileError if this is uncertain.
+    `given` holds the arguments of `egm.files.rows` that decide this.
     """
     if given.header != "auto":
         return given.header == "yes"

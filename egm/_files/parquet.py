@@ -113,8 +113,8 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
     """Return NumPy's types of the columns with these names in one Parquet file.
 
-    Raise an error unless each of them occurs once and holds numbers; if `everything` is true, also if the file has
-    other columns.
+    Raise an error if a column is missing, occurs twice or does not hold numbers. If `everything` is true, raise an
+    error also if the file has other columns.
     """
     from pyarrow import types
 

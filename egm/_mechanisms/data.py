@@ -38,7 +38,7 @@ _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are 
 
 @dataclass(frozen=True, eq=False)
 class GaussianDataMechanism(Mechanism):
-    r"""Gaussian mechanism for the sum of normal rows, each clipped to an ellipsoid (Algorithm 3).
+    r"""Gaussian mechanism for the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of Poulsen's report).
 
     The mechanism subtracts a public center from each row, multiplies coordinate :math:`j` by
     :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. It adds up the
@@ -274,7 +274,11 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return the assumed distance of the mean from the center, shape (d,), and the assumed factors of sigma."""
+        """Return the assumed distance of the mean from the center, shape (d,), and the assumed factors of sigma.
+
+        They follow from `center_std` and `sigma_factor`: sigma is multiplied by each of the
+        factors.
+        """
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
         )
