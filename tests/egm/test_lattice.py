@@ -28,7 +28,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace the noise of secure releases by zeros, and return a list of the standard deviations that it should have."""
+    """Replace the noise of secure releases by zeros, and return a list of the standard deviations that are wanted."""
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
