@@ -108,7 +108,7 @@ class Names(ast.NodeVisitor):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """Visit a comprehension: first its first iterable, and then the rest, in which its own names are local."""
+        """Visit a comprehension: first its outermost iterable, then the rest, in which its own names are local."""
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]
         self.own.append({part.id for part in stored})

@@ -81,7 +81,7 @@ class Claim(Entry):
 class Slip(Entry):
     """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    `weight` says how serious the error is, and `final` what the final report did with it. One of the ten errors that
+    `weight` says how serious the error is, and `final` what the final report did with it. Each of the ten errors that
     matter most has a `headline`.
     """
 

@@ -85,7 +85,7 @@ def costs(monkeypatch):
 @pytest.mark.parametrize("rng", [None, 1], ids=["secure", "simulated"])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
 def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
-    """The costs that a release reports in `spent` add up to at least the exact zCDP cost of its noisy queries.
+    """The costs that AdaptiveDataMechanism reports add up to at least the exact zCDP cost of its noisy queries.
 
     Their sum exceeds the exact cost by less than a relative 1e-9, and is 90 to 100 % of the budget rho = 0.5.
     """
@@ -101,7 +101,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
-    """For random data and random budgets rho, no release fails, and the costs of each add up to 0.9 rho to rho.
+    """For random data and budgets rho, AdaptiveDataMechanism never fails, and its costs add up to 0.9 rho to rho.
 
     The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error.
     """
@@ -309,8 +309,8 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Either of them alone is enough: rho is then at least the least budget, for the larger n up to a relative error of
-    1e-14.
+    With either of them, rho is at least the least budget of the mechanism. With the larger n, this may be wrong by a
+    relative rounding error of 1e-14.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -426,7 +426,7 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
 
 
 def test_unknown_centre_and_spread_cost_little():
-    """The mean squared error is less than twice that of a mechanism that knows center and spread.
+    """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
     Both mechanisms have the same budget. The error of the second one is a forecast for its best clip norm. This
     forecast is less than twice the error of the first one, so the comparison is not with a far too large error.

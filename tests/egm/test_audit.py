@@ -50,9 +50,9 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """`lower_bound` is 0 for a procedure that reveals its data with probability delta, and otherwise reveals nothing.
+    """If a procedure reveals its data with probability 0.1, `lower_bound` is 0 for delta = 0.1 and above 4 for 0.05.
 
-    For the probability 0.1, the bound is 0 for delta = 0.1 and above 4 for delta = 0.05.
+    Otherwise the procedure reveals nothing. delta is the probability of a failure that the privacy guarantee allows.
     """
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)

@@ -374,10 +374,10 @@ def test_decimal_shares_fill_the_total(total, share):
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
-    """A budget grants k equal Gaussian releases that together cost exactly (epsilon, delta), and not one more.
+    """A budget grants k equal Gaussian releases that together cost exactly its total, and not one more.
 
-    The epsilon of each release is computed from the exact privacy curve of all k together. If it is larger by a
-    relative 1e-8, the budget does not grant k releases.
+    The total is (epsilon, delta). The epsilon of each release is computed from the exact privacy curve of all k
+    together. If it is larger by a relative 1e-8, the budget does not grant k releases.
     """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)

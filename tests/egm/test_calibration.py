@@ -196,8 +196,8 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
     """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for delta near 1.
 
-    The exact value is the best one over all orders alpha of the Rényi divergence. It is computed with 60 digits, and
-    both functions are within 1e-11 of it.
+    The exact values are the largest rho and the least epsilon over all orders alpha of the Rényi divergence. They are
+    computed with 60 digits, and both functions are within 1e-11 of them.
     """
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))

@@ -92,7 +92,7 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Return a function that runs `egm` with its arguments and --format json, and returns the written dictionary.
+    """Return a function that runs `egm` with --format json, and returns the JSON that `egm` writes, as a dictionary.
 
     The function fails if `egm` fails or writes to standard error.
     """
@@ -1032,7 +1032,7 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """A signal during the import of pandas stops `egm sum`, even if pandas catches the exception that it raises.
+    """A signal during the import of pandas stops `egm sum`, even if pandas catches the resulting exception.
 
     pyarrow imports pandas in order to convert a column. In the test, pandas is replaced by a module that sends the
     signal to its own process.

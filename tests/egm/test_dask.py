@@ -28,7 +28,7 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace the Gaussian noise of secure releases by zeros, and return a list of how many numbers each call draws."""
+    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of its sampler draws."""
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes

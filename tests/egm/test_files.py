@@ -295,11 +295,11 @@ print(rows, peak() - before)
     [("csv", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
-    """`files.rows` reads a table of 48 to 104 MB and needs less than 40 MB of memory for this.
+    """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    The memory is measured as the increase of the process's peak while it reads the table. This is tested for CSV, for
-    NPY in both orders of memory, and for a Parquet file with a single row group, which would exceed the limit if it
-    were read at once.
+    The additional memory is the increase of the process's peak while it reads the table. This is tested for a CSV file,
+    for NPY files in row and in column order, and for a Parquet file. All rows of the latter are in one row group, so
+    that it would exceed the limit if a whole row group were read at once.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")

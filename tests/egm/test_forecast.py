@@ -72,7 +72,7 @@ def test_moments_of_clustered_weights():
 def test_moments_scale_and_permute(factor, order, x):
     """If weights and noncentralities are permuted, the results of `gx2.clip_moments` are permuted, too.
 
-    If x and the weights are multiplied by the same factor, the results do not change.
+    If the weights and x, the squared clip norm, are multiplied by the same factor, the results do not change.
     """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
@@ -181,7 +181,10 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 @pytest.mark.parametrize("doubts", [{}, SURE, {"center_std": 0.01}, {"sigma_factor": 3.0}], ids=str)
 def test_optimal_clip_norm_is_stationary(doubts):
-    """With clip_probability="optimal", the forecast error is smaller than for other probabilities, near or far."""
+    """With clip_probability="optimal", the forecast error is smaller than with other clip probabilities.
+
+    Some of the others are near the optimal one, and some far from it.
+    """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
     p, total = best.p, best.error().total
@@ -210,11 +213,10 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """The forecast with center_std and sigma_factor, the declared errors of the guesses, is the mean for two cases.
+    """The forecast with center_std and sigma_factor, the declared errors of the guesses, is the mean of two forecasts.
 
-    In both cases, the true mean is off by center_std. The true sigma is sigma times sigma_factor in one, and sigma
-    divided by sigma_factor in the other. The forecast for each case is made by `error` with the true mean and the true
-    sigma.
+    In both, the true mean is off by center_std. The true sigma is sigma times sigma_factor in one, and sigma divided by
+    sigma_factor in the other. `error` makes these forecasts if it gets the true mean and the true sigma.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -331,8 +333,8 @@ def test_a_bad_true_sigma_is_named():
 def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
     """In the example of chapter 10, the scaling "optimal" has an error 2 to 5 % above that of the best other scaling.
 
-    The scaling is used with clip_probability="optimal". The others are four scalings, each of which is optimal for a
-    fixed clip probability, with its own best clip norm.
+    It is used with clip_probability="optimal". The others are four scalings, each of which is optimal for a fixed clip
+    probability, with its own best clip norm.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}

@@ -1,4 +1,4 @@
-"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy, and its laws."""
+"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy and general laws."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return the upper quantiles of the form at the probabilities p, and its lower quantiles at some of them."""
+    """Return the upper quantiles of a chi-square form at the probabilities p, and its lower quantiles at p[1:5]."""
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 

@@ -28,7 +28,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace the noise of secure releases by zeros, and return a list of the standard deviations that are wanted."""
+    """Replace secure noise by zeros, and return a list of the standard deviations that the noise should have."""
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
@@ -257,10 +257,10 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """Large numbers that differ by 1 are as far apart as 0 and 1 when they are turned into integers, within one unit.
+    """Two large numbers that differ by 1 become integers that are as far apart as those of 0 and 1, within one unit.
 
-    The integers are those to which a secure release adds its noise. This holds for each type of number in KINDS and for
-    three mechanisms, even where neighboring doubles are 1024 apart.
+    A secure release adds its noise to these integers. This holds for each type of number in KINDS and for three
+    mechanisms, even where neighboring doubles are 1024 apart.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -421,7 +421,7 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """`gaussian_std` is at least the declared noise, and its zCDP cost is at most the cost that is recorded for it.
+    """`gaussian_std` returns at least the declared noise, whose zCDP cost is then at most the recorded cost.
 
     Both comparisons are exact. The declared noise is the sensitivity times the noise multiplier z, and the recorded
     cost is 1 / (2 z**2).

@@ -77,7 +77,7 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the documented probability with which each of several intervals is drawn as the one of the q-quantile.
+    """Return the documented probability with which each interval is drawn as the one that holds the q-quantile.
 
     `counts` has the number of values in each interval. The probability falls exponentially with the distance of an
     interval from the rank of the quantile.

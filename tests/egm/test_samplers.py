@@ -136,7 +136,7 @@ def test_permute_and_flip_would_be_refused(scores, epsilon):
 
 
 def test_permute_and_flip_is_what_it_is_called():
-    """For two candidates, `permute_and_flip` returns the probability that follows by hand.
+    """For two candidates, `permute_and_flip` returns the probability that a computation by hand gives.
 
     With probability 1/2 the candidate with the lower score comes first, and it is then accepted with probability
     exp(-2).

@@ -393,9 +393,9 @@ def transcripts(case, number, seed=1):
 
 
 def within_charge(run):
-    """Return whether the exact cost of each kind of query in a run is at most the recorded cost.
+    """Return whether each kind of query in a run costs at most what is recorded for it, and all at most RHO.
 
-    The sum of all costs must also be at most the budget RHO.
+    The costs are the exact zCDP costs of the answers (see `Transcript`), and RHO is the budget.
     """
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 

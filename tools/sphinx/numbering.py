@@ -39,9 +39,9 @@ def number_chapter(env, docname, chapter):
 def number_statements(statements, chapter, taken):
     """Number the statements of one kind, such as lemmas, on a page: change the numbers in the dictionary `statements`.
 
-    A statement of the report gets its number there. The others of a chapter get the chapter's number and are counted in
-    their order, without the numbers in `taken`, which the report uses for this kind. On a page that is no chapter they
-    keep their numbers.
+    A statement of the report keeps the number that it has in the report. The others of a chapter get the chapter's
+    number and are counted in their order, without the numbers in `taken`, which the report uses for this kind. On a
+    page that is no chapter they keep their numbers.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label, number in statements.items():

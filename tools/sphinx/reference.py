@@ -35,7 +35,7 @@ def name_bases(app, what, name, thing, options, lines):
 
 
 def name_attributes(app, domain, kind, content):
-    """Make the attributes that numpydoc has listed for a class link targets.
+    """Let links lead to each attribute that numpydoc has listed for a class.
 
     Also let links to a class that egm exports use its short name, `egm.Class`.
     """
