@@ -17,16 +17,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Return pytest.skip, or pytest.fail on continuous integration, to be called with what this machine lacks.
+    """Return the function that a test calls if this machine lacks something: pytest.skip, or pytest.fail in CI.
 
-    So a test that cannot run is skipped on a developer's machine, and fails where everything must be installed.
+    So such a test is skipped on a developer's machine, and fails in continuous integration, where everything must be
+    installed.
     """
     return pytest.fail if os.environ.get("CI") else pytest.skip
 
 
 @pytest.fixture(scope="session")
 def chi2comb(do_without):
-    """Return the module chi2comb; skip the test with a reason if this machine has no wheel (binary package) of it."""
+    """Return the module chi2comb; skip the test if there is no wheel (binary package) of it for this machine.
+
+    If there is a wheel, but it is not installed, call `do_without`.
+    """
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():
             pytest.skip(reason)

@@ -1,1 +1,1 @@
-"""Turn the sources into the book: execute the chapters, number their statements, build the pages."""
+"""Make the book from its sources: execute the chapters, number their statements, and build the pages."""

@@ -1,11 +1,11 @@
-"""Build the book: execute the chapters, copy the sources together, run Jupyter Book, and store the finished HTML.
+"""Build the book as HTML: execute the chapters, gather all sources in one folder, and run Jupyter Book.
 
 The finished book is in `_build/html`. It is removed before a build starts and appears only when the build has ended
 without a single warning, so what is there is always complete and current.
 
-Every page is written again in every build, because its menus and references show what is on other pages. Sphinx reads
-only pages that have changed: what it has read is kept until a build fails or is stopped, or until anything changes that
-is not a page, such as the settings, the package or these tools.
+Sphinx reads only the pages that have changed since the last build, but writes all pages again, because their menus and
+references show what is on other pages. Sphinx reads everything again if the last build failed or was stopped, or if
+anything but pages has changed, such as the settings, the package or these tools.
 """
 
 import filecmp
@@ -29,20 +29,20 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """Error for a book that cannot be made; the message is what a program complained about, or what to do."""
+    """Error for a book that cannot be built; its message is what a program complained about, or what to do."""
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or a folder to a path whose parent folders are made if necessary."""
+    """Copy a file or a folder to the path `target`; make the parent folders of this path if necessary."""
     target.parent.mkdir(parents=True, exist_ok=True)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Copy into the folder `stage` what the book is built from: pages, executed chapters, lists, and MathJax.
+    """Copy into the folder `stage` all that the book is built from: pages, executed chapters, figures, and MathJax.
 
-    Chapters get a box with their provenance, and pages get links to the project's address if it has one. The lists are
-    those of the ledger.
+    A box with its provenance is added to each chapter, and lists of the checked statements and of the errors in print
+    are written for the pages. If the project has a public address, pages get links to it.
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
@@ -72,9 +72,11 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def keep_what_was_read(old: Path, new: Path) -> None:
-    """Move what Sphinx has read in an old folder of sources to the new one, if only pages have changed.
+    """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
 
-    A file that is the same keeps its time, by which Sphinx sees that it need not read the file again.
+    Both are folders with the sources of the book. `_build` is valid if no other files than pages have changed. Each
+    file in `new` that is equal to the one in `old` gets the latter's time, by which Sphinx sees that it need not read
+    the file again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -86,7 +88,10 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Return environment variables with the date of the last commit, so that two builds give the same book."""
+    """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
+
+    With this date, two builds from the same commit give the same book.
+    """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
     return {**date, **os.environ, "PYTHONPATH": str(ROOT)}
@@ -95,8 +100,9 @@ def environment(root: Path) -> dict[str, str]:
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Build HTML or LaTeX from the sources in `stage`, and return the folder of the result; any warning is an error.
 
-    The log is `_build/sphinx-<builder>.log`. The process gets `variables` as additional environment variables. What an
-    earlier build has read is used only if that build ended without a warning; what it has written is removed.
+    The log is `_build/sphinx-<builder>.log`. The process gets `variables` as additional environment variables. The
+    output of an earlier build is removed. If that build ended with a warning or did not end, the pages that it has read
+    are removed, too, so that all are read again.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
@@ -112,16 +118,16 @@ def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables
 
 
 def readable(log: str, stage: Path) -> str:
-    """Return a log without color codes and without the path of `stage`, and with cell numbers in notebooks.
+    """Return a log without color codes and without the path of `stage`, and with cell numbers for lines of notebooks.
 
-    MyST's line 70012 of a notebook becomes line 12 of cell 7.
+    MyST counts the lines of a notebook in one number: line 70012 means line 12 of cell 7, and is changed to this text.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
 
 
 def build(root: Path = ROOT) -> Path:
-    """Build the whole book as HTML and return the path of its landing page."""
+    """Build the whole book as HTML, and return the path of its landing page."""
     finished, stage = root / "_build" / "html", root / "_build" / "stage"
     shutil.rmtree(finished, ignore_errors=True)
     lay_out(stage, execute_all(root), root)
@@ -130,7 +136,10 @@ def build(root: Path = ROOT) -> Path:
 
 
 def report(make: Callable[[], Path], failure: str) -> None:
-    """Call a function that builds something; print the path that it returns, or end with the message of its error."""
+    """Call the function `make`, which builds something, and print the path that it returns.
+
+    If it raises an error, end the program with the text `failure` and the message of the error.
+    """
     try:
         print(make())
     except (ChapterError, BookError) as error:

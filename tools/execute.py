@@ -1,11 +1,12 @@
-"""Execute chapters with papermill, each in its own process, and store the executed chapters.
+"""Execute the chapters of the book (Jupyter notebooks) with papermill, and store the executed chapters.
 
-An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of its code cells, the settings, and the
-list of installed packages in `constraints.txt`. Beside it, a file `.json` has what its checks recorded, and a file
-`.run.json` has what it was executed with (`tools.kernel.recorder`), which includes a digest of each file of the package
-that it depends on. The chapter is executed again if the key or one of these files has changed. If only its text has
-changed, the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is
-complete.
+Each chapter runs in its own process. An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of
+its code cells, the settings, and the list of installed packages in `constraints.txt`. Beside it, a file `.json` has the
+results that its checks recorded. A file `.run.json` has the versions with which it was executed
+(`tools.kernel.recorder`), and a digest of each file of the package on which it depends.
+
+A chapter is executed again if its key or one of these digests has changed. If only the text of a chapter has changed,
+the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is complete.
 """
 
 import hashlib
@@ -40,26 +41,26 @@ ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around th
 
 
 class ChapterError(Exception):
-    """Error for a chapter that did not run to its end; the message says which chapter, in which cell and why."""
+    """Error for a chapter that did not run to its end; the message says which chapter, in which cell, and why."""
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
-    """Return the files of the executable chapters in reading order."""
+    """Return the paths of the book's chapters (notebooks), in reading order."""
     return sorted((root / "notebooks").glob("*.ipynb"))
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the code cells of a notebook that are executed."""
+    """Return the code cells of a notebook, without its cells of text."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def digest(*contents: bytes) -> str:
-    """Return a short text that differs for different contents."""
+    """Return a short text (a hash) that is different if any of the contents is different."""
     return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
 
 
 def package_files() -> dict[str, str]:
-    """Return {path: digest} for the files of the package `egm`."""
+    """Return {path: digest of the content} for the files of the package `egm`."""
     files = [file for file in PACKAGE.rglob("[!.]*") if file.is_file() and file.parent.name != "__pycache__"]
     return {file.relative_to(PACKAGE).as_posix(): digest(file.read_bytes()) for file in files}
 
@@ -68,7 +69,8 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     """Return a digest of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
     The names of the package's files are included, because a new file may be imported in place of another one. The
-    version bounds in `pyproject.toml` are not, because `constraints.txt` has the versions that are installed.
+    version bounds in `pyproject.toml` are not included, because `constraints.txt`, which is included, has the installed
+    versions.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
     settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
@@ -77,11 +79,12 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Return environment variables with which a chapter's output depends on its key and on the package alone.
+    """Return the environment variables for the process of a chapter, and write its settings into the folder `scratch`.
 
-    The number of threads is set so that two chapters share two cores fairly. Expected warnings are not shown. Files in
-    the folder `scratch` make the kernel record what it runs with (`tools.kernel.recorder`) and give every figure as
-    PDF, too (`tools.kernel.figures`); they leave no name in the chapter.
+    With them, the chapter's output depends on its key (see `key`) and on the package alone. Numerical libraries get one
+    thread, so that two chapters share two cores fairly. Expected warnings are not shown. The files in `scratch` make
+    the kernel record with what it runs (`tools.kernel.recorder`) and give every figure as PDF, too
+    (`tools.kernel.figures`). They define no name that the chapter could see.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -97,7 +100,10 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Return the error for a chapter that failed: it names the chapter, the cell, and the error in the cell."""
+    """Return the ChapterError for a chapter that failed: it names the chapter, the cell, and the error in the cell.
+
+    `output` is the chapter as far as it was executed. If no cell has an error, the end of `log` is shown.
+    """
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
     for number, cell in enumerate(code, start=1):
@@ -114,9 +120,9 @@ def tail(text: str, lines: int = 12) -> str:
 
 
 def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Return the outputs of a cell with adjacent pieces of printed text joined.
+    """Return the outputs of a cell, in which adjacent pieces of printed text are joined to one output.
 
-    A kernel sends printed text in pieces whose number depends on the time.
+    A kernel sends printed text in pieces, whose number changes from run to run.
     """
     joined = []
     for output in outputs:
@@ -128,11 +134,10 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
 
 
 def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
-    """Copy the outputs of an executed chapter to a chapter with the same code cells.
+    """Copy the outputs of the cells of `executed` to `notebook`, which has the same code cells.
 
-    Nothing else is copied, neither times nor paths, so that the same chapter gives the same file on every machine.
-    Widgets are left out: a widget works only while its kernel runs, has a random name, and would make the page load
-    scripts from a network.
+    Times and paths are not copied, so that the same chapter gives the same file on every machine. Widgets are left out:
+    a widget works only while its kernel runs, has a random name, and would make the page load scripts from a network.
     """
     notebook.metadata.language_info = executed.metadata.language_info
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=True):
@@ -141,7 +146,11 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return the results that a chapter's cells recorded (`egm.study.claims.record`), each with its cell's name."""
+    """Return the results that the cells of an executed chapter recorded, each with the name of its cell.
+
+    The cells record them by `egm.study.claims.record`. A hidden cell that only records counts as a part of the cell
+    above it.
+    """
     found = []
     for check, record in checks(notebook):
         outputs = check.outputs + (record.outputs if record else [])
@@ -150,9 +159,9 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return pairs of a code cell and the hidden cell below it that records its results, or None if there is none.
+    """Return a pair for each code cell: the cell, and the hidden cell below it that records its results.
 
-    The hidden cell has the tag `record`.
+    Hidden cells of this kind have the tag `record`. The second entry of a pair is None if there is no such cell.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -164,7 +173,10 @@ def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode,
 
 
 def papermill(chapter: Path, output: Path, stop: Event) -> None:
-    """Run one chapter in a process of its own; end it when `stop` is set, and raise ChapterError if it fails."""
+    """Run a chapter in its own process, and write the executed chapter to `output`.
+
+    If the event `stop` is set meanwhile, end the process. If the chapter fails, raise ChapterError.
+    """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
     log = output.with_suffix(".log")
@@ -179,9 +191,10 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 
 
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
-    """Execute a chapter unless its stored result is up to date; return its path in the folder `store`, and the seconds.
+    """Execute a chapter unless its stored result in the folder `store` is up to date.
 
-    The seconds are None if the chapter was not executed.
+    Return the path of the executed chapter, and the seconds that it took, or None for the seconds if it was not
+    executed. If the event `stop` is set meanwhile, raise ChapterError.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
@@ -209,9 +222,9 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter, as many at a time as there are cores, and return {name: path of the executed chapter}.
+    """Execute every chapter that has changed, and return {name: path of the executed chapter} for all chapters.
 
-    The first chapter that fails stops the others.
+    As many chapters run at a time as there are cores. The first chapter that fails stops the others.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
-"""Compare the ledger with what the chapters find when they are executed.
+"""Compare the ledger with the results that the chapters (notebooks) record when they are executed.
 
 The ledger has an entry for every statement of the sources (a claim) and for every error in print (a slip). The entries
-are in `claims.yml` and `errata.yml` in the folder `ledger`. Each says what was found when somebody last looked, and
-names the cell of a chapter that checks it. The cell records what it finds when it runs (`egm.study.claims.record`).
-Here the entries and the records are compared. `tools.pages` makes the book's pages of them.
+are in `claims.yml` and `errata.yml` in the folder `ledger`. Each entry says what was found when somebody last looked,
+and names the cell of a chapter that checks it. The cell records its result when it is executed
+(`egm.study.claims.record`). Here the entries are compared with the recorded results. `tools.pages` writes both into
+pages of the book.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
     python -m tools.ledger lock   after reading them: accept the statements and the checks as they are now
@@ -40,7 +41,10 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Entry of the ledger for a statement or an error in print: key, place in the source, and how it is checked."""
+    """Entry of the ledger, for a statement or an error in print: its key, its place in the source, and its check.
+
+    The check is described by its kind, by the cells of notebooks that it uses, and by figures that it must find.
+    """
 
     id: str
     place: str
@@ -51,13 +55,17 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the names of the cells of the check: first the one that records the result, then the others."""
+        """Return the names of the notebook cells that check the entry: first the one that records the result."""
         return [self.cell, *self.also] if self.cell else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Entry for a statement of the report or of the lecture notes: its text, its first words there, and its result."""
+    """Entry of the ledger for a statement of the report or the lecture notes (a claim), with the result of its check.
+
+    `begins` has the first words of the statement in the source, and `claim` what it states. `correction` says what
+    holds instead, if the statement needs a correction or fails.
+    """
 
     source: str
     section: str
@@ -71,9 +79,10 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Entry for an error in print: what is printed, what it should be, what follows, and what the final report did.
+    """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    A slip with a headline is one of the ten that matter most.
+    `weight` says how serious the error is, and `final` what the final report did with it. Each of the ten errors that
+    matter most has a `headline`.
     """
 
     versions: list[str]
@@ -88,7 +97,11 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """All entries, the sources of all cells of the chapters, and the results that cells recorded, by entry."""
+    """The entries of the ledger, the source code of the chapters' cells, and the results that these cells recorded.
+
+    `claims` are the entries of statements, `slips` those of errors in print. `findings` has the recorded result for the
+    key of each entry.
+    """
 
     root: Path
     claims: list[Claim]
@@ -99,12 +112,15 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries of all claims (statements), followed by those of all slips (errors in print)."""
+        """Return the entries of all statements (claims), followed by those of all errors in print (slips)."""
         return [*self.claims, *self.slips]
 
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
-    """Return the ledger of a project, with the results that its executed chapters recorded."""
+    """Return the ledger of a project: its entries, together with the results that its executed chapters recorded.
+
+    `executed` has the path of each executed chapter (notebook) by its file name.
+    """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
     notebooks = {file.stem: nbformat.read(file, 4) for file in chapters(root)}
@@ -132,12 +148,19 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
 
 
 def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
-    """Return the code of each cell of a chapter by its id, with that of the hidden cell that records its results."""
+    """Return {id: source code} for the cells of a chapter.
+
+    The code of a hidden cell that records results is appended to the code of the cell that computes them.
+    """
     return {check.id: "\n".join(cell.source for cell in (check, record) if cell) for check, record in checks(chapter)}
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Return messages about all differences of a ledger's entry from the chapters, the tests and other entries."""
+    """Return messages about all that is wrong with an entry of the ledger; the list is empty if nothing is.
+
+    The entry is compared with the recorded result of its check, with the cells and tests that it names, and with the
+    rules for its fields.
+    """
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
         wrong.append(f"kind {entry.kind} with the cell {entry.cell}")
@@ -147,7 +170,11 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return messages about a recorded result that contradicts the cell, the result or the figures of its entry."""
+    """Return a message for each difference between an entry of the ledger and `finding`, the recorded result.
+
+    The result is that of the entry's check. Compared are the cell, the result, and the figures. If `finding` is None,
+    the only message says that nothing is recorded.
+    """
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
     wrong = []
@@ -163,13 +190,16 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 
 
 def agrees(computed: float, written: str) -> bool:
-    """Return whether a computed number is equal to a written one, to as many digits as are written."""
+    """Return whether `computed`, rounded to as many digits as `written` has, is the number `written`.
+
+    The tolerance is slightly more than half a unit of the last written digit.
+    """
     unit = Decimal((0, (1,), Decimal(written).as_tuple().exponent))
     return abs(Decimal(computed) - Decimal(written)) <= unit * Decimal("0.501")
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return messages about wrong values in the fields that only the entry of a statement (claim) has."""
+    """Return messages about wrong values in those fields that only entries of statements (claims) have."""
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
         wrong.append(f"there is no source {claim.source}")
@@ -183,7 +213,11 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return messages about wrong values in the fields that only the entry of an error in print (slip) has."""
+    """Return messages about wrong values in those fields that only entries of errors in print (slips) have.
+
+    There is also a message if the recorded check finds that the printed form is correct, or does not check the
+    corrected form.
+    """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
         wrong.append(f"there is no weight {slip.weight}")
@@ -196,14 +230,18 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Return whether the test file in "file::name" exists and has a function of that name."""
+    """Return whether the test that is named as "file::name" exists: the file, and in it a function with this name."""
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return messages about recorded results, and numbered statements, that do not have exactly one entry."""
+    """Return messages about keys with several entries in the ledger, and about results or statements without an entry.
+
+    The results are those that cells recorded. The statements are those with a number in the report that are in a
+    chapter.
+    """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
     return [
@@ -214,15 +252,15 @@ def strangers(ledger: Ledger) -> list[str]:
 
 
 def labels_of(source: str) -> list[str]:
-    """Return the keys, such as lemma-4-1, of the statements in a cell that have a number in the report."""
+    """Return the keys, such as lemma-4-1, of the statements in a cell's source that have a number in the report."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a digest of what the result of an entry depends on: its statement and all code of its check.
+    """Return a digest of what the result of an entry depends on: the text of its statement and all code of its check.
 
-    The code of the check is that of its cells and, in the chapters of these cells, the parameters, every cell whose
-    names they use directly or through other cells, and the imports.
+    The code of the check is that of the cells that the entry names and, in the chapters of these cells, the parameters,
+    every cell on which they depend directly or through other cells, and the imports.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -236,19 +274,26 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return the accepted digests (see `seal`) by the keys of their entries."""
+    """Return {key of an entry: digest} for the entries of the ledger that have been accepted.
+
+    The digest (see `seal`) is that of the statement and its check when somebody last accepted them.
+    """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry of the ledger as it is now: write the digests of their checks into the file `ledger/lock`."""
+    """Accept every entry of the ledger as it is now.
+
+    For each entry with a check, write the digest of its statement and its check (see `seal`) into the file
+    `ledger/lock`.
+    """
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
 
 def main() -> None:
-    """Print all disagreements of the ledger with the chapters, or accept all entries (argument "lock")."""
+    """Print all disagreements between the ledger and the chapters or, with the argument "lock", accept all entries."""
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:
         return write_lock(ledger)

@@ -1,8 +1,8 @@
-"""Measure how long the chapters are: `python -m tools.lengths` prints one line for each.
+"""Measure how long the chapters (notebooks) are: `python -m tools.lengths` prints one line for each.
 
-What a reader sees without opening a fold is counted: the words of the prose (without formulas, tables, captions and
+Only what a reader sees without opening a fold is counted: the words of the text (without formulas, tables, captions and
 code), the formulas, and the visible code. The minutes are computed from 200 words a minute, 12 seconds for a displayed
-formula, 2 seconds for an inline formula and 5 seconds for a line of code.
+formula, 2 seconds for a formula in a line of text, and 5 seconds for a line of code.
 """
 
 import re
@@ -25,7 +25,10 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 
 @dataclass
 class Length:
-    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a fold."""
+    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box.
+
+    `displays` are displayed formulas, `inlines` are formulas within a line of text.
+    """
 
     words: int = 0
     displays: int = 0
@@ -34,17 +37,17 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Return the sum of two lengths, for each of the numbers."""
+        """Return the length of two pages together: each number is the sum of those of the two pages."""
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def minutes(self):
-        """Return the minutes that the page takes to read."""
+        """Return how many minutes it takes to read the page."""
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 
 def of_markdown(text):
-    """Return the length of a Markdown text, including the boxes that are not folded."""
+    """Return the `Length` of a Markdown text; boxes that are not folded are included."""
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
@@ -63,7 +66,7 @@ def of_markdown(text):
 
 
 def of_notebook(file):
-    """Return the length of a chapter from its notebook file."""
+    """Return the `Length` of the chapter in a notebook file."""
     length = Length()
     for cell in nbformat.read(file, as_version=4).cells:
         if cell.cell_type == "markdown":
@@ -74,12 +77,12 @@ def of_notebook(file):
 
 
 def chapters():
-    """Return the length of each chapter by its name; appendices are not included."""
+    """Return {name: `Length`} for all chapters except the appendices."""
     return {file.stem: of_notebook(file) for file in execute.chapters() if file.stem[0].isdigit()}
 
 
 def main():
-    """Print the lengths of all chapters as a table."""
+    """Print a table with the lengths of all chapters, and their sum."""
     print(f"{'':28} words  displayed  inline  code words  lines  minutes")
     found = chapters()
     for name, length in {**found, "all": sum(found.values(), Length())}.items():

@@ -1,4 +1,4 @@
-"""Look up every external link of the sources, by Sphinx's own link checker.
+"""Check every external link of the project by Sphinx's own link checker.
 
     python -m tools.links
 
@@ -24,7 +24,7 @@ DOI = re.compile(r"^ *doi *= *[{\"]([^}\"]+)", re.MULTILINE)  # of which the bib
 
 
 def links(root: Path) -> dict[str, list[str]]:
-    """Return {link: names of the files that have it}."""
+    """Return {link: names of the files in which it is} for all external links of the project."""
     found = defaultdict(list)
     for file in sorted(file for pattern in (*SOURCES, *BESIDE) for file in root.glob(pattern) if file.is_file()):
         text = file.read_text()
@@ -34,17 +34,17 @@ def links(root: Path) -> dict[str, list[str]]:
 
 
 def is_dead(entry: dict) -> bool:
-    """Return whether an entry of the link checker is about a link that does not work.
+    """Return whether an entry of the link checker's output is about a link that does not work.
 
-    A publisher that refuses programs answers 403, but only after doi.org has redirected the program to the publisher.
-    So the DOI is known, and such a link counts as working.
+    Some publishers answer every program with the error 403. A link to doi.org with this answer counts as working,
+    because doi.org redirects only a DOI that it knows.
     """
     known = entry["uri"].startswith("https://doi.org/") and "403 Client Error" in entry["info"]
     return entry["status"] in ("broken", "timeout") and not known
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """Return one message for each link that does not work: the files that have it, and the answer to the request."""
+    """Return a message for each link that does not work: the files in which it is, the link, and the error."""
     found, stage = links(root), root / "_build" / "links"
     stage.mkdir(parents=True, exist_ok=True)
     (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))

@@ -1,10 +1,10 @@
-"""Write the ledger for readers of the book: lists for three pages, and links to the ledger below the checks.
+"""Write the ledger into the book: lists for three pages, and links to the ledger below the cells that check something.
 
-The ledger lists the claims of the sources (their statements) and their slips (errors in print), each with the result of
-a check in a chapter; see `tools.ledger`. The text of the three pages is in `book/claims.md`, `book/errata.md` and
-`book/numbered.md`. The lists that these pages include are made here, from the results that the chapters found when they
-were executed. Every code cell becomes a link target (`tools.sphinx.anchors`), so that an entry of a list can link to
-it.
+The ledger lists the statements of the sources (claims) and their errors in print (slips), each with the result of a
+check in a chapter; see `tools.ledger`. The text of the three pages is in `book/claims.md`, `book/errata.md` and
+`book/numbered.md`. The lists that these pages include are made here, from the results that the chapters recorded when
+they were executed. Every code cell becomes a link target (`tools.sphinx.anchors`), so that an entry of a list can link
+to it.
 """
 
 import html
@@ -51,7 +51,10 @@ FIGURES = {  # name on the page of the paper: file that `link_sources` saves
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Write the lists of checked statements and of errors in print into a new folder, from which pages include them."""
+    """Write the lists of checked statements and of errors in print as Markdown files into a new folder.
+
+    The pages of the book include these files.
+    """
     parts = {
         "claims-counted": count_claims,
         "claims-failed": list_failures,
@@ -67,7 +70,10 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy the figures of chapters that other pages show, too, in both vector formats."""
+    """Copy some figures of the chapters from the folder `saved` to `folder`, for another page that shows them, too.
+
+    Each figure is copied as SVG and as PDF.
+    """
     for name, figure in FIGURES.items():
         for file in (saved / f"{figure}.{end}" for end in ("svg", "pdf")):
             if file.exists():
@@ -75,9 +81,10 @@ def copy_figures(saved: Path, folder: Path) -> None:
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
-    """Save each figure of a chapter in all its formats, and add links to the files and the code to its caption.
+    """Save each figure of a chapter as SVG, PDF and CSV in `folder`, and add links to its caption; return the notebook.
 
-    The files have the number of the chapter and the name of the cell. The changed notebook is returned.
+    The links lead to the three files and to the code cell. The name of a file has the number of the chapter and the
+    name of the cell.
     """
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
@@ -93,7 +100,10 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a table with the number of claims (checked statements) in each source, by kind and result of the check."""
+    """Return a Markdown table of the numbers of checked statements (claims) in the report, in the notes, and in both.
+
+    It has one row for all statements, for each kind of check, and for each result.
+    """
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
     tests |= {f"– {KINDS[kind].lower()}": lambda claim, kind=kind: claim.kind == kind for kind in COMPUTED}
@@ -105,10 +115,10 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a table with the number of slips (errors in print) in each version of the report and in the notes.
+    """Return a Markdown table of the numbers of errors in print (slips), with one row for each version of the sources.
 
-    The columns count the slips by weight, those that a cell demonstrates, and those that stand, are mended or are
-    removed in the final report.
+    The columns count all errors of the version, those of each weight (how serious they are), those that a cell
+    demonstrates, and those that the final report still has, has corrected, or has removed together with the passage.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -127,13 +137,19 @@ def count_slips(ledger: Ledger) -> str:
 
 
 def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str:
-    """Return a Markdown table: names in its first column, and numbers, or texts if `side` is ":--", in the others."""
+    """Return a Markdown table with names in its first column, and numbers or short texts in the others.
+
+    `side` aligns the other columns: "--:" to the right, for numbers, and ":--" to the left, for texts.
+    """
     lines = [header, (":--", *[side] * (len(header) - 1)), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Return the list of all claims (checked statements) with their results, by source and section, in their order."""
+    """Return, in Markdown, all checked statements (claims) with the results of their checks.
+
+    There is one folded box for each section of a source, in the order of the sources.
+    """
     parts = []
     for source, name in SOURCES.items():
         parts.append(f"## {name}\n")
@@ -148,13 +164,13 @@ def list_claims(ledger: Ledger) -> str:
 
 
 def list_failures(ledger: Ledger) -> str:
-    """Return the list of the claims (checked statements) that do not hold, each with what is true instead."""
+    """Return, in Markdown, a list of the checked statements (claims) that do not hold, and what is true instead."""
     failed = [claim for claim in ledger.claims if found(ledger, claim) == FAILS]
     return "".join(f"- **{reference(claim)}.** {claim.claim} *Instead:* {claim.correction}\n" for claim in failed)
 
 
 def list_numbered(ledger: Ledger) -> str:
-    """Return a table of the statements, figures and equations that have a number in the report.
+    """Return a Markdown table of the statements, figures and equations that have a number in the report.
 
     Each row has the number in the report, a link to the place in the book, and the result of the check.
     """
@@ -170,20 +186,21 @@ def list_numbered(ledger: Ledger) -> str:
 
 
 def heading(section: str) -> str:
-    """Return the title of a section of a source: "Section" or "Appendix", and its number or letter."""
+    """Return the title of a section: "Section" and its number, or "Appendix" and its letter."""
     return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_headlines(ledger: Ledger) -> str:
-    """Return the list of the slips (errors in print) that have a headline, with one line for each."""
+    """Return, in Markdown, one line for each error in print (slip) that has a headline because it is important."""
     chosen = [slip for slip in ledger.slips if slip.headline]
     return "".join(f"1. **{reference(slip)}.** {slip.headline} *{FINAL[slip.final]}.*\n" for slip in chosen)
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Return the list of all slips (errors in print), by the last version that prints them and by their weight.
+    """Return, in Markdown, all errors in print (slips), by the last version that prints them and by their weight.
 
-    The slips of one version and weight are in a folded box. The gravest weight comes first.
+    The weight says how serious an error is. The errors of one version and weight are in a folded box, the most serious
+    first.
     """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
@@ -199,12 +216,15 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def fold(title: str, content: str) -> str:
-    """Return Markdown for a box with this title and content that is closed until a reader opens it."""
+    """Return Markdown for a box with this title and content, which is closed until a reader opens it."""
     return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
-    """Return Markdown for a table whose cells may hold several paragraphs."""
+    """Return Markdown for a table whose cells may hold several paragraphs.
+
+    `widths` has the relative widths of the columns.
+    """
     lines = ["::::{list-table}", ":header-rows: 1", ":class: ledger", f":widths: {widths}", ""]
     for row in [header, *rows]:
         for marks, cell in zip(("* - ", *["  - "] * 9), row, strict=False):
@@ -213,7 +233,10 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return the Markdown for a claim (checked statement): link target, text, correction or what is true instead."""
+    """Return the Markdown for a checked statement (claim): a link target, its place, its text, and any correction.
+
+    If errors in print (slips) belong to the statement, there are links to them.
+    """
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
     if claim.correction:
@@ -224,21 +247,22 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return the Markdown for the place of a slip, an error in print.
+    """Return the Markdown that says where an error in print (slip) is.
 
-    It has a link target, the place, the versions that print it, its weight, and what the final report did with it.
+    It has a link target, the place, the versions that print the error, how serious it is, and what the final report did
+    with it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """Return the Markdown for a slip, an error in print: what is printed, what must be read, why, and what follows."""
+    """Return the Markdown about an error in print (slip): what is printed, what is right, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return the Markdown for the check of a statement or of an error in print: result, method, and links to cells."""
+    """Return the Markdown about the check of a statement or an error in print: result, method, and links to cells."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -249,7 +273,10 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return, in Markdown, a short sentence with the result of the check of a statement or of an error in print."""
+    """Return a short sentence in Markdown with the result of the check of a statement or of an error in print.
+
+    If the check computes figures, they are listed below the sentence.
+    """
     result = found(ledger, entry)
     if isinstance(entry, Slip):
         text = "As printed: fails." + (" As corrected: holds." if result == CORRECTED else "")
@@ -260,49 +287,62 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
-    """Return the result that the cell of an entry of the ledger recorded, or "cited, not checked" without a cell."""
+    """Return the result that was recorded for an entry of the ledger.
+
+    If no cell checks the entry, return "cited, not checked".
+    """
     return ledger.findings[entry.id]["result"] if entry.cell else CITED
 
 
 def target(entry: Entry) -> str:
-    """Return the label by which links reach an entry of the ledger on its page."""
+    """Return the label of an entry of the ledger, by which other pages can link to it."""
     return f"ledger-{entry.id}"
 
 
 def reference(entry: Entry, text: str = "") -> str:
-    """Return a link to an entry of the ledger; its text is by default the place of the statement in its source."""
+    """Return Markdown for a link to an entry of the ledger.
+
+    The text of the link is `text` or, by default, the place of the statement or the error in its source.
+    """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return a link to the place in the book where a numbered statement of the report is."""
+    """Return Markdown for a link to the place in the book where a numbered statement of the report stands.
+
+    `kind` is the first word of its name, such as Lemma, Figure or Equation.
+    """
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"
 
 
 def plain(place: str) -> str:
-    """Return the name of a place without the marks of TeX, because the text of a link cannot hold formulas."""
+    """Return the name of a place in a source without TeX's marks for formulas, which the text of a link cannot hold."""
     return re.sub(r"\\mathcal |[${}]", "", place)
 
 
 def links(cells: list[str]) -> Iterable[str]:
-    """Yield, for each chapter that has some of these cells, its number and links to the cells."""
+    """Yield, for each chapter that has some of these cells, a text with its number and links to the cells."""
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
         yield f"{numbered(chapter)}, {', '.join(named)}"
 
 
 def numbered(chapter: str) -> str:
-    """Return "chapter 2" or "appendix B" for the file name of a chapter, or for a cell of it."""
+    """Return a text such as "chapter 2" or "appendix B".
+
+    `chapter` is the file name of a chapter, or the name of a cell, which begins with it.
+    """
     number = chapter.partition("-")[0]
     return f"chapter {int(number)}" if number.isdigit() else f"appendix {number}"
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
-    """Make every code cell of a chapter a link target, and show recorded results of checks as links to the ledger.
+    """Make every code cell of a chapter a link target, replace its recorded results by links, and return the chapter.
 
-    The ledger lists all checked statements and errors in print. The changed notebook is returned.
+    The results are those of checks of statements or of errors in print. The links lead to their entries in the ledger,
+    which lists all of them.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -316,9 +356,10 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 
 
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
-    """Return the output that shows the results of these entries: in HTML a sign for each, in Markdown a line of text.
+    """Return the output of a cell that shows the results of these entries of the ledger, as HTML and as Markdown.
 
-    Each sign is a link to the ledger's entry of a statement or an error, and shows its name when the pointer is on it.
+    In HTML there is a sign for each entry, which links to the entry and shows its name when the pointer is on it. In
+    Markdown there is a line of text with the links and the results.
     """
     links, lines = [], []
     for entry in entries:

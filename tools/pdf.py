@@ -1,4 +1,4 @@
-"""Typeset the book, or the article in it, as PDF: Sphinx writes LaTeX, and XeLaTeX typesets it.
+"""Typeset the book, or one page of it as an article, as PDF: Sphinx writes LaTeX, and XeLaTeX typesets it.
 
     python -m tools.pdf          the whole book, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
@@ -28,31 +28,34 @@ TOLERANCE = {"wide": 1.0, "high": 6.0}
 
 
 def version(root: Path = ROOT) -> str:
-    """Return the version and the commit of the project as text, and whether the files differ from the commit."""
+    """Return the version and the commit of the project as a text, which also says if files differ from the commit."""
     number = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     made = provenance.commit(root)
     return f"{number}, commit {made.short}{', with uncommitted changes' * made.changed}" if made else number
 
 
 def require_tex(*more: str) -> None:
-    """Raise an error that says what to install, if XeLaTeX or one of the given programs is missing."""
+    """Raise a BookError that says what to install, if XeLaTeX, latexmk or one of the programs `more` is missing."""
     if missing := [name for name in (*PROGRAMS, *more) if not shutil.which(name)]:
         raise BookError(f"{' and '.join(missing)} not found. On Debian and Ubuntu: apt-get install {PACKAGES}")
 
 
 def complaints(log: str) -> list[str]:
-    """Return the warnings and errors in a log of LaTeX, except those for which `is_small` is true."""
+    """Return the lines with warnings and errors in a log of LaTeX, except those about boxes slightly too large."""
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 
 def is_small(line: str) -> bool:
-    """Return whether a line of a LaTeX log is about a box that is only slightly too large."""
+    """Return whether a line of a LaTeX log is about a box that is only slightly too wide or too high."""
     size = re.match(r"Overfull .*\(([\d.]+)pt too (wide|high)", line)
     return size is not None and float(size[1]) < TOLERANCE[size[2]]
 
 
 def typeset(folder: Path, root: Path) -> Path:
-    """Run XeLaTeX as often as necessary, and return the path of the PDF; the log is `_build/latex.log`."""
+    """Typeset the LaTeX sources in `folder` by XeLaTeX, and return the path of the PDF; the log is `_build/latex.log`.
+
+    Any warning of LaTeX raises a BookError, unless it is about a box that is slightly too large.
+    """
     fixed = {"FORCE_SOURCE_DATE": "1", "TZ": "UTC", "max_print_line": "10000"}  # the last: one message, one line
     command = [*LATEXMK, "egm.tex"]
     done = subprocess.run(
@@ -69,7 +72,7 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book (for the name "egm") or the article (for "paper") as PDF and return its path."""
+    """Build the whole book (for the name "egm") or the article (for the name "paper") as PDF, and return its path."""
     finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / "stage-pdf"
     finished.unlink(missing_ok=True)
     require_tex()
@@ -80,7 +83,7 @@ def build(root: Path = ROOT, name: str = "egm") -> Path:
 
 
 def paper(root: Path = ROOT) -> Path:
-    """Build the page "The paper" as an article and return its path."""
+    """Build the page "The paper" as an article in PDF, and return its path."""
     return build(root, "paper")
 
 

@@ -1,6 +1,6 @@
-"""Add to each chapter a box with its provenance: the commit, versions, parameters and seeds of what the reader sees.
+"""Add to each chapter (notebook) a box with its provenance: commit, versions of programs, parameters and seeds.
 
-A stored chapter may have been executed at an earlier commit, and gets the present commit all the same. That is correct:
+A stored chapter may have been executed at an earlier commit, and gets the present commit all the same. This is correct:
 the chapter is executed again if anything has changed that its output may depend on (`tools.execute`), so both commits
 have the same code, settings and list of packages. The versions are those that the chapter's kernel recorded
 (`tools.kernel.recorder`), and not those that are installed when the book is built, because the latter may differ. Seeds
@@ -28,7 +28,7 @@ NO_REPOSITORY = "not from a repository"
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit of the project: its hash, its time, and whether the files differ from it."""
+    """Commit of the project: its hash, its time, and (`changed`) whether the present files differ from it."""
 
     hash: str
     time: datetime
@@ -36,19 +36,19 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """Return the first seven characters of the hash."""
+        """Return the first seven characters of the commit's hash."""
         return self.hash[:7]
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints when it is run in the folder `root`."""
+    """Run a git command in the folder `root`, and return the text that it prints."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path) -> Commit | None:
-    """Return the commit whose files are in a folder, or None if there is none.
+    """Return the last commit of the repository whose main folder is `root`, or None if `root` is no such folder.
 
-    There is none without git, and for a copy of the project within another repository.
+    The result is also None if git is not installed.
     """
     try:
         if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
@@ -60,13 +60,13 @@ def commit(root: Path) -> Commit | None:
 
 
 def code(notebook: nbformat.NotebookNode) -> list[ast.Module]:
-    """Return the syntax tree of each code cell, with magics translated to Python."""
+    """Return the syntax tree of each code cell of a notebook, with IPython's magics translated to Python."""
     plain = TransformerManager().transform_cell
     return [ast.parse(plain(cell.source)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def imported(notebook: nbformat.NotebookNode) -> set[str]:
-    """Return the names of the packages that a chapter itself imports, without those of the standard library."""
+    """Return the names of the packages that the cells of a notebook import, without the standard library."""
     nodes = [node for tree in code(notebook) for node in ast.walk(tree)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -74,20 +74,31 @@ def imported(notebook: nbformat.NotebookNode) -> set[str]:
 
 
 def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Return {name: value} for the parameters of a chapter; a value is the text that its parameter cell has for it."""
+    """Return {name: value} for the parameters of a chapter (notebook).
+
+    A value is a text: the expression that the cell with the tag `parameters` assigns to the name.
+    """
     tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     found = [(source, node) for source in tagged for node in ast.parse(source).body if isinstance(node, ast.Assign)]
     return {node.targets[0].id: ast.get_source_segment(source, node.value) for source, node in found}
 
 
 def versions(record: dict, names: set[str]) -> str:
-    """Return, as text, the versions of Python and of those loaded packages that are in `names` or in `ALWAYS`."""
+    """Return a text with the version of Python, and the versions of some packages that a chapter (notebook) has loaded.
+
+    `record` is what the chapter's kernel wrote about its run (`tools.kernel.recorder`). Of the packages in it, those in
+    `names` and those in `ALWAYS` are listed.
+    """
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
 
 
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
-    """Return the box of a chapter's provenance in Markdown; it is folded, and its title has the commit and its date."""
+    """Return a box in Markdown with the provenance of a chapter (notebook), which is closed until a reader opens it.
+
+    The title of the box has the commit `made` and its date. The content has the commit, the versions in `record`, the
+    parameters and the seeds. If `address` is given, the commit is a link to it.
+    """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
         day = f"{made.time:%-d %B %Y}"
@@ -107,7 +118,10 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 
 
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
-    """Append the box of its provenance to a chapter; versions are in the record beside `file`, the executed chapter."""
+    """Append the box with its provenance (see `stamp`) to a chapter (notebook).
+
+    `file` is the path of the executed chapter. The versions are read from the file `.run.json` beside it.
+    """
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="provenance"))

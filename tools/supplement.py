@@ -1,8 +1,8 @@
 """Pack the supplement for a journal: the book as HTML and PDF, the executed chapters, their results and the sources.
 
-The zip file does not depend on when, where or how often it was made: its entries are in order, have the date of the
-commit, and have the same permissions everywhere. The same commit and the same versions of all programs give the same
-bytes.
+The zip file does not depend on when, where or how often it is made: its entries are in a fixed order, have the date of
+the commit, and have the same permissions everywhere. The same commit and the same versions of all programs give the
+same bytes.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ SUMS = "SHA256SUMS"
 
 
 def findings(found: ledger.Ledger) -> str:
-    """Return every entry of the ledger with the result of its check as JSON.
+    """Return all entries of the ledger, each with the recorded result of its check, as a text in JSON.
 
-    The entries of statements (claims) come first, those of errors in print (slips) follow.
+    The entries of statements (claims) come first. The entries of errors in print (slips) follow.
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
@@ -39,20 +39,23 @@ def findings(found: ledger.Ledger) -> str:
 
 
 def sources(root: Path) -> dict[str, bytes]:
-    """Return {path: content} for the files of the present commit, with paths that begin with `source/`."""
+    """Return {path: content} for the files of the present commit; each path begins with `source/`."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {f"source/{item.name}": tar.extractfile(item).read() for item in tar if item.isfile()}
 
 
 def tree(folder: Path, name: str) -> dict[str, bytes]:
-    """Return {path: content} for the files of a folder, with paths that begin with `name`."""
+    """Return {path: content} for the files in a folder; each path begins with `name`.
+
+    Files that no reader needs are left out.
+    """
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
 
 def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
-    """Return {path: content} for all files of the supplement, including the README and the checksums."""
+    """Return {path: content} for all files of the supplement, including a README and the checksums."""
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
     files |= {file.name: file.read_bytes() for file in pdfs}
@@ -64,7 +67,10 @@ def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path
 
 
 def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
-    """Write these files as a zip file, all with the same date and in a folder that has the name of the zip file."""
+    """Write these files into a zip file at the path `target`, and return this path.
+
+    All have the same date, and are in a folder with the name of the zip file.
+    """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(f"{target.stem}/{name}", time.gmtime(date)[:6])
@@ -75,15 +81,15 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the file name of the supplement: it has the version, and says if the files differ from the commit."""
+    """Return the file name of the supplement: it has the version, and says if there are uncommitted changes."""
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 
 
 def supplement(root: Path = ROOT) -> Path:
-    """Build the book as HTML and PDF, and pack it with the rest of the supplement; return the path of the zip file.
+    """Build the book as HTML and PDF, pack it with the rest of the supplement, and return the path of the zip file.
 
-    A project with changes that are not committed raises an error.
+    If there are uncommitted changes, raise a BookError instead.
     """
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()

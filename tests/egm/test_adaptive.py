@@ -1,4 +1,7 @@
-"""Test AdaptiveDataMechanism, which sums rows of unknown center and spread: budget, forecasts and strange data."""
+"""Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are unknown.
+
+The tests are about its privacy budget, its forecasts of the error, its confidence intervals, and unusual data.
+"""
 
 import itertools
 import math
@@ -32,7 +35,10 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Release the sum of X with simulated noise; return the release and the Euclidean norm of its error."""
+    """Release the sum of X by AdaptiveDataMechanism with simulated noise.
+
+    Return the release, and the Euclidean norm of the difference between its estimate and the exact sum.
+    """
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -42,10 +48,10 @@ def run(X, rho=0.5, seed=0, **options):
 
 @pytest.fixture
 def costs(monkeypatch):
-    """Return a list in which each private query of a run is recorded as a pair (name, exact zCDP cost as a Fraction).
+    """Return a list to which each noisy query about private rows appends its name and its exact zCDP cost.
 
-    The cost of a query follows from the scale that its sampler of noise is called with, and from the proven squared
-    distance between its answers on two neighboring data sets.
+    The cost is a Fraction. For Gaussian noise it follows from the standard deviation of the noise and from the proven
+    squared distance between the answers on two neighboring data sets. For a private quantile it is epsilon**2 / 8.
     """
     found, lattices, asked = [], [], []
     squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
@@ -79,9 +85,9 @@ def costs(monkeypatch):
 @pytest.mark.parametrize("rng", [None, 1], ids=["secure", "simulated"])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
 def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
-    """The costs that a release reports in `spent` add up to at least the exact zCDP cost of its private queries.
+    """The costs that AdaptiveDataMechanism reports add up to at least the exact zCDP cost of its noisy queries.
 
-    They exceed the exact cost by less than a relative 1e-9, and they use 90 to 100 % of the budget rho = 0.5.
+    Their sum exceeds the exact cost by less than a relative 1e-9, and is 90 to 100 % of the budget rho = 0.5.
     """
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
@@ -95,9 +101,9 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
-    """For random data and random budgets rho, no release fails, and its costs add up to between 0.9 rho and rho.
+    """For random data and budgets rho, AdaptiveDataMechanism never fails, and its costs add up to 0.9 rho to rho.
 
-    The costs are added as exact fractions, so that a sum above rho by a rounding error would be seen.
+    The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error.
     """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
@@ -110,10 +116,10 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
 
 
 def test_a_budget_is_never_exceeded_by_rounding():
-    """`Account` refuses a step if the exact sum of all costs would exceed the budget, even if only by a rounding error.
+    """`Account`, which adds up the costs of a release, refuses a cost if the exact sum would exceed the budget.
 
-    The doubles 0.1, 0.2 and 0.3 add up to a little more than the double 0.6, and ten times the double 0.01 is a little
-    more than the double 0.1.
+    This holds even if the excess is only a rounding error: the doubles 0.1, 0.2 and 0.3 add up to a little more than
+    the double 0.6, and ten times the double 0.01 is a little more than the double 0.1.
     """
     account = Account(0.6)
     account.spend("first", 0.1)
@@ -158,9 +164,10 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
-    """A query that costs more than the rest of the budget raises a ValueError before it reads any row.
+    """A query about private rows that costs more than is left of the budget raises a ValueError before it reads a row.
 
-    The rows are a stand-in that has a shape and no values, so that an attempt to read them is another error.
+    The rows of the test have a shape and no values. A query that the budget can pay tries to read them, and raises a
+    TypeError or an AttributeError.
     """
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
@@ -171,7 +178,7 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace all Gaussian noise, secure or simulated, by zeros."""
+    """Replace all Gaussian noise by zeros during a test, for secure and for simulated releases."""
     monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
@@ -184,8 +191,8 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
-    The squared distance of the answers over twice the variance of the noise is at most the zCDP cost rho of the query,
-    and it equals rho for some neighbors.
+    The squared distance of the answers, divided by twice the variance of the query's noise, is at most the zCDP cost
+    rho of the query. For some pair of neighbors it is equal to rho, up to a relative 1e-6.
     """
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
@@ -201,9 +208,9 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 
 
 def test_secure_and_simulated_answers_agree_without_noise(silent):
-    """If all noise is zero, secure and simulated queries agree in their answers, up to rounding.
+    """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to rounding.
 
-    The standard deviations of the noise that they report agree, too.
+    The standard deviation of the noise that the query reports is also the same in both.
     """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "squares", "shells", "longer"):
@@ -215,10 +222,10 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 
 
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
-    """Without noise, each private query returns the statistic that NumPy computes from the same rows.
+    """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
-    Some rows are clipped. Quantiles agree within 10 %, because the answer is the middle of an interval that holds the
-    quantile.
+    Some rows are clipped, by the queries and in the computation with NumPy. A quantile is answered by the middle of an
+    interval that holds it, so it agrees only within 10 %.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -237,10 +244,10 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
-    """If rho is recorded as the cost of a query, its exact zCDP cost is at most rho and at least (1 - 1e-12) rho.
+    """A query that records the zCDP cost rho has an exact cost of at most rho and at least (1 - 1e-12) rho.
 
-    This is tested for 300 random rho. Square roots, quotients and the division of rho among columns therefore lose
-    hardly anything.
+    This is tested for 300 random rho. It shows that rounding, and the division of rho among several columns, waste
+    hardly any budget.
     """
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
@@ -251,10 +258,11 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 
 
 def test_a_secure_release_is_as_good_as_a_simulated_one():
-    """Secure releases have the errors that they forecast, and their forecasts are those of simulated releases.
+    """The errors of secure releases agree with their forecasts, and these forecasts with those of simulated releases.
 
-    The mean error is compared with the mean forecast, and the median forecasts of secure and simulated releases with
-    each other, because some runs choose a larger clip norm. By chance the test fails once in thousands of runs.
+    The mean squared error is compared with the mean forecast. Of the forecasts of secure and of simulated releases the
+    medians are compared, because some releases choose a larger clip norm than others. By chance the test fails once in
+    thousands of runs, even if the mechanism is right.
     """
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
@@ -299,9 +307,10 @@ def test_below_the_least_budget_all_is_refused(d):
     st.floats(1e-6, 0.99),
 )
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
-    """If the budget is too small, the error message names a larger rho and a larger n, and either of them is enough.
+    """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    For the larger n this holds up to a relative error of 1e-14 in rho.
+    With either of them, rho is at least the least budget of the mechanism. With the larger n, this may be wrong by a
+    relative rounding error of 1e-14.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -314,9 +323,9 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 
 
 def test_the_least_budget_grows_with_the_task():
-    """`least_rho` is proportional to 1 / n**2, and grows with the number of columns and with radius / sigma_range[0].
+    """`least_rho(d)`, the least budget for d columns and n rows, is proportional to 1 / n**2 and grows with d.
 
-    It depends neither on rho nor on sigma_range[1].
+    It also grows with radius / sigma_range[0]. It depends neither on rho nor on sigma_range[1].
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
@@ -349,7 +358,8 @@ FORECASTS = {  # n, sigma, mu, rho over the least budget
 def test_forecasts_agree_with_simulation(case):
     """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
 
-    The tolerance is four standard errors and a quarter of the error.
+    The forecast before the release is computed from the true center and spread. The one after it is made by the release
+    from its private estimates. Both agree with the mean up to four standard errors and a quarter of the error.
     """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
@@ -367,9 +377,10 @@ def test_forecasts_agree_with_simulation(case):
 
 @pytest.mark.parametrize("d", [1, 4, 50])
 def test_a_forecast_from_the_least_budget_on(d):
-    """For every rho from `least_rho(d)` to 1e4 times that, `forecast` finds a probability of success of at least 0.98.
+    """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
 
-    At `least_rho(d)` it is at least 0.99. The forecast spends 90 to 100 % of rho, and its error never grows with rho.
+    Success means that the center and the spread of the d columns are found. At `least_rho(d)` the stated probability is
+    at least 0.99. The forecast spends 90 to 100 % of rho, and the error that it states never grows with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -384,9 +395,10 @@ def test_a_forecast_from_the_least_budget_on(d):
 
 
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
-    """A permutation of the columns leaves the forecast of the squared error unchanged, up to a relative 1e-3.
+    """`forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
 
-    If all lengths are multiplied by 2.54, the forecast is multiplied by 2.54**2. The default for the center is zero.
+    If radius, sigma_range, sigma and center are multiplied by 2.54, the squared error is multiplied by 2.54**2. If no
+    center is given, the forecast is that for a center of zero.
     """
     sigma, mu = zipf_sigma(7, 1.0, total=7.0), np.linspace(-5, 5, 7)
     found = mechanism(1000, 0.5).forecast(sigma, mu)
@@ -414,9 +426,10 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
 
 
 def test_unknown_centre_and_spread_cost_little():
-    """The mean squared error is less than twice that of a mechanism with the same budget that knows center and spread.
+    """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
-    It is also more than half of it, so that the comparison is not with a far too large error.
+    Both mechanisms have the same budget. The error of the second one is a forecast for its best clip norm. This
+    forecast is less than twice the error of the first one, so the comparison is not with a far too large error.
     """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
@@ -459,9 +472,10 @@ FEW = ("normal", "one-hot", "two points")
 
 @pytest.mark.parametrize("law", [*FEW, *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law not in FEW)])
 def test_errors_are_those_that_are_forecast(law):
-    """For rows of each law in LAWS, the error of a release is at most five times the forecast that comes with it.
+    """The error of a release is at most five times its own forecast, for rows with each distribution in LAWS.
 
-    The forecast here is the root of the expected squared error. The median of error over forecast is from 0.1 to 1.6.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. The median of error / forecast is between 0.1 and 1.6.
     """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
@@ -487,7 +501,7 @@ def test_at_the_least_budget_searches_find_their_way(d):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
-    """If all rows are equal, the release finds them: the mean is off by less than 1e-6 times the declared radius."""
+    """If all rows are equal, the released mean differs from them by less than 1e-6 times the declared radius."""
     row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
     for seed in range(5):
         _, off = run(np.tile(row, (1000, 1)), 0.25, seed, radius=1e4, sigma_range=(1e-3, 1e4))
@@ -508,9 +522,9 @@ def test_one_constant_column_among_others_is_found():
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
-    """Confidence intervals of a release, at 0.8 and 0.95, hold the exact sum at least that often.
+    """The confidence intervals of releases, at the levels 0.8 and 0.95, cover the exact sums at least that often.
 
-    The tolerance is four binomial standard errors.
+    Each column of each release is one case. The tolerance is four binomial standard errors.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -548,7 +562,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return n random rows, each with a random factor, so that all long rows lie on one side of the mean."""
+    """Return n rows, random multiples of nearly the same vector, so that all long rows are on one side of the mean."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -559,10 +573,11 @@ def test_normal_rows_are_believed():
 
 
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
-    """If all long rows lie on one side of the mean, a release says `model_holds = False` and forecasts its error well.
+    """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
-    The squared error is between 1/25 of its forecast and 4 times its forecast. Without the check of the tail and the
-    counts of long rows, `model_holds` is True, and the squared error is more than ten times as large.
+    `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
+    of its forecast and 4 times its forecast. If the release does not examine the long rows, `model_holds` is True, and
+    the squared error is more than ten times as large.
     """
     errors = {}
     for doubt in (True, False):
@@ -592,9 +607,9 @@ MODELS = {  # standard deviations, and offsets from the center
 
 @pytest.mark.parametrize("model", MODELS)
 def test_radial_is_near_the_exact_law(model):
-    """`Radial`, an approximate law of the norm of a normal row, has quantiles within 3 % of the exact ones.
+    """`Radial`, an approximate distribution of the norm of a normal row, has quantiles within 3 % of the exact ones.
 
-    Its tail probability at an exact quantile is within 3 % for p = 0.5, and within 13 % for p = 0.01.
+    At the exact upper quantile of p, its tail probability is within 3 % of p for p = 0.5, and within 13 % for p = 0.01.
     """
     sigma, offset = MODELS[model]
     radial = Radial(sigma, offset, np.ones(sigma.size))
@@ -607,7 +622,7 @@ def test_radial_is_near_the_exact_law(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_radial_row_has_beyond_the_clip_norm(model):
-    """`Radial.excess` agrees within 12 % with the means over 300,000 random rows, for three clip norms C.
+    """`Radial.excess(C)` agrees within 12 % with three means over 300,000 random normal rows, for three clip norms C.
 
     For a row of norm r, these are the means of max(r - C, 0), of its square, and of max(1 - C / r, 0).
     """
@@ -641,10 +656,10 @@ TAILS = [
 
 
 def longer(tail, t):
-    """Return how many rows are longer than t according to `tail`, by a formula that does not use the methods of `tail`.
+    """Return how many rows are longer than t according to `tail`, which has the number of rows beyond some lengths.
 
-    Between two edges the logarithm of this number is linear in log t; beyond the last edge the number follows a power
-    law.
+    These lengths are the edges of `tail`. Between two edges the logarithm of the number is linear in log t, and beyond
+    the last edge the number is a power of t. The methods of `tail` are not used.
     """
     i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
     if i >= tail.edges.size - 1:
@@ -655,10 +670,10 @@ def longer(tail, t):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
-    """`Tail.excess(C)` returns two sums over all rows, within 2 % of integrals: the excess over C, and its square.
+    """`Tail.excess(C)` returns two sums over all rows: that of max(r - C, 0) and that of its square.
 
-    The excess of a row is its length beyond C. The integrals are those of N(t) and of 2 (t - C) N(t), where N(t) is the
-    number of rows longer than t. They end where N(t) = 0.001.
+    Here r is the norm of a row. A `Tail` models the number N(t) of rows longer than t. The sums agree within 2 % with
+    the integrals of N(t) and of 2 (t - C) N(t) over t, from C to the length where N(t) = 0.001.
     """
     end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
     for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
@@ -675,9 +690,10 @@ def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_mean_excess_of_a_tail(tail):
-    """`Tail.mean_excess(C)` is the mean length beyond C of the rows longer than C, divided by C.
+    """`Tail.mean_excess(C)` is the mean of (r - C) / C over the rows whose norm r exceeds C.
 
-    For a power law with power p it is 1 / (p - 1), here 0.5 for p = 3.
+    A `Tail` models the number of rows longer than any length t. If this number is proportional to t**-p, the mean
+    excess is 1 / (p - 1), here 0.5 for p = 3.
     """
     for C in (tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
         assert tail.mean_excess(C) == pytest.approx(tail.excess(C)[0] / longer(tail, C) / C, rel=1e-2)
@@ -698,7 +714,10 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
-    """`Tail.clip_norm`, the clip norm of least error, does not decrease if there are more long rows or less noise."""
+    """`Tail.clip_norm` does not decrease if there are more long rows, or if there is less noise.
+
+    It returns the clip norm of least error. A `Tail` models the number of rows longer than any length.
+    """
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
     norms = [tail.clip_norm(noise) for noise in np.geomspace(1e6, 1e-3, 12)]
@@ -706,10 +725,11 @@ def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
 
 
 def test_a_tail_from_numbers_in_shells():
-    """`Tail.through` turns noisy counts of rows between successive edges ("shells") into the rows beyond each edge.
+    """`Tail.through` turns noisy counts of rows between successive edges into the number of rows beyond each edge.
 
-    The rows beyond an edge are those of all shells from this edge on. At the first edge where noise hides the rows,
-    three standard deviations of the noise are taken as their number.
+    The edges are norms of rows, and the number beyond an edge is the sum of all counts from this edge on. At the first
+    edge beyond which noise hides the rows, the number is three standard deviations of the noise, and later edges are
+    left out.
     """
     edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
     tail = Tail.through(edges, counts, 3, 1.0)
@@ -722,9 +742,10 @@ def test_a_tail_from_numbers_in_shells():
 
 @pytest.mark.parametrize("spread", ["alike", "skewed"])
 def test_expected_answers_are_those_of_many_rows(spread):
-    """`ExpectedRows` answers a query as `PrivateRows` does for 20,000 normal rows and negligible noise.
+    """`ExpectedRows`, which has no data, answers a query as `PrivateRows` does for 20,000 normal rows and tiny noise.
 
-    The tolerance is 10 % for numbers of rows, 3 % for quantiles and squares, and absolute for means.
+    Numbers of rows agree within 10 %, quantiles and mean squares within 3 %, and means within 0.15 times the largest
+    true mean.
     """
     sigma, mu = (np.ones(5) if spread == "alike" else zipf_sigma(5, 1.0, total=5.0)), np.linspace(0, 0.5, 5)
     X, b = rows(20_000, sigma, mu, 1), 1 / np.sqrt(sigma)
@@ -793,8 +814,9 @@ def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
-    """If one row is replaced by an extreme one, no bit of the distances and summands of the other rows changes.
+    """If one row is replaced by an extreme one, no bit changes in what is computed for the other rows.
 
+    This is tested for their distances from the center, and for what they add to the sums of rows and of squares.
     Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
@@ -816,10 +838,10 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 @pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155, 1e-200])
 def test_one_long_row_causes_no_warning(long, errors):
-    """No query warns if one row is extremely long or short, because a warning would reveal that row.
+    """No query about private rows warns or fails if one row is extremely long or short.
 
-    This holds even if the square of the row overflows, and if NumPy is set to warn or raise on every floating-point
-    error.
+    A warning would reveal the row. This holds even if the square of the row overflows, and if NumPy is set to warn or
+    raise on every floating-point error.
     """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
@@ -858,7 +880,7 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", ANYTHING)
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
-    """With arbitrary numbers in place of quantiles and noise, no release fails or warns.
+    """No release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
     The estimate stays within n times the declared radius, the standard deviations within their declared range, and the
     costs within the budget.

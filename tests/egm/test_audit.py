@@ -1,4 +1,4 @@
-"""Test `egm.audit`: its lower bounds of epsilon hold, and `replay` draws releases with the right law."""
+"""Test `egm.audit`: its lower bounds of epsilon are valid, and `replay` draws releases with the right distribution."""
 
 import math
 
@@ -23,7 +23,8 @@ def answers(p, m, rng):
 def test_bound_is_too_large_as_seldom_as_stated():
     """For a procedure with epsilon = 1, `lower_bound` at confidence 0.8 exceeds 1 in at most a fifth of 1000 runs.
 
-    The procedure is randomized response. The tolerance is four binomial standard errors.
+    The procedure is randomized response, and the tolerance is four binomial standard errors. The bound exceeds 1 in
+    more than 1 % of the runs, because one that hardly ever does would be useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
@@ -49,9 +50,9 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """`lower_bound` is 0 for a procedure that reveals everything, but does so only with probability delta.
+    """If a procedure reveals its data with probability 0.1, `lower_bound` is 0 for delta = 0.1 and above 4 for 0.05.
 
-    If the probability is 0.1, the bound is 0 for delta = 0.1 and above 4 for delta = 0.05.
+    Otherwise the procedure reveals nothing. delta is the probability of a failure that the privacy guarantee allows.
     """
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
@@ -70,10 +71,10 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """For releases without noise, `lower_bound` is the largest bound that their number allows.
+    """For releases without noise, `lower_bound` is the largest bound that this number of releases can give.
 
-    The first 200 of 1000 releases choose an event and 800 are counted, so the largest bound is that of an event that
-    occurs in 800 of 800 releases for one data set, and in 0 of 800 for the other.
+    Of 1000 releases for each of two data sets, 200 serve to choose an event, and its frequency is counted in the other
+    800. The largest bound is that of an event that occurs 800 times for one data set and never for the other.
     """
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
@@ -83,9 +84,9 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """`lower_bound` finds a linear combination of noisy numbers that has no noise, and gives a bound above 4 for it.
+    """If a linear combination of the released numbers has no noise, `lower_bound` finds it and is above 4.
 
-    If the releases contain a constant number, that number does not raise the bound.
+    Without that combination it is 0. A released number that is always the same does not raise the bound.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
@@ -104,9 +105,9 @@ def test_the_same_releases_show_nothing():
 
 
 def test_direction_is_that_of_the_likelihood_ratio():
-    """For normal releases, `project` returns the inverse covariance matrix times the difference of the means.
+    """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
 
-    The covariance matrix is the sum of those of the two kinds of releases.
+    This is the inverse of the sum of their two covariance matrices, times the difference of their two means.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])

@@ -1,4 +1,7 @@
-"""Test that every wrong parameter or data set raises an error that names it, unless its meaning is documented."""
+"""Test that a wrong parameter or data set raises an error that names it.
+
+A value that looks wrong but has a documented meaning is accepted.
+"""
 
 import traceback
 from decimal import Decimal
@@ -124,7 +127,11 @@ ODD_DATA = {
 @pytest.mark.parametrize("rng", RNG)
 @pytest.mark.parametrize("name", ODD_DATA)
 def test_odd_data_are_data(name, rng):
-    """A release of any matrix of finite real numbers is finite, whatever their type, size and order in memory."""
+    """GaussianDataMechanism releases a finite estimate for any matrix of finite real numbers.
+
+    It may hold integers or floating-point numbers, very large or very small ones, in any order in memory. It may also
+    be a list or an iterator of blocks.
+    """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
     assert np.all(np.isfinite(release.estimate))
@@ -227,9 +234,10 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """For sigma and the scaling b from 1e-100 to 1e100, the noise is positive and finite, or there is a ValueError.
+    """For sigma and scaling factors b from 1e-100 to 1e100, GaussianDataMechanism has finite noise or raises an error.
 
-    The error names both parameters. No warning is allowed in either case.
+    The noise is also positive, and the error is a ValueError that names sigma and scaling. The mechanism warns in
+    neither case.
     """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:

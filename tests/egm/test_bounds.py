@@ -1,4 +1,7 @@
-"""Test that closed-form bounds for quantiles of a chi-square form equal their formulas and are never too small."""
+"""Test `egm.bounds`: upper bounds for the quantiles of a chi-square form, a weighted sum of chi-square variables.
+
+The bounds equal their closed formulas, and none is below the quantile.
+"""
 
 import numpy as np
 import pytest

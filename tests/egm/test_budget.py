@@ -1,4 +1,7 @@
-"""Test `egm.budget`: sums of costs follow composition theorems, and a release is refused before data are read."""
+"""Test `egm.budget`: the cost of several releases together follows theorems of composition.
+
+A release that the budget cannot pay for is refused before its data are read.
+"""
 
 import math
 import pickle
@@ -47,9 +50,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Record the cost of a mechanism in the budget `spent` again and again, until it refuses or `most` times.
+    """Ask the budget `spent` to record the cost of a mechanism until it refuses, but at most `most` times.
 
-    Return how often the cost was granted.
+    Return how often the budget recorded the cost.
     """
     for number in range(most):
         try:
@@ -60,7 +63,7 @@ def fill(spent, mechanism, most=1000):
 
 
 class Unread:
-    """Stand-in for a matrix that tells its shape and type, and raises an error if its values are read."""
+    """Stand-in for a matrix that has a shape and a type, and raises an error if its values are read."""
 
     def __init__(self, *shape, dtype=float):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -108,10 +111,11 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """The cost `mu_squared` of a Laplace mechanism is the square of the exact mu, or more by at most a relative 1e-11.
+    """The cost `mu_squared` of a Laplace mechanism is mu**2, or more than that by at most a relative 1e-11.
 
-    Here mu is the least distance of the means of two normal variables of variance 1 whose trade-off curve lies below
-    that of epsilon-differential privacy. The two curves touch at the kink of the latter.
+    Here mu is the least distance between the means of two normal variables of variance 1 such that their trade-off
+    curve lies below that of epsilon-differential privacy. The two curves touch at the kink of the latter. The cost
+    `rho` is epsilon**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -121,7 +125,10 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """Return the mu that solves Phi(-mu / 2) = 1 / (1 + exp(epsilon)), for large epsilon."""
+    """For large epsilon, return the solution mu of Phi(-mu / 2) = 1 / (1 + exp(epsilon)).
+
+    Phi is the distribution function of the standard normal variable.
+    """
     start = mp.sqrt(2 * epsilon) * 2
     return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
 
@@ -130,8 +137,9 @@ def _shift(epsilon):
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """The budget counts a Laplace mechanism as Gaussian noise that is at most as private as the Laplace mechanism.
 
-    Randomized response is the least private of all epsilon-private mechanisms. Its privacy curve, delta as a function
-    of epsilon, must not exceed that of the Gaussian noise.
+    Randomized response is the least private of all mechanisms with the same epsilon. Therefore its privacy curve, delta
+    as a function of epsilon, is compared with that of the Gaussian noise: it must not be higher, and the two must
+    nearly meet.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -151,11 +159,11 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
-    """The integer noise that a mechanism draws has a standard deviation as large as the budget assumes.
+    """The integer noise that a mechanism draws has a standard deviation at least as large as the budget assumes.
 
-    The delta that the budget reserves for rounding is enough only for a fine lattice, which means a large standard
-    deviation in units of the lattice. The budget also assumes noise that is larger by a factor of about 1 + 2**-30 than
-    declared.
+    The budget reserves a part of delta for rounding to integer multiples of a unit. This part is enough only if the
+    standard deviation is large in terms of the unit. The budget also assumes that the noise is larger than declared, by
+    a factor of about 1 + 2**-30.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -170,11 +178,11 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
 @pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
-    """The Kullback-Leibler divergence of rounded from discrete Gaussian noise is below 1 / (15 s**4).
+    """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 s**4).
 
-    Here s is the standard deviation in units of the lattice, and the sum is computed with 50 digits. The part of delta
-    that the budget reserves for this divergence is at least what Pinsker's inequality demands, and less than three
-    times as much.
+    Both are on the integers, s is their standard deviation, and the divergence is computed with 50 digits. The part of
+    delta that the budget reserves for this divergence is at least what Pinsker's inequality demands, and less than
+    three times as much.
     """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
@@ -210,7 +218,7 @@ def composed_delta(epsilon, z1, z2):
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
     """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is at most the budget's.
 
-    It is smaller by at most a relative 1e-9.
+    The exact delta is smaller by at most a relative 1e-9.
     """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
@@ -302,10 +310,11 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    Therefore the rule is fixed first, and the budget grants a pure second release (delta = 0) only by the rules "basic"
-    and "planned". In the example, the first release is Gaussian with (0.1, delta). The rest is either another Gaussian
-    release by the rule "gaussian", or randomized response with epsilon 0.9 by the rule "basic": whichever is worse for
-    the privacy loss so far.
+    Therefore a budget fixes its rule before the first release: after a Gaussian release with (0.1, delta), only the
+    rules "basic" and "planned" grant a Laplace release with epsilon = 0.8999. In the example, the first release is this
+    Gaussian one. The second one is either another Gaussian release, as the rule "gaussian" grants it, or randomized
+    response with epsilon = 0.9, as the rule "basic" grants it. Of the two, it is the one that is worse for the privacy
+    loss of the first release.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -343,9 +352,9 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 
 
 def test_pure_releases_may_add_up_by_any_rule():
-    """Under every rule, the epsilons of releases with delta = 0 may be added, and two of 0.5 fit into a total of 1.
+    """Under every rule, the epsilons of releases with delta = 0 may be added, so that two of 0.5 fit into a total of 1.
 
-    Whether a Gaussian release fits after one of them still depends on the rule.
+    After one of them, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
     """
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
@@ -365,10 +374,10 @@ def test_decimal_shares_fill_the_total(total, share):
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
-    """A Gaussian release that costs exactly the k-th part of (epsilon, delta) is granted k times and not k + 1 times.
+    """A budget grants k equal Gaussian releases that together cost exactly its total, and not one more.
 
-    The part is computed by the exact privacy curve of k releases together. With an epsilon that is larger by a relative
-    1e-8, the release is not granted k times.
+    The total is (epsilon, delta). The epsilon of each release is computed from the exact privacy curve of all k
+    together. If it is larger by a relative 1e-8, the budget does not grant k releases.
     """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
@@ -384,9 +393,10 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 
 @pytest.mark.parametrize("total", [(1.0, 1e-6), (10.0, 1e-8), (3.0, 1e-3)])
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
-    """If twelve releases each cost a twelfth of the total, the exact delta of the drawn noise is within the total.
+    """Twelve equal releases that use up a budget have an exact joint delta of at most the budget's delta.
 
-    This exact delta is computed with 40 digits, and it includes the cost of discrete instead of continuous noise.
+    The exact delta is computed with 40 digits from the noise that a release draws, and it includes the cost of discrete
+    instead of continuous noise.
     """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
@@ -404,7 +414,10 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 @pytest.mark.parametrize("parts", [1, 2, 12, 100])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
-    """A release that costs what `split(parts)` returns is granted `parts` times; with 1e-6 more epsilon it is not."""
+    """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
+
+    A release whose epsilon is larger by a relative 1e-6 is granted fewer times.
+    """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
         part = spent.split(parts)
@@ -471,9 +484,10 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """If delta is too small to pay for discrete noise under the rule "gaussian", the budget uses the rule "zcdp".
+    """If delta is too small to pay for discrete noise under the rule "gaussian", the budget chooses the rule "zcdp".
 
-    That price is proportional to 1 + exp(epsilon), and the rule "zcdp" does not need to pay it.
+    Under "gaussian", the price of discrete instead of continuous noise is proportional to 1 + exp(epsilon). Under
+    "zcdp" there is no such price.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -716,9 +730,9 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """In exact arithmetic, the privacy cost of `secure_index` is at most (1 - 2**-31) times its argument epsilon.
+    """The exact privacy cost of `secure_index`, a random choice by scores, is at most (1 - 2**-31) epsilon.
 
-    The rest pays for rounding errors when costs are added.
+    epsilon is the cost that the caller asks for. The difference pays for rounding errors when costs are added.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
@@ -729,9 +743,9 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """A quantile of a list costs the same epsilon whatever the entries are, even if they are invalid and it fails.
+    """`Budget.quantile` records the same cost for a list whatever its entries are, even if they are invalid.
 
-    No entry may be looked at before the cost is recorded.
+    The quantile of an invalid list fails. Its cost must be recorded before any entry is looked at.
     """
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)

@@ -27,7 +27,7 @@ deltas = st.floats(1e-300, 0.5)
 
 
 def excess(value, exact):
-    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most of them."""
+    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -62,9 +62,9 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """With 80 digits, the delta of Gaussian noise with the `analytic_noise_multiplier` is at most the given delta.
+    """Gaussian noise with the `analytic_noise_multiplier` for delta has at most this delta, computed with 80 digits.
 
-    The proofs of chapter 13 need this.
+    The proofs in chapter 13 of the book need this inequality to be exact.
     """
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
     with mp.workdps(80):  # the subtraction of nearly equal terms loses about thirty of them
@@ -150,7 +150,8 @@ def test_hardly_any_noise_is_hardly_private(z):
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
     """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with the same rho and delta.
 
-    It also agrees with the least value of the conversion formula over a fine grid of orders alpha.
+    It also agrees with the least value of the conversion formula over a fine grid of orders alpha of the Rényi
+    divergence.
     """
     epsilon = zcdp_epsilon(rho, delta)
     assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
@@ -193,9 +194,10 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 @pytest.mark.parametrize("delta", CLOSE)
 @pytest.mark.parametrize("level", [1.5900369033821384e-06, 0.01, 0.7, 20.0])
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
-    """`zcdp_rho` is never above, and `zcdp_epsilon` never below, the exact minimum over alpha, even for delta near 1.
+    """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for delta near 1.
 
-    The minimum is computed with 60 digits, and both functions are within 1e-11 of it.
+    The exact values are the largest rho and the least epsilon over all orders alpha of the Rényi divergence. They are
+    computed with 60 digits, and both functions are within 1e-11 of them.
     """
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))
@@ -213,7 +215,7 @@ def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
 def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
     """`gaussian_delta` has a relative error below 1e-13 for results down to 1e-300 and epsilon from 1e-8 to 1e12.
 
-    This includes multipliers z for which 1/(2z) and epsilon z nearly cancel.
+    This includes noise multipliers z for which 1/(2z) and epsilon z nearly cancel.
     """
     epsilon = 10.0**log_epsilon
     z = float(analytic_noise_multiplier(epsilon, 10.0**log_delta))
@@ -225,7 +227,10 @@ def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
 
 
 def mills(x):
-    """Return Phi(-x) exp(x^2 / 2) for large x with 60 digits, by its continued fraction."""
+    """Return Phi(-x) exp(x^2 / 2) for large x, where Phi is the distribution function of the standard normal variable.
+
+    It is computed by a continued fraction, with the number of digits to which mpmath is set.
+    """
     tail = mpf(0)
     for k in range(400, 0, -1):
         tail = k / (x + tail)
@@ -245,10 +250,10 @@ def test_noise_for_delta_near_one(epsilon, gap):
 
 
 def test_every_allowed_parameter_has_an_answer():
-    """For epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1, the noise multiplier is large enough.
+    """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
 
-    The privacy curve and the conversions from and to zCDP have valid values for parameters from 1e-300 to 1e300. There
-    is no NaN and no warning.
+    For parameters from 1e-300 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` and `zcdp_rho` are not
+    negative. No result is NaN, and nothing warns.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])

@@ -1,4 +1,4 @@
-"""Test the command `egm`: it writes the package's releases and nothing else, and explains a mistake in one line."""
+"""Test the command `egm`: it writes exactly the releases of the package, and explains each mistake in one line."""
 
 import argparse
 import contextlib
@@ -66,7 +66,10 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _interruptible():
-    """Make SIGINT raise KeyboardInterrupt during a test, because a process in the background of a shell ignores it."""
+    """Make the signal SIGINT raise KeyboardInterrupt during a test.
+
+    Without this, a test that a shell runs in the background would ignore SIGINT.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -89,9 +92,9 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Return a function that runs `egm` with --format json, and returns the JSON document that it writes.
+    """Return a function that runs `egm` with --format json, and returns the JSON that `egm` writes, as a dictionary.
 
-    The function fails if there is an error or a message.
+    The function fails if `egm` fails or writes to standard error.
     """
 
     def run(*argv):
@@ -104,13 +107,13 @@ def released(egm):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros."""
+    """Replace the Gaussian noise of secure releases by zeros during a test."""
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """Return an adaptive mechanism and one simulated release by it, which all tests of the output share."""
+    """Return an AdaptiveDataMechanism and a simulated release by it; both are made once for all tests of this file."""
     it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
@@ -249,7 +252,10 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """`egm adaptive` demands --header yes or no for a CSV file, because no other file has the names of columns."""
+    """`egm adaptive` demands --header yes or no for a CSV file.
+
+    In contrast to `egm sum`, it reads no other file whose names of columns could show that line 1 is a header.
+    """
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
     assert few[0] == 2
@@ -278,9 +284,9 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """To match the d names of columns in two lists takes fewer than 20 d comparisons of names.
+    """Two lists of d names of columns are matched with fewer than 20 d comparisons of names.
 
-    Therefore 100 000 columns take seconds.
+    With a comparison of each name with each other one, 100 000 columns would take far too long.
     """
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
@@ -400,7 +406,7 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """A name of a column that a spreadsheet would compute as a formula begins with an apostrophe in CSV output.
+    """In CSV output, an apostrophe is put before each name of a column that a spreadsheet would compute as a formula.
 
     In JSON output the names are unchanged.
     """
@@ -422,7 +428,7 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
     """Control characters in names of columns and in paths are escaped in every plan, release and error message.
 
-    Otherwise such a name could change the user's terminal.
+    Otherwise a terminal would execute them, for example change its title or its colors.
     """
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
@@ -500,9 +506,10 @@ def test_long_plan_is_short(egm, folder):
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """`egm plan --adaptive` shows the forecast of AdaptiveDataMechanism for the same parameters.
+    """`egm plan --adaptive` shows the forecast that AdaptiveDataMechanism makes for the same parameters.
 
-    Its least budget and its least number of rows are enough for a forecast, and slightly smaller ones are not.
+    It also shows the least budget and the least number of rows. Each is enough for a forecast, and a slightly smaller
+    one is refused.
     """
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
@@ -556,9 +563,10 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """If the budget is too small, the error names the option by which the user stated it, and what would be enough.
+    """If the budget of `egm plan --adaptive` is too small, the error names its option and a sufficient number of rows.
 
-    It names a larger number of rows and a larger budget. Each of them is enough, and a slightly smaller one is not.
+    One row fewer is not enough. If the budget is given by --epsilon, the error also names an epsilon that is enough,
+    and 0.98 times this epsilon is not.
     """
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
@@ -579,7 +587,7 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """The example command in the help of each command of `egm` runs without an error."""
+    """The example in the help of the commands `egm sum`, `egm plan` and `egm adaptive` runs without an error."""
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -610,7 +618,10 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return a command line for `egm sum` with a CSV file that holds this text."""
+    """Return the arguments of an `egm sum` command for a CSV file with this text.
+
+    The argument that stands for the file is a dictionary {name: text}, from which the test writes the file.
+    """
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
@@ -761,7 +772,10 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 
 
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
-    """A warning that a release gives several times is one line on standard error, and the release is still written."""
+    """If a release gives the same warning several times, `egm sum` writes it to standard error once, as one line.
+
+    The estimate is still written to standard output.
+    """
 
     class Doubt(UserWarning):
         pass
@@ -784,7 +798,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """A signal stops `egm sum` even if a library catches the exception of the signal, or raises another one instead.
+    """A signal stops `egm sum` even if a library catches the exception that the signal raises, or raises another.
 
     No output is written, and the exit code is that of the signal.
     """
@@ -817,9 +831,9 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """A signal before the output file gets its final name stops `egm sum` and leaves no file.
+    """A signal that comes before the output file gets its final name stops `egm sum`, and leaves no file.
 
-    A later signal has no effect: the file stays, and the exit code is 0.
+    A signal that comes afterwards has no effect: the file stays, and the exit code is 0.
     """
     fsync, place = os.fsync, files._place
 
@@ -843,7 +857,10 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """If the process ignored SIGINT before, as under nohup, then `terminal.Stops` does not let SIGINT stop it."""
+    """If the process ignores SIGINT, as under nohup, SIGINT is ignored within `terminal.Stops`, too.
+
+    `terminal.Stops` is the context in which signals stop `egm`.
+    """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():
@@ -880,7 +897,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a function that sets how many seconds the clock of the progress display advances whenever it is read."""
+    """Return a function that replaces the clock of the progress display: each reading is later by the given seconds."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -891,9 +908,10 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """Progress is shown only if standard error is a terminal, and only once a second has passed.
+    """`egm sum` shows its progress only if standard error is a terminal, and only once a second has passed.
 
-    The file has three blocks. The first of them ends within a second, so progress is shown from the second block on.
+    The file has three blocks of rows. The first is read within a second, so the progress is shown from the second block
+    on.
     """
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
@@ -908,7 +926,7 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """A CSV file with an undeclared number of rows is read twice, and progress is shown for both readings."""
+    """If the number of rows of a CSV file is not declared, the file is read twice, and progress is shown both times."""
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -941,9 +959,10 @@ def test_full_disk_is_not_a_bug():
 @pytest.mark.slow
 @pytest.mark.parametrize("buffered", [True, False])
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
-    """If the operating system limits files to 2000 bytes, a longer output makes the command fail with exit code 2.
+    """If the operating system limits files to 2000 bytes, a longer output makes `egm sum` fail with exit code 2.
 
-    This holds with and without a buffer on standard output; without one, a call may write a part of the output only.
+    This holds for standard output and for a file that --output names, and whether or not standard output has a buffer.
+    Without a buffer, a call may write only a part of the output.
     """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
@@ -1013,10 +1032,10 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """A signal while pandas is imported stops `egm sum`, even if pandas catches the exception that the signal raises.
+    """A signal during the import of pandas stops `egm sum`, even if pandas catches the resulting exception.
 
-    pyarrow imports pandas in order to convert a column. Here pandas is a stand-in that sends the signal to its own
-    process.
+    pyarrow imports pandas in order to convert a column. In the test, pandas is replaced by a module that sends the
+    signal to its own process.
     """
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]

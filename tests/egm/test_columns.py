@@ -1,4 +1,4 @@
-"""Test that names of columns are used or refused for every kind of table, so that each sum belongs to its name."""
+"""Test that every kind of table is summed by the names of its columns, or refused if the names do not fit."""
 
 import dataclasses
 import pickle
@@ -31,7 +31,7 @@ class Silent(np.random.Generator):
 
 
 class Kind:
-    """Stand-in for a type of a pandas column that is no NumPy type, such as Int64, which allows missing values."""
+    """Stand-in for a pandas type of columns that is not a NumPy type, such as Int64, which allows missing values."""
 
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
@@ -55,7 +55,10 @@ class Series:
 
 
 class Frame:
-    """Stand-in for a pandas DataFrame; as an array it holds objects if not all of its columns are plain numbers."""
+    """Stand-in for a pandas DataFrame.
+
+    Converted to an array, it has entries of type object, unless all of its columns are NumPy integers or floats.
+    """
 
     iloc = None
 
@@ -173,9 +176,9 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """A release of a table of 24 MB takes less than 20 MB of further memory if its columns are in another order.
+    """A table of 24 MB whose columns are in another order than the mechanism's takes less than 20 MB more to release.
 
-    The columns are put in the mechanism's order for a few rows at a time.
+    The columns are put in the mechanism's order for a few rows at a time, and not for the whole table at once.
     """
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
@@ -274,9 +277,9 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """The names of 20 000 columns are matched in any order without a search through all names for each of them.
+    """The names of 20 000 columns of a table are matched with those of the mechanism, although their order differs.
 
-    Such a search would take minutes.
+    If each name were searched among all the others, the test would take minutes.
     """
     d = 20_000
     names = [f"column {j}" for j in range(d)]
@@ -335,7 +338,7 @@ def test_a_column_of_another_type_is_named(held, kind):
 
 
 class Lazy:
-    """Stand-in for a polars LazyFrame; a test fails if it is computed or asked for its columns, which takes long."""
+    """Stand-in for a polars LazyFrame; a test fails if it computes the frame or asks for the names of its columns."""
 
     def collect(self):
         raise AssertionError("was read")
@@ -392,9 +395,9 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 
 
 def test_adaptive_sums_are_in_the_order_of_the_table():
-    """The sums of the adaptive mechanism are in the order of the table's columns.
+    """The sums that AdaptiveDataMechanism releases are in the order of the table's columns.
 
-    No parameter of this mechanism belongs to a column, so no other order is known.
+    The mechanism has no parameter with one entry for each column, and so it knows no other order.
     """
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     kinds = [GAPS, GAPS, GAPS]
@@ -423,7 +426,7 @@ EMPTY = {
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """If the number of rows is private, data without rows are accepted; without noise, sum and count are 0.
 
-    An error would tell an empty data set from one with a single person.
+    An error would reveal that there are no rows.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
@@ -450,9 +453,9 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """`GaussianMechanism` refuses a table whose columns differ in type, because as one array it would hold doubles.
+    """`GaussianMechanism` refuses a table whose columns differ in type, because its entries would become doubles.
 
-    Large integers that differ by 1 could then differ by 1024, which is more than the sensitivity.
+    As doubles, large integers that differ by 1 could differ by 1024, which is more than the sensitivity.
     """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
@@ -464,10 +467,10 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """Labels 0, 1, 2 of a table's columns are names if the mechanism has a column with one of these names.
+    """The labels 0, 1, 2 of a table's columns are taken as names only if the mechanism has a column with one of them.
 
-    So a mechanism for the columns 5, 0 and 1 refuses a table with the columns 0, 1 and 2. For any other mechanism such
-    labels only number the columns.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For a mechanism with the columns
+    "age", "income" and "visits" the labels are mere positions, and it accepts the table.
     """
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(

@@ -28,7 +28,7 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of the sampler draws."""
+    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of its sampler draws."""
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes
@@ -50,7 +50,7 @@ def data():
 
 
 def estimate(X, n=N, **options):
-    """Return the estimate of the sum of X by a mechanism that clips about 30 % of the rows."""
+    """Return the sum of X as GaussianDataMechanism releases it, with parameters that clip many of the rows."""
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
@@ -61,9 +61,9 @@ def seen(block):
 
 
 def unknown(X, chunks):
-    """Return a dask array with the rows of X, for which dask does not know the number of rows.
+    """Return a dask array with the rows of X whose number of rows dask does not know.
 
-    The reason is that the rows are selected by their values.
+    dask does not know it because the rows are selected by their values from an array with more rows.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -237,9 +237,10 @@ print(between - before, peak() - before, whole.nbytes)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
-    """The sum of 64 blocks needs little more memory than the sum of four: less than a quarter of the array's size.
+    """A release of 64 blocks exceeds the peak of memory of four blocks by less than a quarter of the array's size.
 
-    The peak of memory is read from /proc, because getrusage would count the memory of the parent process, too.
+    The array is in a zarr or a Parquet file. The peak is read from /proc, because getrusage would include the memory of
+    the parent process.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
@@ -322,7 +323,7 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Return a block unchanged, and note in `folder` which process has begun it.
+    """Return a block unchanged, and create a file in `folder` that is named by the process id and the block's number.
 
     From its third block on, a process waits until the file "go" appears in the folder.
     """
@@ -334,7 +335,7 @@ def gated(block, folder, block_id):
 
 
 def begun(folder):
-    """Return the numbers of the blocks that each process has begun, as a dictionary from process id to a set."""
+    """Return, from the files in `folder`, the numbers of the blocks that each process has begun: {process id: set}."""
     found = {}
     for process, block in (file.name.split() for file in folder.glob("* *")):
         found.setdefault(int(process), set()).add(int(block))
@@ -344,7 +345,7 @@ def begun(folder):
 def kill_one(folder):
     """Kill one of two processes when both are in their third block, and return the set of blocks that it had begun.
 
-    Then let the other process continue.
+    Then create the file "go" in `folder`, for which the other process waits.
     """
     try:
         for _ in range(3000):
@@ -360,9 +361,9 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """If a worker process is killed after two finished blocks, the release is still right: each block counts once.
+    """If a worker process is killed in its third block, the sum is still right: each block is added once.
 
-    The three blocks that this worker had begun are computed again.
+    The three blocks that the killed worker had begun are computed again.
     """
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
@@ -398,7 +399,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `from_parquet` returns the new numbers, even while the cluster holds the old ones."""
+    """If a Parquet file changes, `from_parquet` returns its new numbers, even while the cluster holds the old ones."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

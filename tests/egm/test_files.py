@@ -1,4 +1,4 @@
-"""Test `egm.files`: each kind of file gives the same numbers, errors name the place, and files are written whole."""
+"""Test `egm.files`: it reads the same table from each kind of file, says where a mistake is, and writes whole files."""
 
 import contextlib
 import re
@@ -31,7 +31,7 @@ def csv_text(X, names=NAMES):
 
 
 def write(path, X, names=NAMES):
-    """Write the table X to a file in the format that the suffix of `path` names, and return `path`."""
+    """Write the table X to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`."""
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
     elif path.suffix == ".npy":
@@ -51,9 +51,9 @@ def whole_table(rows):
 @pytest.mark.parametrize("rows", [1, 7, 200_001])
 @pytest.mark.parametrize("kind", ["csv", "CSV", "npy", "parquet", "pq"])
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
-    """For each kind of file, `files.rows` gives the numbers of the table bit for bit, in blocks.
+    """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
 
-    They can be read twice.
+    It yields them in blocks, and a second time if asked again.
     """
     X = table(rows)
     path = tmp_path / f"t.{kind}"
@@ -153,9 +153,9 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """A number in a CSV file is read as the same double with quotes and without.
+    """A number in a CSV file is read as the same double whether it is in quotes or not.
 
-    The two cases are parsed by different code.
+    Different code parses the two forms.
     """
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
@@ -171,7 +171,10 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 @pytest.mark.parametrize("wrong", CELLS)
 @pytest.mark.parametrize("row", [1, 5, 131_000])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
-    """The error for a wrong cell of a CSV file names its row and column, even in a later block, but not its content."""
+    """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
+
+    A wrong cell is empty, infinite, NaN or not a number. It may be in a later block of rows than the first.
+    """
     lines = ["1.5,2"] * 131_100
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *lines]))
@@ -292,9 +295,11 @@ print(rows, peak() - before)
     [("csv", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
-    """Reading a table of 48 to 104 MB takes less than 40 MB of memory, for each kind of file.
+    """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    The Parquet file has a single row group, which must not be read at once.
+    The additional memory is the increase of the process's peak while it reads the table. This is tested for a CSV file,
+    for NPY files in row and in column order, and for a Parquet file. All rows of the latter are in one row group, so
+    that it would exceed the limit if a whole row group were read at once.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
@@ -400,9 +405,10 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """`files.whole` keeps a file that another program makes at its path meanwhile, and raises a FileError.
+    """`files.whole` keeps a file that another program creates at the same path meanwhile, and raises a FileError.
 
-    This holds on file systems with hard links and without.
+    `files.whole` makes a new file appear only when it is complete. The test covers file systems with hard links and
+    without.
     """
 
     def link(source, target):

@@ -15,9 +15,10 @@ FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the
 
 
 def chi_square_losses(d, radius):
-    """Return E[L Q] and E[L^2 Q] for Q ~ chi2(d), where L = max(0, 1 - sqrt(radius / Q)) is what clipping takes off.
+    """Return E[L Q] and E[L^2 Q] for Q ~ chi2(d), where L = max(0, 1 - sqrt(radius / Q)).
 
-    They are computed with the incomplete gamma function and 40 digits.
+    Q is the squared norm of a normal vector, and L is the share of the vector that is lost if its squared norm is
+    clipped to `radius`. The means are computed by the incomplete gamma function with 40 digits.
     """
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
@@ -31,7 +32,10 @@ def chi_square_losses(d, radius):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
 def test_moments_of_equal_weights(d, fraction):
-    """For equal weights, the moments of `gx2.clip_moments` add up to expressions in incomplete gamma functions."""
+    """For equal weights, the results of `gx2.clip_moments` add up to closed forms in incomplete gamma functions.
+
+    The results are moments of the part that a normal row loses by clipping, one for each coordinate.
+    """
     _, lost, lost_square = gx2.clip_moments(d * fraction, np.ones(d))
     expected = chi_square_losses(d, d * fraction)
     assert [lost.sum(), lost_square.sum()] == pytest.approx(expected, rel=2e-12)
@@ -40,9 +44,9 @@ def test_moments_of_equal_weights(d, fraction):
 @pytest.mark.parametrize("fraction", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("nc", [0.0, 2.0])
 def test_moments_agree_with_the_density(fraction, nc):
-    """Each moment of `gx2.clip_moments` equals an integral over the density, which is another way to compute it.
+    """`gx2.clip_moments` agrees with integrals over the density of the squared norm, which have the same value.
 
-    The integrand is the conditional mean for a given value of the form.
+    The results are moments of the part that a normal row loses by clipping.
     """
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
@@ -54,7 +58,7 @@ def test_moments_agree_with_the_density(fraction, nc):
 
 
 def test_moments_of_clustered_weights():
-    """`gx2.clip_moments` groups similar weights if there are many; its moments equal those without groups."""
+    """`gx2.clip_moments` treats many similar weights as groups, and its results equal those without groups."""
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
     crowded = gx2.clip_moments(x, weights)
@@ -66,7 +70,10 @@ def test_moments_of_clustered_weights():
 
 @given(st.floats(1e-3, 1e3), st.permutations(range(5)), st.floats(0.01, 20))
 def test_moments_scale_and_permute(factor, order, x):
-    """`gx2.clip_moments` follows a permutation of the coordinates, and does not depend on the unit of x and weights."""
+    """If weights and noncentralities are permuted, the results of `gx2.clip_moments` are permuted, too.
+
+    If the weights and x, the squared clip norm, are multiplied by the same factor, the results do not change.
+    """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
     again = np.array(gx2.clip_moments(factor * x, factor * weights[order], nc=nc[order]))
@@ -91,9 +98,10 @@ SETTINGS = [
 
 
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
-    """Return squared errors of simulated sums of clipped rows, without noise, as an array of shape (draws,).
+    """Simulate sums of n clipped normal rows without noise, and return their squared errors, shape (draws,).
 
-    The error is the distance to the sum of the rows or, if `target` is "population", to n times their mean.
+    A row has the mean `offset`, relative to the center, and the standard deviations sigma. The error of a sum is its
+    distance from the sum of the unclipped rows or, if `target` is "population", from n times their mean.
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
@@ -104,7 +112,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 
 @pytest.mark.parametrize("setting", range(200))
 def test_forecast_agrees_with_simulation(setting):
-    """`forecast.clipping` agrees with the mean squared error of simulated sums, within 4.5 standard errors.
+    """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
     There are 200 random settings, in which from one in a hundred to nearly all rows are clipped.
     """
@@ -119,9 +127,10 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """If the center is the true mean, the part of the forecast that is due to a wrong center is zero.
+    """`forecast.clipping` returns a bias of exactly zero if the center is the true mean of the rows.
 
-    The reason is that the clipped parts are then symmetric.
+    The parts of the rows that clipping removes are then symmetric around zero, so only their variance adds to the
+    error.
     """
     sigma = zipf_sigma(6, 1.0)
     variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
@@ -134,9 +143,10 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
-    """The forecast error by clipping is a convex function of the clip norm, for random offsets of the center.
+    """The squared error that `forecast.clipping` states is a convex function of the clip norm.
 
-    Therefore the forecast has a single minimum.
+    The spreads, the number of rows and the offset of the center are random. Because of the convexity, the search for
+    the best clip norm can find only one minimum.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -150,9 +160,10 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_best_clip_norm_is_the_least_of_a_grid(place):
-    """No clip norm on a grid has a smaller forecast than the one that `forecast.best_clip_norm` returns.
+    """No clip norm on a grid has a smaller forecast error than the one that `forecast.best_clip_norm` returns.
 
-    The offset of the center is random, and the grid lies within the range of the search.
+    The error is that of noise and clipping together. The offset of the center is random, and the grid lies within the
+    range that `forecast.best_clip_norm` searches.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -170,7 +181,10 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 @pytest.mark.parametrize("doubts", [{}, SURE, {"center_std": 0.01}, {"sigma_factor": 3.0}], ids=str)
 def test_optimal_clip_norm_is_stationary(doubts):
-    """With clip_probability="optimal", the forecast is smaller than with clip probabilities near it or far from it."""
+    """With clip_probability="optimal", the forecast error is smaller than with other clip probabilities.
+
+    Some of the others are near the optimal one, and some far from it.
+    """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
     p, total = best.p, best.error().total
@@ -181,10 +195,10 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """If center and sigma are right, the optimal clip probability has a much smaller error than the report's 1/n.
+    """If center and sigma are right, the optimal clip probability has a much smaller error than 1/n.
 
-    The report's error is more than 4 times as large for n = 1000, where the noise is large, and more than 1.5 times for
-    n = 10**6.
+    1/n is the clip probability of the report that introduced the mechanism. Its error is more than 4 times as large for
+    n = 1000, where the noise is large, and more than 1.5 times as large for n = 10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -199,10 +213,10 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """The forecast of a mechanism with center_std and sigma_factor is the mean of the forecasts for two exact cases.
+    """The forecast with center_std and sigma_factor, the declared errors of the guesses, is the mean of two forecasts.
 
-    In both, the true mean is off by center_std. The true sigma is sigma times the factor in one case, and sigma divided
-    by it in the other.
+    In both, the true mean is off by center_std. The true sigma is sigma times sigma_factor in one, and sigma divided by
+    sigma_factor in the other. `error` makes these forecasts if it gets the true mean and the true sigma.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -242,9 +256,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
     """If the center is off by up to one sigma, clip_probability="optimal" has at most 1.25 times the default's error.
 
-    Without doubts (center_std = 0, sigma_factor = 1) it can have more than 100 times the default's error. With the
-    default doubts, the error is also at most 3.5 times that of the best of three fixed clip probabilities, and which
-    one is best depends on the offset.
+    This holds with the default center_std and sigma_factor, which say how wrong the guesses of center and sigma may be.
+    The error is then also at most 3.5 times that of the best of three fixed clip probabilities. With center_std = 0 and
+    sigma_factor = 1, which say that the guesses are right, the error can be more than 100 times the default's.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -263,10 +277,11 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """In the tutorial's example, the forecast is right within 10 %, although a center is off by 0.23 sigma.
+    """In the tutorial's example, the forecast error is right within 10 %, although a center is off by 0.23 sigma.
 
-    This holds for clip_probability="optimal" with the default center_std and sigma_factor. With center_std = 0 and
-    sigma_factor = 1 the error is more than 50 times its forecast.
+    This holds for clip_probability="optimal" with the default center_std and sigma_factor, which say how wrong the
+    guesses of center and sigma may be. With center_std = 0 and sigma_factor = 1, the true error is more than 50 times
+    its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
@@ -280,9 +295,10 @@ def test_the_optimal_clip_of_the_tutorial():
 
 
 def test_confidence_radius_covers_a_doubtful_centre():
-    """If center_std is the true offset of the center, `confidence_radius(0.9)` covers the sum in 90 % of the releases.
+    """If center_std is the true error of the center, `confidence_radius(0.9)` covers the sum in at least 90 % of cases.
 
-    If center_std is 0 although the center is off, it covers the sum in less than 10 % of them.
+    If center_std is 0, although the center is wrong, the radius covers the sum in less than 10 % of cases. A case is
+    one release.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -315,9 +331,10 @@ def test_a_bad_true_sigma_is_named():
 
 
 def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
-    """In chapter 10's example, other scalings, each with its best clip norm, have 2 to 5 % less error than "optimal".
+    """In the example of chapter 10, the scaling "optimal" has an error 2 to 5 % above that of the best other scaling.
 
-    These are the scalings that are optimal for other clip probabilities.
+    It is used with clip_probability="optimal". The others are four scalings, each of which is optimal for a fixed clip
+    probability, with its own best clip norm.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}

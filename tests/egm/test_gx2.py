@@ -1,4 +1,4 @@
-"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy, and its laws."""
+"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy and general laws."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return the upper quantiles of the form at the probabilities p, and its lower quantiles at some of them."""
+    """Return the upper quantiles of a chi-square form at the probabilities p, and its lower quantiles at p[1:5]."""
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 
@@ -43,12 +43,12 @@ def levels(form, p=TAILS):
 
 
 def name_of(case):
-    """Return a name for a stored case, which pytest shows among the parameters of a test."""
+    """Return a name for a stored reference case, by which pytest identifies the test of this case."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 
 def relative_error(value, exact):
-    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most of them."""
+    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -362,10 +362,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """The computed tail of a few heavy weights and a hundred equal ones does not depend on how the contour bends.
+    """The tail of a chi-square form with a few heavy weights and a hundred equal ones does not depend on the contour.
 
-    The contour is the path of an integral. With its strongest bend the integrand would grow again along this path, so a
-    smaller bend must be tried.
+    The tail is computed by an integral along this contour in the complex plane. If the contour is bent too strongly,
+    the integrand grows again along it, and a smaller bend must be tried. The tail must be the same if only a small bend
+    is allowed.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

@@ -1,4 +1,4 @@
-"""Test that importing egm loads few modules, and that its code imports few other packages."""
+"""Test that `import egm` loads few modules, and that the package's own code imports few other packages."""
 
 import ast
 import subprocess
@@ -16,7 +16,7 @@ STRANGE = {"mpmath", "pandas", "sympy"}
 
 
 def packages(names):
-    """Return the set of top-level packages that the modules with these names belong to."""
+    """Return the names of the top-level packages of the modules with these names, as a set."""
     return {name.partition(".")[0] for name in names}
 
 
@@ -27,9 +27,10 @@ def loaded_by(code):
 
 
 def test_import_is_light():
-    """`import egm` loads no other package; `from egm import *` loads NumPy and SciPy, but nothing of `egm.study`.
+    """`import egm` loads no other package, apart from the standard library.
 
-    It does not load SQLite or the packages in LATER and STRANGE either.
+    `from egm import *` loads NumPy and SciPy. It loads neither `egm.study` nor SQLite, nor a package in LATER or
+    STRANGE, such as matplotlib or pandas.
     """
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")
@@ -39,7 +40,7 @@ def test_import_is_light():
 
 
 def test_names_are_there_before_they_are_imported():
-    """`dir(egm)` lists all public modules, each of which is imported when it is first used.
+    """`dir(egm)` lists all public modules, although each of them is imported only when it is first used.
 
     Any other name raises an AttributeError.
     """
@@ -50,9 +51,9 @@ def test_names_are_there_before_they_are_imported():
 
 
 def test_nothing_else_is_imported():
-    """All imports in the package are of NumPy, SciPy, the packages in LATER, or the standard library.
+    """The code of the package imports only NumPy, SciPy, the packages in LATER, and the standard library.
 
-    Modules of the standard library that Windows does not have are not imported.
+    It imports no module of the standard library that is missing on Windows.
     """
     imported = set()
     for file in PACKAGE.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""Test the journal of a budget, a file of the costs that were granted: it never forgets one.
+"""Test the journal of a budget, the file that holds the cost of each granted release: no granted cost is ever lost.
 
 The tests use several processes and threads, crashes, full disks, and damaged or replaced files.
 """
@@ -38,9 +38,9 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Record the cost of a mechanism in the budget again and again, until it refuses or `most` times.
+    """Ask the budget to record the cost of a mechanism until it refuses, but at most `most` times.
 
-    Return how often the cost was granted.
+    Return how often the budget recorded the cost.
     """
     for number in range(most):
         try:
@@ -51,7 +51,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new budget of rho = 0.5 with its file at `path`, after `charges` costs of rho = 0.125 were granted."""
+    """Return a new budget of rho = 0.5 with its file at `path`, which has `charges` recorded costs of rho = 0.125."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -66,11 +66,14 @@ def change(path, *statements):
 
 
 class ReadError(BaseException):
-    """Error for data whose values were read; the package does not catch it, because it is no Exception."""
+    """Error that is raised if data are read.
+
+    Code that catches every Exception does not catch it, because it is a BaseException.
+    """
 
 
 class Unread:
-    """Stand-in for data that tells its shape and type, and raises ReadError if its values are read."""
+    """Stand-in for data that has a shape and a type, and raises ReadError if its values are read."""
 
     dtype = np.dtype(float)
 
@@ -94,7 +97,10 @@ TOTALS = [
 
 @pytest.mark.parametrize("total", TOTALS, ids=str)
 def test_a_restart_changes_nothing(total, tmp_path):
-    """A budget that is opened again from its file before each release grants and counts as one in memory does."""
+    """A budget that is opened again from its file before each release behaves like a budget in memory.
+
+    Both grant or refuse the same costs, and report the same history, sum and remainder.
+    """
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
         reopened = Budget(str(path), **total)
@@ -119,7 +125,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If another process makes the budget's file after `Budget` has looked for it in vain, `Budget` uses that file."""
+    """If another process creates the budget's file just after `Budget` found none, `Budget` uses that file."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -136,9 +142,9 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
 
 
 def test_links(tmp_path):
-    """A symbolic link to a budget's file can be used, and a file with a second hard link is refused.
+    """A budget can be opened by a symbolic link to its file, but not if the file has two names (hard links).
 
-    Opened by its second name, SQLite would not find the rollback file that a crash has left under the first name.
+    A crash may leave SQLite's rollback file beside the first name. SQLite would not find it by the second name.
     """
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
@@ -154,9 +160,10 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """If a process was killed while it made a budget's file, another one can use what it has left.
+    """If a process is killed while it creates a budget's file, another process can use that file.
 
-    Such a file has two names, its own and that of a draft; the draft's name is removed.
+    The file then has two names, its own and that of a draft. The name of the draft is removed, and drafts of other
+    files stay.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
@@ -169,9 +176,9 @@ def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
 
 
 def fork(function):
-    """Call the function in a forked process; return the id of the process and a stream of the text that it writes.
+    """Call a function in a forked process, and return the process id and a stream of the text that the function writes.
 
-    The function gets another function as its argument, with which it writes text.
+    The argument of the function is another function, which writes text to this stream.
     """
     out, back = os.pipe()
     if (child := os.fork()) == 0:
@@ -199,7 +206,7 @@ def in_a_fork(function):
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """If three processes use one budget's file at once, they are together granted what the total allows: 50 costs."""
+    """Three processes that use one budget's file at once are together granted the 50 costs that the total allows."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -234,7 +241,7 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
     """If another program keeps the budget's file locked, a release raises a TimeoutError, and its cost is not recorded.
 
-    No data are read.
+    The release does not read its data. When the lock is gone, the budget can be used again.
     """
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
@@ -251,7 +258,10 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """In a forked process, a budget in memory raises a RuntimeError; one on disk records costs in the common file."""
+    """In a forked process, each use of a budget in memory raises a RuntimeError.
+
+    A budget with a file can be used there: it records costs in the file that both processes share.
+    """
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
     uses = [lambda: budget.charge(laplace(0.75)), lambda: budget.left, lambda: budget.history, lambda: budget.spent]
@@ -267,9 +277,10 @@ def test_a_fork_is_no_second_budget(tmp_path):
 
 
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
-    """A process that is forked while a cost is being recorded cannot use the budget until the recording has ended.
+    """If a process is forked while it records a cost, the child process cannot use the budget.
 
-    Its copy of SQLite wrongly believes that it holds the lock. The parent process can end the recording, and go on.
+    The child has a copy of SQLite's state, by which it would wrongly hold the lock of the file. The parent process can
+    end the recording. After that, new child processes can use the budget.
     """
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
@@ -314,9 +325,9 @@ def replace(path):
 @pytest.mark.parametrize("way", [replace, Path.unlink])
 @pytest.mark.parametrize("moment", ["opened", "asked", "written"])
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
-    """If a budget's file is replaced or removed at any moment of a release, the release fails before data are read.
+    """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
-    The moments are before the file is opened, before it is written to, and after that.
+    The file is replaced or removed before it is opened, before it is written to, or after that.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
@@ -339,10 +350,10 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 
 
 def test_an_open_budget_notices_an_older_copy(tmp_path):
-    """If a budget's file is replaced by an older copy, each budget that is open refuses to record a cost.
+    """If a budget's file is replaced by an older copy of it, each budget that is already open refuses to record a cost.
 
-    This includes budgets that were opened after the last cost was recorded, or have only been read. One that is opened
-    later cannot know.
+    This holds for the budget that recorded the last cost, and for those that were opened later, even if they only read
+    it. A budget that is opened after the replacement cannot notice it.
     """
     path = tmp_path / "journal"
     budget = made(path, 1)
@@ -361,9 +372,9 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 
 
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
-    """After twenty kills of the process that uses a budget, its file has every cost that was granted.
+    """If the process that uses a budget is killed twenty times, the budget's file still has every granted cost.
 
-    For each kill it may have one more, which was recorded and not granted.
+    After k kills it may have up to k more costs, which were recorded when the process was killed, and not yet granted.
     """
     path, draw, granted = tmp_path / "journal", random.Random(5), 0
 
@@ -384,9 +395,9 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 
 
 def cut_short(path):
-    """Leave a budget's file as a crash in the middle of a write does, and return the path of SQLite's rollback file.
+    """Leave a budget's file as after a crash in the middle of a write, and return the path of SQLite's rollback file.
 
-    The budget's file then has half a transaction, and the rollback file has what is needed to undo it.
+    The budget's file then has a part of a transaction, and the rollback file has what is needed to undo this part.
     """
 
     def crash(_):
@@ -415,9 +426,9 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 
 
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
-    """A new budget's file is refused if the rollback file of an older one is still in its place.
+    """`Budget` refuses to create a file if SQLite's rollback file of an earlier budget with the same path still exists.
 
-    SQLite would otherwise write pages of the older file into the new one.
+    SQLite would otherwise write parts of the earlier budget into the new file.
     """
     path = tmp_path / "journal"
     made(path)
@@ -430,9 +441,9 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 
 
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
-    """If a crash leaves a cost half written in a budget's file, it counts in full or not at all, or there is an error.
+    """A cost that a crash leaves half written in a budget's file counts in full or not at all, or the file is refused.
 
-    All combinations of changed pages are tried, without a rollback file.
+    All combinations of written and unwritten pages of the file are tried, without SQLite's rollback file.
     """
     path = tmp_path / "journal"
     budget, size = made(path), 4096
@@ -459,7 +470,8 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 def test_a_full_disk_grants_nothing(tmp_path):
     """If the disk is too full to record the cost of a release, the release fails before data are read.
 
-    With space again, the budget can be used again. A limit on the size of files stands for the full disk.
+    When there is space again, the budget can be used again. The test limits the size of files instead of filling a
+    disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -493,7 +505,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
 def test_what_may_not_be_written_can_be_read(file, folder):
-    """If a budget's file or its folder is read-only, costs can be read, and to record one raises a PermissionError."""
+    """If a budget's file or its folder is read-only, its costs can be read, but a new cost raises a PermissionError."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
         made(path, 1)
@@ -522,9 +534,10 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """If a bit of a budget's file is flipped, the file is refused, or its old and later costs are still right.
+    """If one bit of a budget's file is flipped, the file is refused, or nothing is wrong with its costs.
 
-    The second case is rare: the bit has no meaning, or marks the file as read-only.
+    In the second case, which is rare, the old costs are unchanged, and a new cost is added correctly or cannot be
+    written: the bit has no meaning, or marks the file as read-only.
     """
     path = tmp_path / "journal"
     history = made(path).history
@@ -613,7 +626,10 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """A budget's file with impossible values raises a JournalError and nothing else, even if its digests match them."""
+    """A budget's file with impossible values raises a JournalError and no other error.
+
+    The test also computes the digests in the file again, so that they agree with the impossible values.
+    """
     path = tmp_path / "journal"
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -1,4 +1,4 @@
-"""Test secure releases: rows become integers of exact sensitivity, and the noise has the size that privacy demands."""
+"""Test secure releases: rows and values become integers of known sensitivity, and enough integer noise is added."""
 
 import math
 from fractions import Fraction
@@ -28,7 +28,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list of the standard deviations that mechanisms ask for."""
+    """Replace secure noise by zeros, and return a list of the standard deviations that the noise should have."""
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
@@ -46,7 +46,7 @@ def rows(n=500, seed=3):
 
 
 def length(row):
-    """Return the squared norm of an integer vector, computed with Python integers, which are not rounded."""
+    """Return the squared norm of an integer vector, computed exactly with Python integers."""
     return sum(int(entry) ** 2 for entry in row)
 
 
@@ -59,10 +59,10 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the lattice's `radius`.
+    """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the attribute `radius`.
 
-    The norm of each is also nearly `radius`. Rows just at the clip norm are tested because a rounding error would show
-    there.
+    The norm of each of these vectors is also nearly `radius`. Rows with exactly the clip norm are tested, too, because
+    a rounding error would show there.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
@@ -80,9 +80,9 @@ def test_rounding_is_towards_zero():
 
 
 def test_order_and_blocks_do_not_matter(silent):
-    """Without noise, a release is the same bit for bit for any order of the rows and any division into blocks.
+    """Without noise, a release is bit for bit the same for any order of the rows and any division into blocks.
 
-    The reason is that integers are added.
+    The reason is that the rows are rounded to integers before they are added.
     """
     X = rows()
     cuts = np.split(X, [1, 7, 400])
@@ -97,10 +97,10 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 
 
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
-    """The integer vectors of two clipped rows on opposite sides are nearly 2 `radius` apart, and not further.
+    """The distance of the integer vectors of two clipped rows on opposite sides is at most 2 `radius`, and nearly that.
 
-    For this distance the noise gives exactly the (1, 1e-6)-privacy that the mechanism promises. `radius` is the largest
-    norm of an integer vector.
+    `radius` is the largest norm of the integer vector of a row. For this distance, the noise of a secure release gives
+    exactly the (1, 1e-6)-privacy that the mechanism promises.
     """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
@@ -114,7 +114,7 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 
 
 def awkward(kind, d, clip_norm, rng):
-    """Return 120 rows (d,) of the given kind, which are chosen to provoke rounding errors."""
+    """Return 120 rows of d entries that provoke rounding errors in one way, which is named by `kind`."""
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     if kind == "any bits":
@@ -139,9 +139,9 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """Rows that provoke rounding errors become integer vectors of norm at most the lattice's `radius`, added exactly.
+    """Rows that provoke rounding errors become integer vectors of norm at most the lattice's `radius`.
 
-    Their sum is the same for permuted, reversed or split rows, and for rows that are stored in another way.
+    Their sum is exact. It is the same if the rows are permuted, reversed or split, or stored in another way in memory.
     """
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
@@ -158,9 +158,9 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 
 @pytest.mark.parametrize("center", [0.0, 1e3])
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
-    """If the number of rows is private, the noise and its published size are the same for any number, even none.
+    """If the number of rows is private, the noise and its published size are the same for any number, even zero.
 
-    In exact arithmetic the noise is enough for the sum and the count together.
+    In exact arithmetic the noise is enough for a joint release of the sum and the number of rows.
     """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
@@ -257,9 +257,10 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """Large integers that differ by 1 become lattice integers as far apart, within one unit, as those of 0 and 1.
+    """Two large numbers that differ by 1 become integers that are as far apart as those of 0 and 1, within one unit.
 
-    This holds even where doubles are 1024 apart, for each type of number in KINDS and three mechanisms.
+    A secure release adds its noise to these integers. This holds for each type of number in KINDS and for three
+    mechanisms, even where neighboring doubles are 1024 apart.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -273,7 +274,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_pays_for_them_too(kind):
-    """`GaussianMechanism.check`, which a budget calls before each release, accepts each type of number in KINDS."""
+    """`GaussianMechanism.check`, which budgets call before a release, accepts each type of large number in KINDS."""
     make, values = KINDS[kind]
     for value in values:
         GaussianMechanism(1.0, 1.0, 1e-6).check(make(value))
@@ -282,9 +283,10 @@ def test_a_budget_pays_for_them_too(kind):
 
 
 def test_releases_of_large_integers_do_not_tell_them_apart():
-    """Releases of 2**62 + 512 and 2**62 + 513 differ in law by no more than epsilon = 1 and delta = 0.3 allow.
+    """The distributions of releases of 2**62 + 512 and of 2**62 + 513 differ by no more than epsilon and delta allow.
 
-    Doubles are 1024 apart there, and the noise decides to which of two doubles an estimate is rounded.
+    Here epsilon is 1 and delta is 0.3. Doubles are 1024 apart there, so that the noise alone decides to which of two
+    doubles an estimate is rounded.
     """
     it = GaussianMechanism(1.0, 1.0, 0.3)
     one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
@@ -314,9 +316,9 @@ def test_values_beyond_doubles_are_refused(value):
 
 
 def test_a_simulation_takes_the_nearest_double():
-    """A simulated release of a large integer rounds the integer to the nearest double first.
+    """A simulated release of a large integer rounds the integer to the nearest double before it adds noise.
 
-    A secure release must not do this, but a simulation is only for experiments.
+    A secure release must not do this, because it can increase the difference of two neighboring values.
     """
     it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
     assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
@@ -327,10 +329,10 @@ def test_a_simulation_takes_the_nearest_double():
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
-    """The total variation distance of the discrete Gaussian and a rounded normal variable is at most 1 / (24 s**2).
+    """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 s**2).
 
-    Here s is the standard deviation, and the sum is computed with 30 digits. The mechanisms take six times as much from
-    delta.
+    Here s is the standard deviation, and the distance is computed with 30 digits. The mechanisms reserve six times as
+    much of delta for this distance.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
@@ -342,10 +344,10 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 
 
 def test_rounding_is_charged():
-    """If the units of the lattice are coarse, `gaussian_std` makes the noise larger, because rounding costs delta.
+    """`gaussian_std` returns a larger standard deviation if values are rounded to coarse units: rounding costs delta.
 
-    If rounding would cost half of delta or more, it raises a ValueError. `Lattice` raises one if the noise leaves too
-    few of 64 bits.
+    If the rounding would cost half of delta or more, `gaussian_std` raises a ValueError. `Lattice`, which rounds to
+    integers of 64 bits, raises one if the noise is too large for them.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -391,9 +393,10 @@ def test_simulation_warns_once(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
-    """However small epsilon is, the standard deviation that a mechanism asks for is at most 2**58 units of the lattice.
+    """For any epsilon, the noise that a secure release adds to its integers has a standard deviation of at most 2**58.
 
-    The unit must grow with the noise. Otherwise noise beyond 2**63 would be cut off and reveal the value.
+    For a small epsilon, values must therefore be rounded to multiples of a larger unit. Otherwise noise beyond 2**63
+    would be cut off, which would reveal the value.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
@@ -418,9 +421,10 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """In exact arithmetic, `gaussian_std` is at least the declared noise, and its zCDP cost is at most that recorded.
+    """`gaussian_std` returns at least the declared noise, whose zCDP cost is then at most the recorded cost.
 
-    The declared noise is the sensitivity times the noise multiplier z, and the recorded cost is 1 / (2 z**2).
+    Both comparisons are exact. The declared noise is the sensitivity times the noise multiplier z, and the recorded
+    cost is 1 / (2 z**2).
     """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
@@ -430,9 +434,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """The noise of `gaussian_std` has a delta below the given one, because the tiny cost of rounding is taken from it.
+    """The noise of `gaussian_std` has a smaller delta than the given one, even if rounding costs very little delta.
 
-    On a fine lattice this cost is so small that a calculation with doubles could lose it.
+    `gaussian_std` subtracts the cost of rounding to integers from the given delta. A subtraction of doubles could lose
+    so small a cost.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
@@ -446,7 +451,7 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for delta near 1.
 
-    There the last digits of the multiplier are not monotone in delta.
+    For such a delta the last digits of the computed multiplier do not always decrease when delta increases.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

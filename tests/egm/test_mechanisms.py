@@ -28,7 +28,7 @@ MU = np.array([10.0, -4.0, 0.5])
 
 
 class Silent(np.random.Generator):
-    """Random generator whose numbers are all zero, so that a simulated release shows the value without noise."""
+    """Random generator whose Laplace and normal numbers are all zero, so that a simulated release has no noise."""
 
     def __init__(self):
         super().__init__(np.random.PCG64(0))
@@ -281,7 +281,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Zero noise that appends each number to which it is added to the list `notes`."""
+    """Noise that is zero, and that appends each number to which it is added to the list `notes`."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -292,9 +292,9 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Make a release with zero noise, and return the integers that noise is added to, its scale, and the release.
+    """Make a secure release with zero noise, and return the integers to which the noise is added.
 
-    The scale is the standard deviation that the mechanism asks for.
+    Also return the standard deviation that the mechanism asks for, and the release.
     """
     notes, stds = [], []
     monkeypatch.setattr(
@@ -305,7 +305,10 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row whose scaled distance from the center is `length` clip norms; if negative, on the other side."""
+    """Return a row whose scaled distance from the center is |length| times the clip norm.
+
+    The sign of `length` says on which side of the center the row is.
+    """
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -320,10 +323,10 @@ def row(mechanism, length):
     ],
 )
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
-    """For the worst neighboring data sets, the noise is as large as their joint change of sum and counts demands.
+    """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
-    At worst a clipped row is replaced by one on the other side that is just not clipped, or a clipped row is added. The
-    counts are those of clipped rows and, for "add_remove", of all rows.
+    At worst, a clipped row is replaced by one on the other side that is just not clipped, or a clipped row is added.
+    The counts are the number of clipped rows and, for "add_remove", the number of rows.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -472,9 +475,9 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` with another n, epsilon or delta gives the mechanism that the constructor gives.
+    """`dataclasses.replace` with another n, epsilon or delta gives the same mechanism as the constructor does.
 
-    It keeps what the user asked for, and computes everything else again.
+    The parameters that the user gave are kept, and everything that follows from them is computed again.
     """
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
@@ -523,7 +526,7 @@ def test_what_is_equal_was_asked_for_the_same():
 
 
 class Unread:
-    """Stand-in for a matrix that tells its shape and type, and raises an error if its rows are read."""
+    """Stand-in for a matrix that has a shape and a type, and raises an error if its values are read."""
 
     def __init__(self, shape, dtype=float):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -564,9 +567,9 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """For normal rows, `excess_clipped`, a standardized number of clipped rows, has standard deviation 1.
+    """For normal rows, `excess_clipped`, the standardized number of clipped rows, has standard deviation 1.
 
-    Here the number of rows is private, and its noise must be taken into account.
+    The number of rows is private here, so that the standardization must take its noise into account, too.
     """
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)

@@ -1,4 +1,4 @@
-"""Test that private quantiles have the promised density or law, and that this law is private."""
+"""Test that private quantiles have the documented distribution, and that this distribution is private."""
 
 from itertools import combinations_with_replacement, product
 from unittest import mock
@@ -17,9 +17,9 @@ VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values ou
 
 
 def density(values, q, low, high, epsilon, edges):
-    """Return the density of a private quantile, as it is promised, on each interval between `edges`.
+    """Return the documented density of a private q-quantile on each interval between successive `edges`.
 
-    The edges must contain all values in the range from `low` to `high`.
+    Each value between `low` and `high` must be one of the edges, so that the density is constant on each interval.
     """
     middle = (edges[1:] + edges[:-1]) / 2
     ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
@@ -40,7 +40,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
 
 
 def neighbors(n, grid):
-    """Yield all pairs of sorted samples of n points of the grid that differ in one point."""
+    """Yield all pairs of sorted samples of n points of the grid such that both samples agree in all points but one."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
             if old < new:
@@ -51,7 +51,8 @@ def neighbors(n, grid):
 def test_the_density_is_private(q):
     """For all neighboring samples, the density of a private quantile satisfies epsilon-privacy and epsilon**2 / 8 zCDP.
 
-    The privacy loss is at most epsilon, its range is exactly epsilon at worst, and zCDP is checked at five orders.
+    The privacy loss, the logarithm of the ratio of two densities, is at most epsilon. For some neighbors the difference
+    between its largest and its least value is exactly epsilon. zCDP is checked at five orders.
     """
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
@@ -76,9 +77,10 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the promised probability with which each interval is drawn as the quantile.
+    """Return the documented probability with which each interval is drawn as the one that holds the q-quantile.
 
-    The probability falls with the distance of the interval from the wanted rank.
+    `counts` has the number of values in each interval. The probability falls exponentially with the distance of an
+    interval from the rank of the quantile.
     """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
@@ -95,7 +97,7 @@ def test_intervals_have_the_promised_law(path, q):
 
 
 def test_secure_quantiles_have_the_promised_law():
-    """`secure_quantile` draws each point of its lattice with the promised probability.
+    """`secure_quantile` draws each of its equally spaced points with the documented probability.
 
     A point stands for all values above the previous point, up to the point itself.
     """
@@ -110,7 +112,7 @@ def test_secure_quantiles_have_the_promised_law():
 
 @pytest.fixture
 def scores(monkeypatch):
-    """Return a function that calls `interval` and returns the scores that `interval` passes to its sampler."""
+    """Return a function that calls `interval` and returns the scores by which `interval` draws at random."""
 
     def found(counts, q):
         asked = []
@@ -122,7 +124,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of n values in k intervals such that one value has moved to another interval."""
+    """Yield all pairs of counts of n values in k intervals that differ by the move of one value to another interval."""
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -131,9 +133,11 @@ def moved(n, k):
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_an_interval_is_private(scores, q):
-    """For all neighbors, each score in `interval` changes by at most one, and the privacy losses span at most epsilon.
+    """If one value moves to another interval, each score in `interval` changes by at most one.
 
-    Both limits are reached for some neighbors.
+    `interval` draws an interval with probability proportional to exp(epsilon / 2 * score). Therefore the privacy
+    losses, the logarithms of the ratios of these probabilities, differ from each other by at most epsilon. Both limits
+    are reached for some counts.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
@@ -167,9 +171,9 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
 
 @PATHS
 def test_values_that_are_all_the_same_are_found(path):
-    """If 300 values are equal, `interval` and `secure_quantile` return their interval or lattice point in every draw.
+    """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.
 
-    The probability of any one other answer is at most exp(-300 / 4).
+    The probability of any wrong one is at most exp(-300 / 4).
     """
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):
@@ -180,9 +184,9 @@ def test_values_that_are_all_the_same_are_found(path):
 
 
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
-    """For all neighboring samples, the scores of `secure_quantile` change by at most one.
+    """For all neighboring samples, the scores by which `secure_quantile` draws a point differ by at most one.
 
-    This makes the exponential mechanism private for its epsilon.
+    Therefore the exponential mechanism with these scores is private for its epsilon.
     """
     scores = []
     monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
@@ -195,9 +199,10 @@ def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 3.0, 10.0])
 def test_choices_cost_an_eighth_of_epsilon_squared(epsilon):
-    """If scores change by at most one, the exponential mechanism satisfies epsilon**2 / 8 zCDP, at six orders.
+    """If scores change by at most one, the exponential mechanism satisfies epsilon**2 / 8 zCDP.
 
-    This is the law of `secure_index`. The scores are random, and the bound is nearly reached for small epsilon.
+    The Rényi divergence is computed for random scores, at six orders. For small epsilon it nearly reaches the bound.
+    `secure_index` draws with these probabilities.
     """
     rng, orders = np.random.default_rng(4), np.array([1.0001, 1.5, 2.0, 4.0, 20.0, 100.0])
     largest = np.zeros_like(orders)

@@ -1,9 +1,9 @@
-"""Test that the secure samplers have exactly the law that they state, at a small scale, where a bias would show.
+"""Test that the secure samplers draw exactly from their distributions, at a small scale, where a bias would show.
 
 At the scale of a release, 2**41 and more, one cannot see a bias of a few parts in a thousand in the probability of
-single integers, nor a wrong last bit. At scale 3, 300 000 draws show the probability of every integer. That is how the
-bias of OpenDP before 0.14.2 was seen (opendp issue 2638). The counts of that version are stored below, and the tests
-must reject them.
+single integers, nor a wrong last bit. At scale 3, 300 000 draws show the probability of every integer. In this way the
+bias of OpenDP before 0.14.2 was seen (opendp issue 2638). The numbers that this version drew are stored below, and the
+test of fit must reject them.
 """
 
 import numpy as np
@@ -33,21 +33,21 @@ def fit(seen, p):
 
 
 def gaussian(std):
-    """Return integers k up to 40 standard deviations, and their probabilities under the discrete Gaussian law."""
+    """Return the integers k with |k| up to 40 std, and their probabilities in the discrete Gaussian distribution."""
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
     return k, weights / np.sum(weights)
 
 
 def laplace(scale):
-    """Return integers k up to 100 scales, and their probabilities under the discrete Laplace law."""
+    """Return the integers k with |k| up to 100 scale, and their probabilities in the discrete Laplace distribution."""
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
     return k, weights / np.sum(weights)
 
 
 def counts(draws, k):
-    """Return how often each integer of k was drawn; fail if another integer was drawn."""
+    """Return how often each of the integers k is among the draws, and fail if a draw is none of them."""
     seen = np.bincount(np.array(draws) - int(k[0]), minlength=k.size)
     assert seen.size == k.size
     return seen
@@ -80,7 +80,10 @@ def test_a_draw_tells_nothing_of_the_next(sampler, law):
     ("sampler", "law"), [(samplers.secure_gaussian, stats.norm), (samplers.secure_laplace, stats.laplace)]
 )
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
-    """At the scale of a release, secure noise has the shape of the continuous law, and uniform last six bits."""
+    """At the scale of a release, secure noise has the shape of the continuous distribution, and uniform last bits.
+
+    The last six bits are tested.
+    """
     scale = 1.2345 * 2.0**41
     drawn = np.array(sampler(scale, 60_000))
     shape = np.bincount((100 * law.cdf(drawn / scale)).astype(int), minlength=100)
@@ -94,17 +97,18 @@ SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 
 
 
 def exponential(scores, epsilon):
-    """Return the probabilities with which the exponential mechanism chooses each candidate."""
+    """Return the probability with which the exponential mechanism chooses each of the candidates with these scores."""
     weights = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     return weights / np.sum(weights)
 
 
 def permute_and_flip(scores, epsilon):
-    """Return the probabilities with which permute-and-flip, another private mechanism, chooses each candidate.
+    """Return the probability with which permute-and-flip, another private mechanism, chooses each candidate.
 
-    It takes the candidates in random order, and accepts one with probability exp(-epsilon / 2 gap), where the gap is
-    that of its score to the best one. If candidates come at uniform times, i is chosen at time t if i is accepted and
-    no earlier one was accepted.
+    Permute-and-flip takes the candidates in random order. It accepts a candidate with probability exp(-epsilon / 2
+    gap), where the gap is the best score minus that of the candidate, and chooses the first one that it accepts. The
+    probabilities are computed as integrals: if each candidate has a uniform random time, candidate i is chosen at its
+    time t if it is accepted and no accepted candidate has an earlier time.
     """
     accepted = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     law = []
@@ -122,9 +126,9 @@ def test_secure_index_has_the_law_it_states(scores, epsilon):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
-    """The test of fit for the exponential mechanism rejects the probabilities of permute-and-flip.
+    """The test of fit rejects the probabilities of permute-and-flip if those of the exponential mechanism are expected.
 
-    A sampler of the latter would be wrong, because under zCDP it costs more than is charged.
+    A sampler of permute-and-flip would be wrong, because its zCDP cost is larger than the cost that budgets record.
     """
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)
@@ -132,9 +136,10 @@ def test_permute_and_flip_would_be_refused(scores, epsilon):
 
 
 def test_permute_and_flip_is_what_it_is_called():
-    """For two candidates, `permute_and_flip` returns the probability that is computed by hand.
+    """For two candidates, `permute_and_flip` returns the probability that a computation by hand gives.
 
-    The worse candidate comes first half of the time, and is then accepted with probability exp(-2).
+    With probability 1/2 the candidate with the lower score comes first, and it is then accepted with probability
+    exp(-2).
     """
     assert permute_and_flip([1, -1], 2.0)[1] == pytest.approx(np.exp(-2) / 2, rel=1e-12)
 

@@ -1,4 +1,4 @@
-"""Test that scaling vectors follow their formulas, and that no vector near the optimal one is better."""
+"""Test that vectors of scaling factors follow their formulas, and that no vector near the optimal one is better."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,8 @@ CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 
 def test_log_quantile_is_convex_in_log_weights(d, p):
     """The logarithm of the upper quantile of a chi-square form is a convex function of the logarithms of its weights.
 
-    It follows from Prekopa (1973), and means that the noise factor, which `optimal` minimizes, has one minimum.
+    This follows from a theorem of Prekopa (1973). It means that the noise factor, which `scaling.optimal` minimizes,
+    has only one minimum.
     """
     rng = np.random.default_rng([d, int(-np.log10(p))])
     for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
@@ -124,9 +125,10 @@ def test_log_quantile_is_convex_in_log_weights(d, p):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
-    """`scaling.optimal` agrees with the minimum of the noise factor that BFGS finds from random starting points.
+    """`scaling.optimal` agrees with the minimum of the noise factor that the algorithm BFGS finds.
 
-    BFGS minimizes the logarithm of the noise factor as a function of the log weights, with numerical gradients.
+    BFGS starts from random points. It minimizes the logarithm of the noise factor as a function of the logarithms of
+    the weights, with numerical gradients.
     """
     rng = np.random.default_rng(seed)
     sigma, p = np.exp(rng.normal(0, 1, rng.integers(2, 5))), [1e-12, 1e-3, 0.2, 0.6, 0.95, 0.999][seed]

@@ -1,4 +1,4 @@
-"""Test that the sum of clipped rows is exact, the same for every kind of table, and takes hardly any memory."""
+"""Test that the sum of clipped rows is exact, is the same for every kind of table, and takes hardly any memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -86,9 +86,9 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """If the number of rows is no multiple of four, the sum is right even in memory that was full of NaN.
+    """If the number of rows is no multiple of four, the sum is right even if the memory used for it was full of NaN.
 
-    The kernel handles rows in groups of four. It is tested here without compilation.
+    The compiled function that adds rows takes four at a time. The test calls it without compilation.
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
@@ -100,9 +100,10 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
-    """In exact arithmetic, each entry of a row's integer vector is the clipped entry in units, rounded towards zero.
+    """Each entry of a row's integer vector is the clipped row's entry, divided by the unit and rounded towards zero.
 
-    It is at most one unit shorter than the clipped entry, and never longer, up to a relative 1e-12.
+    The comparison is exact, up to a relative 1e-12: the entry is never larger than without rounding, and smaller by at
+    most one.
     """
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
@@ -131,9 +132,10 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """The kernel refuses an entry that is NaN when it is first read, even if it is finite when it is read again.
+    """The compiled function that adds rows refuses an entry that is NaN when it is first read, and returns its index.
 
-    Somebody may write to the rows meanwhile. The kernel returns the place of the entry.
+    It does so even if the entry is finite when it is read again, because another thread or program may change the rows
+    meanwhile.
     """
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
@@ -170,7 +172,10 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """To add 100 000 rows of 100 columns takes less than 8 MB of memory, for each type and order in memory."""
+    """The sum of 100 000 rows with 100 columns takes less than 8 MB of memory in addition to the rows.
+
+    This holds for each type of number, and for each order of the rows in memory.
+    """
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)
     clipped_sum(X[:8], grid, ones, ones)  # compiles

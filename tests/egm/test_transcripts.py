@@ -1,12 +1,12 @@
-"""Test that a release depends on the data only through noisy primitives, and that their cost is at most that recorded.
+"""Test that a release depends on the data only through noisy primitives, whose cost is at most the recorded one.
 
-The primitives are the samplers of noise and of quantiles, together with the sums and scores that they are given. Two
-methods are used. First, with fixed answers of the primitives, releases from different data are equal byte by byte.
-Second, a run is repeated on a neighboring data set, with noise that forces the same answers: then the log-likelihood
-ratio of the whole transcript (the sequence of answers) is known exactly. The second method needs many runs, so it
-replaces slow computations on released numbers by fast ones.
+The primitives are the samplers of noise and of random choices, together with the sums and scores that they get. There
+are two methods. First, the primitives are replaced by functions with fixed answers, and then releases of different data
+must be equal byte by byte. Second, a run is repeated on a neighboring data set, with noise that forces the same
+answers. This gives the exact log-likelihood ratio of the transcript, which is the sequence of all answers. The second
+method needs many runs, so it replaces slow computations on released numbers by fast ones.
 
-Both methods see the numbers that noise is added to, because the noise is an integer of a special type.
+Both methods see the numbers to which noise is added, because the noise is an integer of a special type.
 """
 
 import collections
@@ -54,9 +54,10 @@ def data_sets(n, d):
 
 
 def outcome(release, *given):
-    """Call `release`, and return what a user sees: the pickled fields of the release, or the exception as a tuple.
+    """Call `release` with the given arguments, and return what a user sees.
 
-    A warning is an exception in the tests.
+    This is the pickled fields of the release or, if there is an exception, its type and text. A warning is an exception
+    in the tests.
     """
     try:
         return pickle.dumps(vars(release(*given)))
@@ -75,9 +76,9 @@ class Answer(int):
 
 
 def blind(stack, rows, seed):
-    """Patch the primitives on the `stack` so that they compute with the data, but return answers that ignore the data.
+    """Replace the samplers and the sums that they get, so that their answers do not depend on the data, but on `seed`.
 
-    The answers depend on `seed` only.
+    The sums are still computed, in case this fails or warns. `stack` is the ExitStack that ends the replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, rounded = sums.clipped_sum, lattice.rounded
@@ -103,9 +104,10 @@ def blind(stack, rows, seed):
 
 
 def outcomes(mechanism, data, rows, seed=2):
-    """Return the set of outcomes of releases of all data sets, for which the primitives give the same answers.
+    """Release each data set with samplers whose answers do not depend on it, and return the set of different outcomes.
 
-    The set has one element if the release depends on the data only through the primitives.
+    An outcome is what a user sees (see `outcome`). The set has one element if the release depends on the data only
+    through its samplers.
     """
     seen = set()
     for X in data:
@@ -154,7 +156,7 @@ QUESTIONS = ("radius", "spreads", "mean", "squares", "shells", "longer")
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return a list of the names of the queries about the private rows, in the order in which a run makes them."""
+    """Return a list to which each query about private rows appends its name, in the order of the queries."""
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
@@ -169,9 +171,9 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
-    """With fixed answers to its noisy queries, an adaptive release is byte for byte the same for different data.
+    """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
-    So every choice in a run depends on released numbers alone.
+    So all decisions within a release depend on released numbers alone.
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
     for seed in range(6):
@@ -182,9 +184,10 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
 
 @pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
-    """If the search uses the rows without noise, `outcomes` finds different releases for different data.
+    """If the mechanism looks at the rows without noise, `outcomes` finds different releases for different data.
 
-    Planted are a center, a choice, and a number of queries that depend on the data.
+    The test adds such a bug to the mechanism: a center, a recorded cost, or a number of queries that depends on the
+    data.
     """
 
     def locate(search):
@@ -208,7 +211,10 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer noise that calls `told` with the number that it is added to, and whose sum is what `told` returns."""
+    """Integer noise that calls the function `told` instead of adding.
+
+    The sum of a total and this noise is told(total, noise).
+    """
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -225,11 +231,13 @@ def exact_sum(spent):
 
 
 class Transcript:
-    """A run on one data set, repeated on a neighboring data set with noise that forces the same answers.
+    """Run of a mechanism on the data set X, repeated on the neighboring data set `other` with the same noisy answers.
 
-    `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost of each kind of query by the laws of
-    its primitives: a quantile whose log-ratios lie in an interval of length epsilon costs epsilon**2 / 8. `charged` has
-    the costs that the run recorded. All of these costs are exact.
+    The noise of the second run is chosen so that all its answers are equal to those of the first run. `loss` is the
+    log-likelihood ratio of all answers. `costs` has the zCDP cost of the answers to each kind of query, as a Fraction:
+    the squared distance of the sums, divided by twice the variance of the noise, or, for a random choice with parameter
+    epsilon, epsilon**2 / 8 if its probabilities differ. `charged` has the costs that the mechanism recorded for each
+    kind.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -264,7 +272,10 @@ class Transcript:
         return asked
 
     def gaussian(self, std, size):
-        """Stand in for `secure_gaussian`: record the sums in the first run, and force equal sums in the second run."""
+        """Return noise that records the noisy sums of the first run, and forces the same noisy sums in the second.
+
+        The method is called in place of `samplers.secure_gaussian`.
+        """
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
         return [Noise(0, self.compare(std)) for _ in range(size)]
@@ -304,9 +315,9 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw Python integers with the law of `secure_gaussian`, at large scale by rounding normal numbers.
+    """Draw Python integers with the distribution of `secure_gaussian`.
 
-    The difference of the two laws is tiny there.
+    For a large standard deviation, normal numbers are rounded, whose distribution hardly differs.
     """
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
@@ -317,7 +328,7 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Replace exact and slow computations on released numbers by rough and fast ones, which cannot affect privacy."""
+    """Replace slow computations on released numbers by rough and fast ones, which do not change the privacy."""
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
@@ -328,7 +339,7 @@ def fast(monkeypatch):
     def alike(weights):
         """Return the factor and the degrees of freedom of a scaled chi-square variable.
 
-        It has the mean and the variance of the chi-square form with these weights.
+        The variable has the mean and the variance of the chi-square form with these weights.
         """
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
@@ -382,9 +393,9 @@ def transcripts(case, number, seed=1):
 
 
 def within_charge(run):
-    """Tell whether each kind of query costs at most what was recorded for it, and all together at most RHO.
+    """Return whether each kind of query in a run costs at most what is recorded for it, and all at most RHO.
 
-    RHO is the budget.
+    The costs are the exact zCDP costs of the answers (see `Transcript`), and RHO is the budget.
     """
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
@@ -393,7 +404,7 @@ def within_charge(run):
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost follows from the laws of the primitives. Every kind of query occurs in some run.
+    The cost is the exact zCDP cost of the answers (see `Transcript`). Every kind of query occurs in some run.
     """
     runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
@@ -404,10 +415,10 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over 300 runs on neighboring data, the privacy losses of whole transcripts are within the budget.
+    """Over 300 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
 
-    Checked are the mean of the loss, its moment of order 2, and delta at two values of epsilon. The mean loss is also
-    large enough for a violation to be seen.
+    The test checks the mean of the loss, its moment of order 2, and delta at two values of epsilon. The mean must also
+    be large, because otherwise a violation of the budget could not be seen.
     """
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
@@ -459,7 +470,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
-    """If a bug makes a query cost more than is recorded, `within_charge` is False for every run with this query."""
+    """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs that have it."""
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
 
@@ -479,9 +490,9 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
 
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
-    """If the noise of means is half as large as it should be, the mean privacy loss exceeds 1.5 times the budget.
+    """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget.
 
-    Noise for half the sensitivity costs four times as much as is recorded.
+    With half the noise, a mean costs four times as much as the mechanism records.
     """
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
@@ -491,7 +502,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """A run without the fast replacements of `fast` costs at most what is recorded for it."""
+    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it."""
     (run,) = transcripts(case, 1)
     assert within_charge(run)
     assert run.cost > 0.3 * RHO

@@ -1,4 +1,4 @@
-"""Test that checks of arguments return float64, and that their errors show the name and the value of an argument."""
+"""Test that the checks of arguments return float64 arrays, and that their errors show the argument's name and value."""
 
 import numpy as np
 import pytest

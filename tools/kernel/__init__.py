@@ -1,1 +1,4 @@
-"""Hold what runs in the kernel of a chapter before its first cell; `tools.execute` starts it."""
+"""Hold the programs that the kernel of a chapter (notebook) runs before its first cell.
+
+`tools.execute` makes the kernel run them.
+"""

@@ -1,11 +1,11 @@
-"""Give each figure of a chapter in three formats: the one that the chapter sets, PDF, and its numbers as CSV.
+"""Make each figure of a chapter (notebook) available in two more formats: PDF, and its numbers as CSV.
 
-`tools.execute` has the kernel of each chapter call `start` before the first cell.
+`tools.execute` makes the kernel of each chapter call `start` before the first cell.
 """
 
 
 def start() -> None:
-    """Make the kernel add two formats to every figure from now on: PDF, and the drawn numbers as CSV."""
+    """Make this kernel output every later figure in two more formats: PDF, and the drawn numbers as CSV."""
     from IPython import get_ipython
     from IPython.core.formatters import BaseFormatter
     from matplotlib_inline.config import InlineBackend
@@ -27,7 +27,10 @@ def start() -> None:
 
 
 def drawn(figure) -> str:
-    """Return the numbers that a figure draws as CSV: panel, name, x and y of each point of a curve."""
+    """Return the points of the curves in a figure as CSV, with the columns panel, name, x and y.
+
+    Lines of one or two points without markers, such as a horizontal line, are left out.
+    """
     import csv
     from io import StringIO
 

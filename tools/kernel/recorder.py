@@ -1,6 +1,6 @@
-"""Record what a chapter is executed with, from within its kernel, because only the kernel knows it.
+"""Record with which versions and modules a chapter (notebook) is executed; only its kernel knows this.
 
-`tools.execute` has the kernel call `start` before the first cell. After every cell the kernel writes into a file the
+`tools.execute` makes the kernel call `start` before the first cell. After every cell the kernel writes into a file the
 version of Python, the version of each package that is loaded, and the modules of `egm` that are loaded. Nothing else of
 the kernel is changed.
 """
@@ -14,7 +14,10 @@ from pathlib import Path
 
 
 def start(file: str, package: str) -> None:
-    """Make the kernel write the record to `file` after each cell; modules have paths relative to `package`."""
+    """Make this kernel write to `file`, after each cell, the versions of Python and of all loaded packages.
+
+    The loaded modules of `egm` are written, too, as paths relative to the folder `package`.
+    """
     from IPython import get_ipython
 
     distributions = packages_distributions()

@@ -1,1 +1,1 @@
-"""Extend Sphinx for the book, and define its style in LaTeX."""
+"""Hold the Sphinx extensions of the book, and its style in LaTeX."""

@@ -1,4 +1,4 @@
-"""Sphinx extension: correct what screen readers and other assistive technology would read wrongly in Sphinx's HTML."""
+"""Sphinx extension: correct HTML that screen readers and other assistive programs would read wrongly."""
 
 import re
 from pathlib import Path
@@ -22,13 +22,16 @@ FINISHED = {
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Replace each text that is listed in REPAIRS in the body of a page."""
+    """Replace, in the body of a page, each text that is a key of REPAIRS by its value."""
     for wrong, right in REPAIRS.items():
         context["body"] = context.get("body", "").replace(wrong, right)
 
 
 def finish(app, error):
-    """Replace each pattern that is listed in FINISHED in the finished pages, which the theme has completed."""
+    """Replace, in all finished HTML pages, each match of a pattern in FINISHED by its replacement.
+
+    The theme has completed these pages, while `repair` sees only their bodies.
+    """
     for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
         text = whole = page.read_text(encoding="utf-8")
         for wrong, right in FINISHED.items():

@@ -1,15 +1,21 @@
-"""Sphinx extension: make every code cell that has an anchor in its metadata a link target, `{ref}`text <anchor>``."""
+"""Sphinx extension: make each code cell that has an anchor in its metadata a target for links of other pages.
+
+The links are written as `{ref}`text <anchor>``.
+"""
 
 from docutils import nodes
 
 
 def anchor(chapter: str, cell: str) -> str:
-    """Return the anchor of a cell: cell-05-hessian for the cell "hessian" of the chapter "05-lagrangian"."""
+    """Return the anchor by which pages link to a cell.
+
+    It is cell-05-hessian for the cell "hessian" of the chapter "05-lagrangian".
+    """
     return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
 
 
 def name_cells(app, doctree):
-    """Set the anchor of each code cell as the id of its container, and register it as a link target."""
+    """Give each code cell with an anchor in its metadata this anchor as its id, and register it as a link target."""
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)

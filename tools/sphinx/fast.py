@@ -2,8 +2,8 @@
 
 - Python's garbage collection is switched off. It runs often while Sphinx makes nodes, finds almost nothing, and takes
   a third of the time.
-- The bibliography looks up its plugins in all installed packages for each reference, and the search index computes the
-  stem of a word for each page. Their results are cached.
+- Two slow functions are cached: the bibliography looks up its plugins in all installed packages for each reference, and
+  the search index computes the stem of a word for each page.
 - Pages are written by as many processes as there are cores. They are read by a single one, because otherwise what
   extensions record about each page would have to be put together again.
 """
@@ -17,12 +17,15 @@ from sphinx.search.en import SearchEnglish
 
 
 def share(app, env):
-    """Let several processes write pages, after all pages have been read."""
+    """Let Sphinx write pages with as many processes as there are cores.
+
+    The function runs when all pages have been read, so that only one process reads them.
+    """
     app.parallel = os.cpu_count()
 
 
 def setup(app):
-    """Switch off garbage collection, cache two functions, and connect `share` to Sphinx."""
+    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to Sphinx."""
     gc.disable()
     plugin._load_entry_point = cache(plugin._load_entry_point)
     SearchEnglish.stem = cache(SearchEnglish.stem)

@@ -1,8 +1,8 @@
-"""Sphinx extension: write the book, or the article in it, as LaTeX with the numbers that its pages have in HTML.
+"""Sphinx extension: write the book, or one page as an article, as LaTeX with the numbers that the HTML pages have.
 
 LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
 `tools.sphinx.numbering` gave. Cross-references agree with them, because LaTeX refers to the numbers that it printed.
-The style of the book is in `tools/sphinx/book.sty`, that of the article in `tools/sphinx/paper.sty`.
+The style of the book is in `tools/sphinx/book.sty`, and that of the article is in `tools/sphinx/paper.sty`.
 """
 
 import os
@@ -25,22 +25,28 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
-    """Return the number that HTML shows for the object of this kind and name, such as 4.1 for a lemma, or ""."""
+    """Return the number that HTML shows for the object of this kind and name: "4.1" for a lemma, for example.
+
+    If the object has no number, return "".
+    """
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
 
 
 class BookTranslator(LaTeXTranslator):
-    """Write LaTeX as Sphinx does, but with explicit numbers, so that LaTeX counts nothing itself."""
+    """Translate a document to LaTeX as Sphinx does, but write the numbers of HTML instead of letting LaTeX count."""
 
     def section_number(self, section: nodes.section) -> str:
-        """Return the number that a section has in HTML; the first section of a page has the number of the page."""
+        """Return the number that a section has in HTML, or "" if it has none.
+
+        The first section of a page has the number of the page.
+        """
         numbers = self.builder.env.toc_secnumbers.get(self.curfilestack[-1], {})
         anchor = f"#{section['ids'][0]}"
         return ".".join(map(str, numbers.get(anchor if anchor in numbers else "", ())))
 
     def visit_title(self, node):
-        """Write a heading after the command that sets its number."""
+        """Write a command that sets the number of a heading, and then the heading."""
         if isinstance(node.parent, nodes.section) and not self.this_is_the_title:
             name = self.sectionnames[min(self.sectionlevel, len(self.sectionnames) - 1)]
             self.body.append(f"\\booknumber{{{name}}}{{{self.section_number(node.parent)}}}\n")
@@ -49,7 +55,10 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """Write a labelled equation with its number as a tag; `wrap_displaymath` of Sphinx would let LaTeX count it."""
+        """Write an equation; if it has a label, write the number that it has in HTML as its tag.
+
+        Sphinx's own method would let LaTeX count the equation.
+        """
         if not node.get("label") or node.get("nowrap"):
             super().visit_math_block(node)
         label = f"equation:{node['docname']}:{node['label']}"
@@ -59,14 +68,14 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Begin a figure, and set the number that its caption will print."""
+        """Begin a figure, and set the number that its caption will have; in the article, LaTeX counts the figures."""
         super().visit_figure(node)
         if not is_paper():  # whose figures LaTeX counts
             number = number_of(self, "figure", (node["ids"] or [""])[0])
             self.body.append(f"\\renewcommand{{\\thefigure}}{{{number}}}\n")
 
     def visit_table(self, node):
-        """Begin a table with its number; if it may be longer than a page, let the text in its columns wrap."""
+        """Begin a table and set its number; if the table has many rows, let the text in its columns wrap."""
         self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
         if "ledger" in node["classes"]:
             node["classes"].append("longtable")
@@ -77,7 +86,7 @@ class BookTranslator(LaTeXTranslator):
             self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
 
     def visit_container(self, node):
-        """Skip the code or output of a cell that HTML folds, and make each cell a link target."""
+        """Write a cell or a part of it, except for code and output that HTML hides; make each cell a link target."""
         cell = node.parent.get("classes", [])
         if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
             raise nodes.SkipNode
@@ -92,20 +101,20 @@ class BookTranslator(LaTeXTranslator):
             self.body.append("\n\n")
 
     def visit_admonition(self, node):
-        """Begin an admonition; a proof is not written as a box, but as text that ends with the sign of a proof."""
+        """Begin the box of an admonition or, if it is a proof, text that ends with the sign of a proof."""
         if "proof" not in node["classes"]:
             return super().visit_admonition(node)
         self.body.append("\n\\begin{bookproof}\n")
 
     def depart_admonition(self, node):
-        """End the proof or the box that `visit_admonition` has begun."""
+        """End the box or the proof that `visit_admonition` has begun."""
         if "proof" not in node["classes"]:
             return super().depart_admonition(node)
         self.body.append("\n\\end{bookproof}\n")
 
 
 def visit_statement(self, node):
-    """Begin a theorem or another statement with its kind, its number and its link target; its title follows."""
+    """Begin a theorem or another statement: write its kind, its number and its link target."""
     number = number_of(self, node["countertype"], node["ids"][0])
     self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
     self.body.append(f"{{{self.hypertarget_to(node)}}}")
@@ -119,16 +128,17 @@ def depart_statement(self, node):
 
 
 class Arrange(SphinxPostTransform):
-    """Put the landing page first, as a chapter, and then the parts of the table of contents, in their order.
+    """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts of the table of contents.
 
-    Sphinx would make the chapters sections of the landing page, whose title is that of the book.
+    Without this, Sphinx would make all chapters sections of the landing page, because this page has the title of the
+    book.
     """
 
     default_priority = 1
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Rearrange the document of the book; the article is not changed."""
+        """Rearrange the document if it is the book, and leave it unchanged if it is the article."""
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -146,16 +156,16 @@ class Arrange(SphinxPostTransform):
 
 
 class KeepSources(SphinxPostTransform):
-    """Leave the references of a docstring where they are; Sphinx would move them to the bibliography.
+    """Leave the references to literature in a docstring where they are; Sphinx would move them to the bibliography.
 
-    The line with their labels, which numpydoc writes below them for LaTeX alone, is then useless and is removed.
+    numpydoc writes a line with their labels below them, for LaTeX alone. This line is then useless, and is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace the references by paragraphs, and the links to them by text."""
+        """Replace each reference of a docstring by a paragraph of text, and each link to it by text."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -170,13 +180,13 @@ class KeepSources(SphinxPostTransform):
 
 
 class PlaceBibliography(SphinxPostTransform):
-    """Move the bibliography of the book from its end, where Sphinx puts it, to the page of the bibliography."""
+    """Move the bibliography from the end of the book, where Sphinx puts it, to the page that contains it in HTML."""
 
     default_priority = 760  # after Sphinx has gathered it
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Move the bibliography to the end of its page; in the article it stays where it is."""
+        """Move the bibliography to the end of its page in the book; in the article it stays where it is."""
         for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
@@ -185,45 +195,51 @@ class PlaceBibliography(SphinxPostTransform):
 
 
 class KeepWithin(SphinxPostTransform):
-    """Replace by text, in the article, each link to a page that the article does not contain."""
+    """Replace, in the article, each link to another page of the book by the text of the link.
+
+    The article consists of a single page, so such a link would lead nowhere.
+    """
 
     default_priority = 800  # when all references are resolved
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace all links by their text, except those within the page and to the web."""
+        """Replace the links to other pages of the book by their texts; links within the article and to the web stay."""
         for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
             if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
                 link.parent.replace(link, link.children)
 
 
 def is_paper() -> bool:
-    """Return whether the article is being written, and not the whole book."""
+    """Return True if the article is being written, and False if it is the whole book."""
     return os.environ.get("BOOK_DOCUMENT") == "paper"
 
 
 def reach_all(app):
-    """Let the article refer to pages that it does not contain; `KeepWithin` later replaces these links by text."""
+    """Let Sphinx resolve links from the article to pages of the book that the article does not contain.
+
+    `KeepWithin` later replaces these links by their texts.
+    """
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
 
 def entitle(app, env):
-    """Give the article the title of its page, where Jupyter Book has put that of the book."""
+    """Give the article the title of its own page instead of the book's title, which Jupyter Book has set."""
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
         app.config.latex_documents = [(page, file, env.titles[page].astext(), *rest)]
 
 
 def texts(row: nodes.row) -> list[str]:
-    """Return the text of every cell of a row."""
+    """Return the texts of the cells in a row of a table."""
     return [entry.astext() for entry in row]
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents in a part of a page, but not those of the pages that Sphinx has inserted into it.
+    """Yield the lists of contents in a part of a page, without those of other pages that Sphinx has inserted there.
 
-    The search goes from the top down, because Sphinx does not tell an inserted page where it has been inserted.
+    The search goes from the top down, because the node of an inserted page does not say where it has been inserted.
     """
     for child in node.children:
         if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
@@ -233,7 +249,7 @@ def toctrees_in(node: nodes.Element):
 
 
 def macros(config) -> str:
-    """Return definitions for LaTeX of the commands that are configured for MathJax."""
+    """Return LaTeX definitions of the commands that the settings define for MathJax."""
     lines = []
     for name, meaning in config.mathjax3_config["tex"]["macros"].items():
         text, arguments = meaning if isinstance(meaning, list) else (meaning, 0)
@@ -242,7 +258,7 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Set Sphinx's options for LaTeX, except for the style, which is in the style files."""
+    """Set Sphinx's options for LaTeX, and add the file with the style of the book or of the article to them."""
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",
@@ -269,7 +285,10 @@ def configure(app, config):
 
 
 def setup(app):
-    """Replace Sphinx's writer of LaTeX; this extension must come after sphinx-proof, whose functions it replaces."""
+    """Connect the functions and classes of this extension to Sphinx, in place of Sphinx's own translator to LaTeX.
+
+    The extension must come after sphinx-proof in the list of extensions, because it replaces functions of sphinx-proof.
+    """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)
     app.add_post_transform(KeepSources)

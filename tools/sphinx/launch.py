@@ -1,8 +1,8 @@
 """Add buttons that open a chapter in Binder or Colab, and make the notebooks for Colab.
 
-Nothing is written here by hand: the project's address is found by `repository`, the commit by `tools.provenance`. If
-either is missing, a page has no such button. Every link holds a commit, so a page that was printed, archived or copied
-continues to open the sources that it was made of.
+The project's address is found by `repository`, and the commit by `tools.provenance`. If either is missing, a page has
+no such button. Every link holds a commit, so a page that was printed, archived or copied continues to open the sources
+that it was made of.
 
 **Binder** makes its machine from `environment.yml` and the script `postBuild` beside it, which installs `egm`. Both are
 in the repository's root: a folder `.binder` would hide them.
@@ -10,9 +10,9 @@ in the repository's root: a folder `.binder` would hide them.
 **Colab** opens one notebook on a machine of its own, which has no `egm`: a chapter as it is committed would fail at its
 first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
 folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
-package at that commit from the project's address, and what else the chapter imports. It does not install the extra
-`book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because no file
-can hold the hash of the commit that it is in. Folders of earlier commits are kept.
+package at that commit from the project's address, and the other packages that the chapter imports. It does not install
+the extra `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because
+no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 
 This module is also the Sphinx extension that puts the links on the pages, and
 
@@ -51,13 +51,17 @@ LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and c
 
 
 class LaunchError(Exception):
-    """Error for a project without a public address or without a commit, so that no link can lead to it."""
+    """Error for a project from which no notebooks for Colab can be made.
+
+    The project has no public address, no commit, or changes that are not committed.
+    """
 
 
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the project's public address: from pyproject.toml, or within a GitHub workflow that of its repository.
+    """Return the project's public address on GitHub, or None if there is none.
 
-    Return None if there is no address, or if it is not on GitHub, because Binder and Colab both open only GitHub.
+    The address is that in pyproject.toml or, within a GitHub workflow, that of the workflow's repository. An address
+    that is not on GitHub counts as none, because Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -67,7 +71,10 @@ def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> st
 
 
 def configure(config: Path, address: str | None, made: Commit | None) -> None:
-    """Write the address and the commit into the book's `_config.yml`; without both, leave the file unchanged."""
+    """Write the project's address and the commit `made` into the book's `_config.yml`.
+
+    If one of them is None, leave the file unchanged. Jupyter Book makes buttons from these settings.
+    """
     if not (address and made):
         return
     settings = yaml.safe_load(config.read_text())
@@ -78,7 +85,10 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 
 
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
-    """Return the packages that a chapter imports, as requirements for pip with the bounds of pyproject.toml."""
+    """Return the packages that a chapter (notebook) imports, as requirements for pip.
+
+    They have the bounds of their versions in pyproject.toml. `egm`, IPython and chi2comb are left out.
+    """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project.get("optional-dependencies", {}).values()
     lines = [*project.get("dependencies", []), *(line for extra in extras for line in extra)]
@@ -89,9 +99,10 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
 
 
 def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.NotebookNode:
-    """Return a chapter with a new first cell that installs egm as it was at a commit, and what the chapter imports.
+    """Return a chapter (notebook) with an additional first cell, which installs `egm` and the packages that it imports.
 
-    On a machine that has `egm` already, the cell does nothing.
+    The cell installs `egm` as it was at the commit `made`, from the project's address. On a machine that has `egm`
+    already, it does nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
     root = chapter.parent.parent
@@ -104,7 +115,10 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
 
 
 def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Write every chapter for Colab into a folder with the name of the present commit, and return the files."""
+    """Write every chapter (see `self_installing`) into a folder for Colab, and return the paths of the new files.
+
+    They are written into a subfolder of `folder` with the name of the present commit.
+    """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
         raise LaunchError(f"Colab needs a public address and a clean commit; these are {address} and {made}.")
@@ -116,18 +130,21 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 
 
 def colab(address: str, commit: str, page: str) -> str:
-    """Return the link that opens a chapter, such as `notebooks/02-gaussian-mechanism`, in Colab."""
+    """Return the link that opens the chapter of a page, such as `notebooks/02-gaussian-mechanism`, in Colab."""
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """Return the link that opens the form to report an error, with the page and the commit filled in."""
+    """Return the link to the form for errors, in which the page and the commit are filled in already."""
     fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
     return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
 
 
 def add_links(app, pagename, templatename, context, doctree):
-    """Change the buttons that the theme has made: add Colab, link to the form for errors, and use plainer names."""
+    """Change the buttons of a page that the theme has made.
+
+    Add a button for Colab and buttons for files to download, link one to the form for errors, and use plainer names.
+    """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
         groups[group.get("label")] = group.get("buttons", [])
@@ -154,13 +171,13 @@ def add_links(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Connect to Sphinx: `add_links` runs after the theme has made its buttons, which has priority 501."""
+    """Connect to Sphinx: `add_links` runs after the function with priority 501 by which the theme makes its buttons."""
     app.connect("html-page-context", add_links, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> None:
-    """Write the notebooks for Colab into the folder that the command line names, and print their paths."""
+    """Write the notebooks for Colab into the folder that the command line names, and print the paths of the files."""
     (folder,) = sys.argv[1:]
     try:
         print(*write_notebooks(Path(folder)), sep="\n")

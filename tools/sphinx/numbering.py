@@ -1,9 +1,10 @@
 """Sphinx extension: give chapters, statements and equations the numbers that a reader of the report expects.
 
-Sphinx counts chapters, theorems and equations in their order. Here a chapter has the number of its file
-(`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B). Each statement or equation of the report has
-the number that its label states: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for equations, `report-12`. The others of
-a chapter are counted without gaps.
+The report is the text that the book checks. Sphinx would count chapters, theorems and equations in their order. Here a
+chapter has the number in the name of its file (`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B).
+Each statement or equation of the report has the number in its label: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for
+equations, `report-12`. All others of a chapter are counted in their order, without the numbers that the report uses for
+the same kind.
 """
 
 import re
@@ -16,13 +17,16 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 
 
 def reported(label):
-    """Return the number in the report that a label states, as a tuple such as (4, 1) for "lemma-4-1", or None."""
+    """Return the number in the report that is part of a label: (4, 1) for the label "lemma-4-1", for example.
+
+    If the label belongs to nothing in the report, return None.
+    """
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
 
 
 def number_chapter(env, docname, chapter):
-    """Set the first part of the number of a document and of all its sections to the chapter's number."""
+    """Replace the first part of the number of a page, and of all its sections, by the number of the chapter."""
     sections = env.toc_secnumbers[docname]
     for anchor, number in sections.items():
         sections[anchor] = (chapter, *number[1:])
@@ -33,9 +37,11 @@ def number_chapter(env, docname, chapter):
 
 
 def number_statements(statements, chapter, taken):
-    """Give the statements of one kind the numbers of the report, or else numbers by their order within the chapter.
+    """Number the statements of one kind, such as lemmas, on a page: change the numbers in the dictionary `statements`.
 
-    Numbers that the report takes for this kind are left out.
+    A statement of the report keeps the number that it has in the report. The others of a chapter get the chapter's
+    number and are counted in their order, without the numbers in `taken`, which the report uses for this kind. On a
+    page that is no chapter they keep their numbers.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label, number in statements.items():
@@ -45,7 +51,10 @@ def number_statements(statements, chapter, taken):
 
 
 def renumber(app, env):
-    """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations."""
+    """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations.
+
+    The new numbers are those of `number_chapter` and `number_statements`.
+    """
     taken = {}
     for kinds in env.toc_fignumbers.values():
         for kind, statements in kinds.items():

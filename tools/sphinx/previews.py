@@ -1,8 +1,8 @@
 """Sphinx extension: show an equation or a statement when the pointer or the keyboard is on a link to it.
 
 A page that is opened from a disk may not read another page. So all equations and statements of the book are gathered in
-one script, which `book.js` loads when it is first needed. (sphinx-tippy gathers the same, but loads the window in which
-it shows them from a network.)
+one script, which `book.js` loads when it is first needed. (sphinx-tippy gathers them, too, but loads the program that
+shows them from a network.)
 """
 
 import json
@@ -17,7 +17,7 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 
 
 def gather(app, error):
-    """Write `_static/previews.js`, which has the HTML of every equation and statement of the book by its address."""
+    """Write the file `_static/previews.js`: the HTML of every equation and statement of the book, by its address."""
     if error or app.builder.format != "html":
         return
     folder, found = Path(app.outdir), {}

@@ -1,7 +1,7 @@
-"""Sphinx extension: add to the reference pages what autodoc, numpydoc and sphinx-argparse do not do.
+"""Sphinx extension: add to the reference pages what autodoc, numpydoc and sphinx-argparse leave out.
 
 - Titles in the docstring of a module become headings like those in the docstring of a function.
-- An exception shows its base classes. Those of other classes are of no use to a reader.
+- An exception shows its base classes. Other classes do not, because a reader does not need them.
 - Each attribute that the docstring of a class lists can be linked to, `{py:attr}`egm.module.Class.attribute``, and a
   class that egm exports has the name `egm.Class` besides its full name.
 - No two sections of a page have the same anchor.
@@ -15,20 +15,30 @@ import egm
 
 
 def rule_sections(app, what, name, thing, options, lines):
-    """Replace the section titles in the docstring of a module, which numpydoc does not read, by rubrics."""
+    """Replace the section titles in the docstring of a module by headings (rubrics), as numpydoc does for functions.
+
+    `lines` is the docstring, and is changed.
+    """
     if what == "module":
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
 
 
 def name_bases(app, what, name, thing, options, lines):
-    """Insert the base classes of an exception after the first sentence of its docstring, because they catch it, too."""
+    """Insert the base classes of an exception after the first sentence of its docstring.
+
+    A reader needs them, because an `except` clause with a base class catches the exception, too. `lines` is the
+    docstring, and is changed.
+    """
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
         lines[end:end] = ["", f"Bases: {', '.join(f'``{base.__name__}``' for base in thing.__bases__)}"]
 
 
 def name_attributes(app, domain, kind, content):
-    """Make link targets of the attributes that numpydoc has listed for a class, and of the short name of the class."""
+    """Let links lead to each attribute that numpydoc has listed for a class.
+
+    Also let links to a class that egm exports use its short name, `egm.Class`.
+    """
     if domain != "py" or kind not in ("class", "exception"):
         return
     known, signature = app.env.get_domain("py"), content.parent[0]
@@ -43,13 +53,20 @@ def name_attributes(app, domain, kind, content):
 
 
 def name_commands(app, doctree):
-    """Remove the anchors that the options of all commands have in common, and keep those with a command's name."""
+    """Remove those anchors of sections that would be the same for all commands of `egm`.
+
+    The anchors that contain the name of a command stay.
+    """
     for section in doctree.findall(nodes.section):
         section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
 
 
 def setup(app):
-    """Connect the functions of this extension to Sphinx: before numpydoc, after each entry, and after each document."""
+    """Connect the functions of this extension to Sphinx.
+
+    The first two run before numpydoc reads a docstring, the third when an entry has been made, and the last when a page
+    has been read.
+    """
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)
     app.connect("object-description-transform", name_attributes)

@@ -1,7 +1,7 @@
-"""Sphinx extension: let a search for "Theorem 4" or "Equation 27" first find the place where the book states it.
+"""Sphinx extension: a search for "Theorem 4" or "Equation 27" first finds the place where the book states it.
 
-Sphinx ranks its index above the text of pages. So each statement and equation that has a number in the report gets an
-entry in the index.
+Sphinx ranks entries of its index above the text of pages. So each statement and equation that has a number in the
+report, the text that the book checks, gets an entry in the index.
 """
 
 from docutils import nodes
@@ -12,12 +12,12 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Insert an entry of the index before each statement and equation whose label has a number of the report."""
+    """Insert an entry of the index before each statement and equation whose label has its number in the report."""
 
     default_priority = 840  # at 850 Sphinx collects the index
 
     def apply(self):
-        """Insert the entries into the document."""
+        """Insert the entries of the index, such as "Theorem 4", into the document."""
         for node in list(self.document.findall(nodes.Element)):
             for label in node.get("ids", ()):
                 if number := reported(label):
@@ -27,6 +27,6 @@ class Entries(Transform):
 
 
 def setup(app):
-    """Add the transform to Sphinx."""
+    """Add the class `Entries` to Sphinx's transforms, which change each document."""
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Sphinx extension: a line never begins with the punctuation mark that follows a formula."""
+"""Sphinx extension: prevent a line from beginning with the punctuation mark that follows a formula."""
 
 import re
 
@@ -7,13 +7,13 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 
 class KeepTogether(SphinxPostTransform):
-    """Put a formula and the punctuation right after it into a span that is not broken."""
+    """Put each formula and the punctuation right after it into one element, within which a line does not end."""
 
     default_priority = 900
     formats = ("html",)
 
     def run(self):
-        """Change the document."""
+        """Put the formulas of the document and the punctuation after each of them into common elements."""
         for formula in list(self.document.findall(nodes.math)):
             follower = formula.next_node(descend=False, siblings=True)
             mark = re.match(r"[^\w\s([]+", follower) if isinstance(follower, nodes.Text) else None
@@ -25,6 +25,6 @@ class KeepTogether(SphinxPostTransform):
 
 
 def setup(app):
-    """Add the transform."""
+    """Add the class `KeepTogether` to Sphinx's transforms, which change each document."""
     app.add_post_transform(KeepTogether)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
