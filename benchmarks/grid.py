@@ -99,7 +99,8 @@ CELLS = {
 def ours(X, cell, rng):
     """Estimate the mean by egm's AdaptiveDataMechanism.
 
-    It is told only that the standard deviations lie in a range of eight powers of ten below the radius.
+    Besides the range of the mean, the mechanism is given only a range for the standard deviations. This range spans
+    eight powers of ten and ends at the radius.
     """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
@@ -125,17 +126,17 @@ def ours_oracle(X, cell, rng):
 
 
 def plan(X, cell, rng):
-    """Estimate the mean by PLAN, which divides the budget as its authors do."""
+    """Estimate the mean by the published method PLAN, with the shares of the budget that its authors use."""
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean by PLAN with 3.75 times the budget rho, which is what its public code spends."""
+    """Estimate the mean by the published method PLAN with the budget 3.75 rho, which its public code spends."""
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """Estimate the mean by PLAN, which is given the true standard deviations."""
+    """Estimate the mean by the published method PLAN, which is given the true standard deviations."""
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
@@ -151,8 +152,8 @@ def huang_liang_yi(X, cell, rng):
 def huang_liang_yi_narrow(X, cell, rng):
     """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, as in the experiments of the PLAN paper.
 
-    The constants are those of these experiments. Each coordinate of the rotated mean is searched within radius /
-    sqrt(d).
+    The constants are those of these experiments. Each coordinate of the rotated mean is searched at a distance of at
+    most radius / sqrt(d) from 0.
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -166,7 +167,7 @@ def coordinate_median(X, cell, rng):
 
 
 def coinpress(X, cell, rng):
-    """Estimate the mean by CoinPress, which is given the largest of the true standard deviations."""
+    """Estimate the mean by the published method CoinPress, which is given the largest true standard deviation."""
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
@@ -231,7 +232,10 @@ def _ball(cell):
 
 
 def gaussian_oracle(X, cell, rng):
-    """Estimate the mean by the noisy mean of the rows, clipped to the ball around the true mean of least error."""
+    """Estimate the mean by the noisy mean of the rows, clipped to a ball around the true mean.
+
+    The radius of the ball is that of least forecast error.
+    """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
@@ -374,7 +378,7 @@ def _turn(task):
 def effort(task):
     """Estimate how long a task takes, in arbitrary units.
 
-    The estimate is proportional to the size of the data, with more for slow methods and for egm's own mechanism.
+    The estimate grows with the size of the data, and is larger for slow methods and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)

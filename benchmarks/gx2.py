@@ -172,7 +172,10 @@ def calls_of(method, p, weights, width):
 
 
 def equal_accuracy(p, weights):
-    """Return the upper p-quantile x, and the width of a bracket around x in which the tail changes by ABSOLUTE."""
+    """Return the upper p-quantile x, and the width of a bracket around x in which the tail changes by 1e-9.
+
+    The number 1e-9 is the constant ABSOLUTE.
+    """
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
 
@@ -288,8 +291,8 @@ def one_of_a_million(weights):
     """Measure the cost and the error of egm.gx2 for a million weights, and return five numbers.
 
     They are the milliseconds for one quantile, the milliseconds for each further quantile of the same call, the time
-    for one quantile divided by that of np.sort(weights), its memory divided by that of the weights, and the relative
-    error of the upper tail.
+    for one quantile divided by that of np.sort(weights), the memory for one quantile divided by that of the weights,
+    and the relative error of the upper tail at this quantile.
     """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),

@@ -1,4 +1,4 @@
-"""Define data for tests of the adaptive search: fifty laws, and a hundred tables that were made to let it fail.
+"""Define data for tests of the adaptive search: fifty laws, and a hundred tables designed to make it fail.
 
 A law is a function (rng, n, d) that draws n rows of d columns from a distribution; `draw` gives the columns scales and
 centers. A table is like real data: it may have constant columns, flags (0 or 1), amounts of money, times, sums of

@@ -1,6 +1,6 @@
 """Compare time and memory of a private release of a sum with those of `X.sum(axis=0)`.
 
-No release can be expected to be faster. A release that searches for center and spread is timed as well.
+A release is not expected to be faster than this sum. A release that searches for center and spread is timed as well.
 """
 
 import tempfile

@@ -59,7 +59,7 @@ def chi2comb():
 def gx2_calls(function):
     """Return {name: function of a value and weights} that call `cdf` or `inv` of the package gx2 from PyPI.
 
-    `function` is one of these two. There is one entry for each of the options in `GX2`.
+    `function` is one of these two. There is one entry for each set of options in `GX2`.
     """
 
     def call(options, value, weights):

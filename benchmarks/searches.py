@@ -2,7 +2,7 @@
 
     ten laws        ten settings with a sufficient budget and four without, a hundred runs each: errors over forecasts
     fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
-    strange tables  a hundred tables that were made to let the search fail, twenty runs each
+    strange tables  a hundred tables designed to make the search fail, twenty runs each
 
 A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
 run depend only on part, law, setting and number of the run, so the table does not depend on the order of the runs. It
@@ -78,7 +78,12 @@ def settings():
 
 
 class Run(NamedTuple):
-    """Hold the results that are measured for one release."""
+    """Hold the results of one release.
+
+    They are the error divided by the forecast, the error divided by that of a random sample's sum, whether the
+    results are within the declared ranges, the share of intervals that contain the exact entry, and whether the rows
+    looked normal.
+    """
 
     ratio: float  # error over forecast
     sampling: float  # error over the error of a random sample's sum

@@ -53,8 +53,8 @@ class ExpectedRows:
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of the clipped rows b (x - center), and the standard deviation of its noise.
 
-        The result is the true mean of b (x - center), less the root of the mean squared error in each entry. The error
-        comes from noise and from clipping.
+        Each entry of this mean is the true mean of b (x - center), from which its root mean squared error due to
+        noise and clipping is subtracted.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0

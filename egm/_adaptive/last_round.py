@@ -205,11 +205,11 @@ class _LastRound:
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Check by further questions which of these ranges of very large norms have rows; return the remaining ranges.
+        """Check by further questions which ranges of very large norms have rows, and return these ranges.
 
-        The first question is how many rows lie beyond the lower end of the farthest range. If noise explains the
-        answer, this range is removed, and the next one is checked. The check ends at the first range that certainly
-        has rows; all nearer ranges remain, too.
+        `windows` has the ranges to be checked. The first question is how many rows lie beyond the lower end of the
+        farthest range. If noise explains the answer, this range is removed, and the next one is checked. The check
+        ends at the first range that certainly has rows; this range and all nearer ones remain.
         """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
@@ -221,9 +221,10 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least error if the norms are as in `tail`, or a smaller one if few rows exceed that.
+        """Return the clip norm of least error if the norms of the rows are as in `tail`, as a `_Clip`.
 
-        Questions about the number of longer rows decide whether the smaller clip norm is possible.
+        If a smaller clip norm is sufficient, because the answers to further questions show that only few rows are
+        longer than it, the smaller one is returned.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -241,7 +242,7 @@ class _LastRound:
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return a clip norm for normal rows, or None if too many of the rows are longer than this norm.
+        """Return a clip norm for normal rows as a `_Clip`, or None if too many of the rows are longer than it.
 
         The clip norm of least forecast error is increased until few rows are longer. The result is None if too many
         rows are longer after the last increase.

@@ -65,7 +65,7 @@ class AdaptiveRelease:
     simulated: bool
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Compute an interval for each entry of the sum that contains the exact entry with a given probability.
+        """For each entry of the exact sum, compute an interval that contains this entry with a given probability.
 
         Parameters
         ----------

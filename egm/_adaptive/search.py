@@ -78,8 +78,8 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float) -> float:
     """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
-    It is the factor for which a large reduction by many steps has the least cost. But if a step with a smaller factor
-    costs at most 0.5 % of the budget `rho` for its noise, the smallest such factor is returned, and at least 0.01.
+    It is the factor for which many steps, which together reduce the distance much, cost least. A smaller factor, down
+    to 0.01, is returned if the noisy mean of a step then costs at most 0.5 % of the budget `rho`.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
@@ -157,9 +157,10 @@ class Search:
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Return intervals that contain a quantile of distances if it is between radius / 5 and 5 * radius.
+        """Return intervals that cover the numbers from radius / 5 to 5 * radius, as `log_intervals` does.
 
-        The intervals are narrower in many dimensions, where distances vary less.
+        A quantile of distances near `radius` is searched among them. The intervals are narrower in many dimensions,
+        where distances vary less.
         """
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
 
@@ -234,17 +235,17 @@ class Search:
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Return the root mean squares of the columns about the estimated center.
+        """Return the root mean square of each column about the estimated center.
 
-        They contain the standard deviations of the columns and the standard error of the center.
+        Its square is the sum of the squares of the column's standard deviation and of the center's standard error.
         """
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """Set sigma from `spread`, the measured root mean squares of the columns about the estimated center.
+        """Set sigma from `spread`, the measured root mean square of each column about the estimated center.
 
-        The square of the center's standard error is subtracted from the square of each.
+        The square of the center's standard error is subtracted from its square.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)

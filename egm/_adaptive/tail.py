@@ -27,9 +27,9 @@ _POINTS = 2000  # points of this curve
 
 @dataclass(frozen=True)
 class Tail:
-    """Model how many rows have a norm above t, for every length t: rows[i] have one above edges[i].
+    """Model how many rows have a norm above t, for every length t: rows[i] rows have a norm above edges[i].
 
-    Between two edges the number of rows is a power of t that joins the numbers at these edges. Beyond the last edge it
+    Between two edges the number of rows is a power of t, fitted to the numbers at these edges. Beyond the last edge it
     falls like t**(-power).
     """
 

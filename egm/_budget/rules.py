@@ -193,7 +193,8 @@ def quantile_charge(
 ) -> Charge:
     """Check the arguments of a private quantile, and return its cost as a `Charge`.
 
-    `shape` is the shape of the values: one column (n,), or k columns (n, k), whose k quantiles are charged together.
+    `shape` is the shape of the values: one column (n,), or k columns (n, k). For k columns the cost is that of all k
+    quantiles together.
     """
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
@@ -405,8 +406,9 @@ class Terms:
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
-        The epsilon is that of one Gaussian mechanism whose mu^2 is the sum of theirs, for the delta of the total less
-        the part that `_reserve` returns.
+        Let mu be the parameter of Gaussian differential privacy. The result is the epsilon of one Gaussian mechanism
+        whose mu^2 is the sum of the mu^2 of the releases. Its delta is that of the total, less the part that
+        `_reserve` returns.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
@@ -446,9 +448,10 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return a cost as text: as epsilon and delta if it is a `Loss` with a finite epsilon, otherwise as rho.
+    """Return a cost as text.
 
-    `rho` is the cost in the other unit, for a `Loss` with an infinite epsilon.
+    A `Loss` with a finite epsilon is written as epsilon and delta. Otherwise the number rho is written: this is `rho`
+    if it is given, and else `cost`.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"

@@ -92,10 +92,10 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     """Compute E[L] and E[L^2] for the share L of a normal row that clipping to the squared norm x removes.
 
-    L is max(0, 1 - sqrt(x / Q)), and Q is the squared norm of the row, with the distribution `form`. The
-    result is an array with four rows and one entry for each weight: E[L] if this weight had two more degrees
-    of freedom (row 0) or four more (row 1), and E[L^2] for the same two cases (rows 2 and 3). All entries
-    are computed with the nodes of one contour.
+    L is max(0, 1 - sqrt(x / Q)), where Q is the squared norm of the row; `form` has the parameters of its
+    distribution. The result is an array with four rows and one entry for each weight: E[L] if this weight had two
+    more degrees of freedom (row 0) or four more (row 1), and E[L^2] for the same two cases (rows 2 and 3). All
+    entries are computed with the nodes of one contour.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
@@ -107,8 +107,8 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
     """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost.
 
-    There the contour of `lost_in_tail` fails. Here E[L] and E[L^2] are integrals of L and of L^2 times the
-    density of Q, computed by Gauss-Legendre quadrature on intervals of log Q.
+    For such an x the contour of `lost_in_tail` fails. Here E[L] and E[L^2] are computed as integrals of L and of L^2
+    times the density of Q, by Gauss-Legendre quadrature on intervals of log Q.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)

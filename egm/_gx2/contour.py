@@ -30,7 +30,7 @@ _BENDS = (1.0, 0.25, 0.0)
 
 
 class AccuracyError(ArithmeticError):
-    """Error of a search or a quadrature that did not reach the accuracy it aims at.
+    """Error that is raised if a search or a quadrature does not reach the accuracy at which it aims.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class AccuracyError(ArithmeticError):
     Attributes
     ----------
     estimate : float
-        Best value that the failed step had found, for diagnosis. It is not the tail: it is the
-        coordinate of the saddle point if a search failed, the integral relative to the height of
-        its integrand if the quadrature stayed too inaccurate, and NaN if the integrand did not die
-        away.
+        Best value that the failed step had found, for diagnosis. It is not the tail. If a search
+        failed, it is the argument at which the search ended. If the quadrature stayed too inaccurate,
+        it is the integral divided by the height of the integrand. It is NaN if the integrand did not
+        become negligible along the contour.
 
     Examples
     --------
@@ -68,8 +68,9 @@ class AccuracyError(ArithmeticError):
 class Crossing:
     """Describe a point c where a contour crosses the real axis, as the saddle point of exp(K(s) - s x) / s.
 
-    The point is given by a parameter theta, which may be any real number. For the upper tail theta is
-    log(c / (1 - c)) with c in (0, 1), and for the lower tail theta is log(-c) with c < 0.
+    K is the cumulant function of `form`. The point is given by a parameter theta, which may be any real
+    number. For the upper tail theta is log(c / (1 - c)) with c in (0, 1), and for the lower tail theta is
+    log(-c) with c < 0.
 
     The attribute `x` is the value of x for which c is the saddle point. Two attributes have an entry for
     each group of weights, whose center divided by the largest weight is r: `slack` is 1 - r c, computed
@@ -96,16 +97,21 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """Return the value of x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c."""
+        """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c.
+
+        K is the cumulant function of `form`, and c is the point of this crossing.
+        """
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
-        """Return K(c) - c x, and the sum of the absolute values of its terms, which bounds its rounding error.
+        """Return K(c) - c x, and the sum of the absolute values of its terms.
 
-        The value of the integrand at c is exp(K(c) - c x) / |c|. K is a sum of terms -k log(1 - y) / 2 with
-        y = r c. For many weights these terms and c x are far larger than the difference K(c) - c x. So the
-        part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in
-        extended precision where the machine has it.
+        K is the cumulant function of `form`, and c is the point of this crossing. The second result gives a bound of
+        the rounding error of the first. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|.
+        For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with
+        k degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So
+        the part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in extended
+        precision where the machine has it.
         """
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
@@ -125,9 +131,9 @@ class Crossing:
     def formula(self) -> tuple[float, float]:
         """Return the logarithm of the tail at `self.x`, by the saddlepoint formula, and its slope in theta.
 
-        Let f be the exponent K(s) - s x - log s at c, and let f2, f3 and f4 be its derivatives there. To second
-        order the tail is exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)). The slope is computed
-        to first order.
+        Let K be the cumulant function of `form`, let f be the value of K(s) - s x - log s at the saddle point c, and
+        let f2, f3 and f4 be the derivatives there. To second order the tail is exp(f) / sqrt(2 pi f2) (1 + f4 / (8
+        f2^2) - 5 f3^2 / (24 f2^3)). The slope is computed to first order.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -157,10 +163,10 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 def _beyond_centers(form: Form, v: Any) -> Any:
     """Compute the part of the cumulant function K(s) that comes from the spread of the weights within clusters.
 
-    The other part of K treats all weights of a cluster as equal to its center. The argument `v` is
-    r s / (1 - r s) for each cluster, where r is the center divided by the largest weight. Let e be the
-    relative distance of a weight from the center. The result sums the power series in e of log(1 - v e) and
-    of 1 / (1 - v e) over all weights, by their moments. It is 0 if `form` has no moments.
+    The rest of K(s) is computed as if all weights of a cluster were equal to its center. The argument `v` is r s / (1
+    - r s) for each cluster, where r is its center divided by the largest weight. Let e be the relative distance of a
+    weight from its center. The result sums the power series in e of log(1 - v e) and of 1 / (1 - v e) over all
+    weights, by the moments in `form`. It is 0 if `form` has no moments.
     """
     if form.moments is None:
         return 0.0
@@ -174,11 +180,11 @@ def _beyond_centers(form: Form, v: Any) -> Any:
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
-    """Find the saddle point of exp(K(s) - s x) / s for the given x, and return it as a `Crossing`.
+    """Find the saddle point of exp(K(s) - s x) / s for the given x, where K is the cumulant function of `form`.
 
-    The upper tail has a saddle point c > 0, and the lower tail has one with c < 0. The second is returned if
-    `lower` is true. By default it is returned for an x below the mean of the distribution, and the first
-    one otherwise.
+    Return it as a `Crossing`. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0. If
+    `lower` is true, that of the lower tail is returned, and if it is false, that of the upper tail. By default it is
+    that of the lower tail for an x below the mean of the distribution, and otherwise that of the upper tail.
     """
     x = float(x)
     lower = x < form.mean if lower is None else lower
@@ -188,9 +194,9 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     def excess(theta: float) -> tuple[float, float, Crossing]:
         """Return a number that is zero at the wanted theta and increases in theta, its slope, and the `Crossing`.
 
-        Let c be the point of theta. The number is log(K'(c) / (x + 1/c)) for the upper tail, and
-        log(x / (K'(c) - 1/c)) for the lower tail. It is zero if c is the saddle point for x. On both sides of
-        this zero it is nearly a straight line in theta.
+        Let c be the point of the contour that theta describes, and K the cumulant function. The number is log(K'(c) /
+        (x + 1/c)) for the upper tail, and log(x / (K'(c) - 1/c)) for the lower tail. It is zero if c is the saddle
+        point for x. On both sides of this zero it is nearly a straight line in theta.
         """
         crossing = Crossing(form, theta, lower)
         drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
@@ -223,12 +229,12 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
-    Return s - c, m, and an estimate of the relative error. For a function F, the integral of
-    exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i),
-    where Im is the imaginary part. The estimated error is that for F = 1/s, which gives the tail; if
-    `density` is true, it is the larger of the errors for F = 1/s and F = 1, which gives the density. For an
-    x far below the mean and a contour with c > 0, the density is too small beside the upper tail; then
-    `density` has to be false.
+    Return s - c, m, and an estimate of the relative error. Let K be the cumulant function and Im the imaginary part.
+    For a function F, the integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi
+    times Im sum_i m_i F(s_i). The tail is the integral with F = 1/s, and the density that with F = 1. The estimated
+    error is that of the tail; if `density` is true, it is the larger one of the errors of tail and density. For an x
+    far below the mean and a contour with c > 0, the density is too small beside the upper tail; then `density` has to
+    be false.
     """
     x = float(x)
     for bend in _BENDS:
@@ -301,8 +307,8 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
 def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
     """Compute the terms whose sums are the tail (row 0) and the density (row 1) by quadrature: shape (2, nodes).
 
-    The sum of row 0, divided by pi, is the tail divided by exp(K(c) - c x) / |c|. The sum of row 1, divided
-    by pi, is the density divided by exp(K(c) - c x).
+    Let c be the point of `crossing` and K the cumulant function. The sum of row 0, divided by pi, is the tail divided
+    by exp(K(c) - c x) / |c|. The sum of row 1, divided by pi, is the density divided by exp(K(c) - c x).
     """
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
@@ -310,10 +316,10 @@ def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
 
 
 def _growth(crossing: Crossing, shift: Complex) -> Complex:
-    """Compute K(c + shift) - K(c), the change of the cumulant function, for the nodes c + shift of a quadrature.
+    """Compute K(c + shift) - K(c), the change of the cumulant function K, for the nodes c + shift of a quadrature.
 
-    The logarithms of 1 - q shift, with q = r / (1 - r c) for each group of weights, are computed by real
-    arithmetic. Here r is the center of the group divided by the largest weight.
+    Here c is the point of `crossing`. The logarithms of 1 - q shift, with q = r / (1 - r c) for each group of
+    weights, are computed by real arithmetic; r is the center of the group divided by the largest weight.
     """
     form = crossing.form
     q = form.r / crossing.slack
@@ -332,10 +338,10 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
     """Compute Im sum_i mass_i / (1 - 2 w_j s_i)^k for every weight w_j, once for k = 1 and once for k = 2.
 
-    Im is the imaginary part, and the nodes of the quadrature are s_i = c + shift_i. For a weight
-    w = m (1 + e) in a cluster with the center m, let I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2 w s)
-    is I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p. So the sums over the nodes are computed
-    once for each cluster and power p.
+    Im is the imaginary part. The nodes of the quadrature are s_i = c + shift_i, where c is the point of `crossing`.
+    For a weight w = m (1 + e) in a cluster with the center m, let I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2
+    w s) is I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p. So the sums over the nodes are computed once
+    for each cluster and power p.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))

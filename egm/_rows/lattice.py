@@ -138,10 +138,10 @@ class Lattice:
 
 
 def _parts(rows: int, d: int) -> list[range]:
-    """Divide the indices of the rows into ranges, one for each thread; return the ranges.
+    """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each is summed by one thread.
 
-    There are as many ranges as cores if there are many numbers, and fewer if there are few. No range is so long that a
-    sum over it could overflow 64 bits.
+    If there are many numbers, there is one range for each core, and otherwise there are fewer. No range is so long
+    that a sum over it could overflow 64 bits.
     """
     cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // cores), _MOST))
