@@ -1,4 +1,4 @@
-"""Approximate the distribution of the norm of a normal row, for plans that need hundreds of rough forecasts quickly.
+"""Approximate the distribution of the norm of a normal row, to compute hundreds of rough forecasts quickly.
 
 One correct digit of a forecast is sufficient. The squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
 gamma variable with the same mean and variance. The gamma variable is replaced by the cube of a normal variable (Wilson

@@ -180,7 +180,8 @@ def _log_probability(p: ArrayLike) -> Array:
 def quantile(form: Form, log_p: float, lower: bool) -> float:
     """Find the quantile x at which a tail has the logarithm `log_p`: P[Q <= x] if `lower` is true, else P[Q > x].
 
-    The search uses the smaller one of the two tails at x, because the larger one may be too close to 1.
+    Q is the variable whose parameters `form` holds. The search uses the smaller one of the two tails at x, because the
+    larger one may be too close to 1.
     """
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0

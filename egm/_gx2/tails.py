@@ -416,7 +416,8 @@ def _log_density(form: Form, x: Real) -> float:
 def _log_density_at_zero(form: Form) -> float:
     """Compute the logarithm of the density of Q / unit at zero, as the limit from above, for the parameters in `form`.
 
-    It is inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
+    Here unit is the unit of `form`. The result is inf if the degrees of freedom sum to less than two, and -inf if they
+    sum to more than two.
     """
     total = np.sum(form.k)
     if total != 2:

@@ -199,8 +199,8 @@ def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Return a function of a data set, a number of releases and an rng that draws releases of `mechanism`.
 
-    Each release is returned as an array: its estimate, followed by the noisy count of rows if it has one. It is made
-    inside the context that `setting()` returns.
+    Each release is returned as an array: its estimate, followed by the noisy count of rows if the mechanism
+    releases one. It is made inside the context that `setting()` returns.
     """
 
     def once(value: ArrayLike, rng: Rng | None) -> Array:
@@ -387,7 +387,7 @@ class Row:
     bug : str
         Name of the planted bug, or "none".
     secure : bool
-        Whether the noise was secure.
+        Whether the noise was secure, and not simulated.
     delta : float
         Promised delta.
     epsilon : float

@@ -718,7 +718,10 @@ def _tail(d: int, p: float) -> float:
 
 
 def _budgets(rho: float, steps: int) -> list[float]:
-    """Divide `rho` among steps: return 3/4 of it for the last step, and equal parts of the rest for the others."""
+    """Divide `rho` among steps, and return the list of the parts.
+
+    The last step gets 3/4 of `rho`, and the others get equal parts of the rest. A single step gets all.
+    """
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
 

@@ -396,8 +396,8 @@ def duels(
     method : str, default "ours"
         Name of the method in the column `method`.
     told : sequence of str, default ("", "largest sigma", "norm of mu")
-        Values of the column `knows`. A method is compared only if what it knows besides the range of the mean is
-        among them, and if it has given an estimate in every run.
+        Values of the column `knows`. Another method is compared with `method` only if what it knows besides the range
+        of the mean is among these values, and if it has given an estimate in every run.
 
     Returns
     -------
