@@ -1,6 +1,7 @@
-"""Compute the tail by a sum over every weight in extended precision, without clusters and without egm.gx2.
+"""Compute the upper tail of a weighted sum of squared normal variables directly: an independent check of egm.gx2.
 
-In the docstrings K is the cumulant function of the weighted sum divided by twice the largest weight.
+The integrand is computed in extended precision by a sum over every weight, without clusters of weights. In the
+docstrings K is the cumulant function of the weighted sum, divided by twice the largest weight, and s is its argument.
 """
 
 import numpy as np
@@ -13,10 +14,10 @@ NEGLIGIBLE = 1e-19
 
 
 def direct_tail(x, weights):
-    """Return P[sum_j weights_j Z_j**2 > x] for x above the mean, by the trapezoid rule on a parabola.
+    """Return P[sum_j weights_j Z_j**2 > x] for x above the mean of the sum, with independent standard normal Z_j.
 
-    The parabola runs through the saddle point. Where the machine has extended precision, rounding errors are
-    negligible.
+    It is an integral along a parabola through the saddle point, computed by the trapezoid rule. Where the machine has
+    extended precision, rounding errors are negligible.
     """
     unit = 2 * np.max(weights)  # the branch cut begins at s = 1
     r, x = (np.asarray(weights) / (unit / 2)).astype(np.longdouble), np.longdouble(x) / np.longdouble(unit)
@@ -37,9 +38,9 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """Return the saddle point: the c in (0, 1) with K'(c) = x + 1/c, found by a search in log(c / (1 - c)).
+    """Return the saddle point of exp(K(s) - s x) / s: the c in (0, 1) with K'(c) = x + 1/c.
 
-    `r` has the weights divided by the largest one.
+    `r` has the weights divided by the largest one. The equation is solved for log(c / (1 - c)).
     """
 
     def excess(theta):
@@ -50,7 +51,11 @@ def _saddle(r, x):
 
 
 def _growth(v, a, b):
-    """Return K(c + a + ib) - K(c) = -1/2 sum log(1 - v (a + ib)) with v = r / (1 - r c), by real arithmetic."""
+    """Return K(c + a + ib) - K(c) for real a and b, which is -1/2 sum log(1 - v (a + ib)).
+
+    Here v is r / (1 - r c), where r has the weights divided by the largest one, and c is the saddle point. The
+    logarithms are computed by real arithmetic.
+    """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):
         p, q = a * v[start : start + CHUNK], b * v[start : start + CHUNK]

@@ -1,16 +1,16 @@
-"""`python -m benchmarks.grid`: run every method on every cell of the grids of PLAN's experiments, at equal budgets.
+"""`python -m benchmarks.grid`: run every method on every grid point of PLAN's experiments, at equal budgets.
 
     A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of a coordinate +-25 sqrt(d)
     B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
     C   as in B with alpha = 2,                 n = 10_000,  d = 16 ... 2048,   as in B
 
-Each grid has rho = 1/16 ... 1 in zCDP, for neighbors in which one row is replaced. A cell is one grid point (grid, d,
-alpha, rho). The results of a method in a cell, for all seeds, are one row of a table in the SQLite file
-`_build/grid.db`. A run that is killed loses only its unfinished cells, and a second run waits for the first. A row has
-the version of its method: whoever changes the estimates of a method increases its version in METHODS, and its rows are
-computed again. Every random number depends only on grid, d, alpha, rho, seed and the method's name, so the result is
-the same, byte for byte, for any order and any number of runs. When no row is missing, the result is written to
-`egm/study/data/rivals.csv`.
+In each grid the budget rho is 1/16 ... 1 in zCDP (zero-concentrated differential privacy), for neighboring data sets
+in which one row is replaced. A cell is one grid point (grid, d, alpha, rho). The results of a method in a cell, for all
+seeds, are one row of a table in the SQLite file `_build/grid.db`. A run of this program that is killed loses only its
+unfinished cells, and a second run waits for the first. A row has the version of its method: whoever changes the
+estimates of a method increases its version in METHODS, and its rows are computed again. Every random number depends
+only on grid, d, alpha, rho, seed and the method's name. So the result is the same, byte for byte, in any order and
+after any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
 
 The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
 """
@@ -51,7 +51,10 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 class Cell(NamedTuple):
-    """One grid point: n normal rows with mean mu and standard deviations sigma, and a budget rho."""
+    """Describe one grid point: n normal rows with mean mu and standard deviations sigma, and a budget rho.
+
+    `grid` is the name of the grid, `d` the number of columns, and `alpha` the exponent of the variances.
+    """
 
     grid: str
     d: int
@@ -60,22 +63,22 @@ class Cell(NamedTuple):
 
     @property
     def n(self):
-        """Return the number of rows."""
+        """Return the number of rows of the data at this grid point."""
         return {"A": 4000, "B": 10_000, "C": 10_000}.get(self.grid, 300)  # every other grid is for tests
 
     @property
     def mu(self):
-        """Return the mean of the law of the rows."""
+        """Return the mean of the distribution from which the rows are drawn, shape (d,)."""
         return np.full(self.d, 0.0 if self.grid == "A" else 10.0)
 
     @property
     def sigma(self):
-        """Return the standard deviations of the columns."""
+        """Return the standard deviations of the columns, shape (d,)."""
         return (self.d / np.arange(1, self.d + 1)) ** (self.alpha / 2)
 
     @property
     def radius(self):
-        """Return the bound on the absolute value of every coordinate of the mean, which every method knows."""
+        """Return the bound on the absolute value of each coordinate of the mean, which every method is given."""
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
@@ -94,7 +97,11 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean by egm's AdaptiveDataMechanism, with a declared range of eight decades for the spread."""
+    """Estimate the mean by egm's AdaptiveDataMechanism.
+
+    Besides the range of the mean, the mechanism is given only a range for the standard deviations. This range spans
+    eight powers of ten and ends at the radius.
+    """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)
@@ -102,9 +109,9 @@ def ours(X, cell, rng):
 
 @lru_cache(maxsize=1)
 def _known(cell):
-    """Return egm's GaussianDataMechanism for known center and spread, with the clip norm of least forecast error.
+    """Return egm's GaussianDataMechanism for a known mean and known standard deviations, with the best clip norm.
 
-    Its noise is that of the budget rho of the grid point.
+    The clip norm is that of least forecast error. The noise is that of the budget rho of the grid point.
     """
     delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
@@ -114,37 +121,39 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Estimate the mean by egm's GaussianDataMechanism, which is given the true center and spread."""
+    """Estimate the mean by egm's GaussianDataMechanism, which is given the true mean and standard deviations."""
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """Estimate the mean by PLAN, with the shares of the budget that its authors chose."""
+    """Estimate the mean by the published method PLAN, with the shares of the budget that its authors use."""
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean by PLAN, with the budget that its public code spends: 3.75 rho instead of rho."""
+    """Estimate the mean by the published method PLAN with the budget 3.75 rho, which its public code spends."""
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """Estimate the mean by PLAN, which is given the true standard deviations."""
+    """Estimate the mean by the published method PLAN, which is given the true standard deviations."""
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
-    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, with the constants of its authors.
+    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, with the constants of their public code.
 
-    Its bound on the norm of the mean is that of the box of all possible means.
+    The method needs a bound on the norm of the mean. It is the largest norm of a vector whose coordinates are all at
+    most `cell.radius` in absolute value.
     """
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
-    """Estimate the mean by the shifted clipped mean, with the constants and the range in PLAN's experiments.
+    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, as in the experiments of the PLAN paper.
 
-    There each rotated coordinate of the mean is searched within radius / sqrt(d).
+    The constants are those of these experiments. Each coordinate of the rotated mean is searched at a distance of at
+    most radius / sqrt(d) from 0.
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -158,59 +167,82 @@ def coordinate_median(X, cell, rng):
 
 
 def coinpress(X, cell, rng):
-    """Estimate the mean by CoinPress, which is given the largest standard deviation."""
+    """Estimate the mean by the published method CoinPress, which is given the largest true standard deviation."""
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
-    """Estimate the mean by CoinPress, with the clip probability 0.01 of its public code."""
+    """Estimate the mean by CoinPress, which is given the largest of the true standard deviations.
+
+    In each step a row may be clipped with probability 0.01, as in the authors' public code.
+    """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """Estimate the mean by CoinPress with the clip probability 0.01, and spend half of rho on the covariance."""
+    """Estimate the mean by CoinPress, which spends half of rho to estimate the covariance matrix.
+
+    It is given the largest of the true standard deviations. In each step of the mean a row may be clipped with
+    probability 0.01.
+    """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
-    """Estimate the mean by CoinPress, which is given the true standard deviations."""
+    """Estimate the mean by CoinPress, which is given all true standard deviations.
+
+    In each step a row may be clipped with probability 0.01.
+    """
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """Estimate the mean by the anisotropic method, with a private filter of rows and the true standard deviations."""
+    """Estimate the mean by the method of Dagan and others, which is given the true standard deviations.
+
+    A private filter first leaves out rows that are far from the others.
+    """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """Estimate the mean by the anisotropic method with the true center and standard deviations; it needs no filter."""
+    """Estimate the mean by the method of Dagan and others, which is given the true mean and standard deviations.
+
+    Because the mean is known, no private filter of the rows is needed.
+    """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
 
 def gaussian(X, cell, rng):
-    """Estimate the mean by the noisy mean of the rows, clipped to the ball around the box of all possible means."""
+    """Estimate the mean by the noisy mean of the clipped rows.
+
+    The rows are clipped to the smallest ball that contains all possible means, for which each coordinate is at most
+    `cell.radius` in absolute value.
+    """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
 def _ball(cell):
-    """Return the radius of the ball around the true mean to which clipping gives the least forecast error."""
+    """Return the clip norm of least forecast error, if rows are clipped to a ball around the true mean."""
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):
-    """Estimate the mean by the noisy mean of the rows, clipped to the best ball around the true mean."""
+    """Estimate the mean by the noisy mean of the rows, clipped to a ball around the true mean.
+
+    The radius of the ball is that of least forecast error.
+    """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
 class Method(NamedTuple):
-    """Method to be compared: `estimate(X, cell, rng)` returns a mean of d entries.
+    """Hold a method that is compared: `estimate(X, cell, rng)` returns its estimate of the mean, shape (d,).
 
-    `knows` says what it knows about the data besides the range of the mean.
+    `knows` says what the method is told about the data, besides the range of the mean.
     """
 
     estimate: object
@@ -243,12 +275,12 @@ METHODS = {
 
 
 def generator(*key):
-    """Return a random generator that depends only on a key of names and numbers."""
+    """Return a random generator whose numbers depend only on `key`, a sequence of names and numbers."""
     return np.random.default_rng(np.random.SeedSequence(int(hashlib.sha256(repr(key).encode()).hexdigest(), 16)))
 
 
 def draw(cell, seed):
-    """Draw the rows of one grid point for one seed."""
+    """Draw the rows of data at one grid point, which depend only on the grid point and the seed."""
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
     X += cell.mu
@@ -256,9 +288,9 @@ def draw(cell, seed):
 
 
 def run_cell(cell, names, seeds):
-    """Run methods on the same rows of one grid point.
+    """Run the methods of these names on the same data at one grid point, for each of `seeds` seeds.
 
-    Return ({name: list with the result for each seed}, seconds).
+    Return ({name: list with the result of `squared_errors` for each seed}, seconds).
     """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
@@ -271,9 +303,10 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """Return the squared distances of an estimate to the sample mean and to the population mean.
+    """Run a method on the rows of X; return the squared distances of its estimate to the two means.
 
-    If the method fails, return the message of its error.
+    These are the mean of the rows, `mean`, and the mean of the distribution of the rows. If the method fails, the
+    result is a text with the error.
     """
     try:
         estimate = method.estimate(X, cell, rng)
@@ -287,7 +320,10 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the file of stored results for this process alone, after waiting for any other process that has it open."""
+    """Open the file of stored results, and return its connection as a context manager that closes it.
+
+    No other process can use the file meanwhile. If another process has it open, this function waits for that.
+    """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
     db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the process keeps the lock after a transaction
@@ -298,16 +334,16 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods at one grid point, all of them or none."""
+    """Store the results of methods at one grid point; if storing fails for one of them, none is stored."""
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
 
 
 def load(db, cell, name, seeds):
-    """Return the stored results of a method at one grid point for these seeds, or None.
+    """Return the stored results of a method at one grid point for the first `seeds` seeds, or None.
 
-    The result is None if some are missing or belong to another version of the method.
+    The result is None if fewer seeds are stored, or if the stored results belong to another version of the method.
     """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
@@ -319,9 +355,10 @@ def load(db, cell, name, seeds):
 
 
 def missing(cells, seeds, db, methods=None):
-    """Return what is left to do as a list of (cell, names of the methods to run).
+    """Return the tasks that are left to do: a list of (cell, names of the methods to run at this grid point).
 
-    Slow methods are separate tasks and come last; the tasks with the first three budgets come first.
+    The slow methods of a grid point are a task of their own. Tasks with slow methods come last. Among the others, and
+    among these, the tasks with the first three budgets of `RHO` come first.
     """
     tasks = []
     for cell in cells:
@@ -339,16 +376,19 @@ def _turn(task):
 
 
 def effort(task):
-    """Estimate the time that a task takes, in arbitrary units.
+    """Estimate how long a task takes, in arbitrary units.
 
-    It counts the numbers in the rows, and the forecasts that egm's own mechanism computes.
+    The estimate grows with the size of the data, and is larger for slow methods and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
 
 
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
-    """Compute and store all results that these grid points lack."""
+    """Compute the results of these grid points that are not stored yet, in several processes, and store them.
+
+    Print a line by `say` for each finished task. `methods` are the names of the methods to run, by default all.
+    """
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
     os.environ.update(THREADS)  # processes load NumPy after this line: with one thread, sums have one order
@@ -368,7 +408,10 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
 
 
 def _start():
-    """Prepare a process for tasks: it ignores Ctrl-C, which the parent handles, and ends when the parent ends."""
+    """Prepare a process for tasks.
+
+    The process ignores Ctrl-C, which the parent process handles, and ends when the parent process ends.
+    """
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -376,7 +419,7 @@ def _start():
 
 
 class Progress:
-    """Print a line for each finished task: its grid point, its time, and the time that the other tasks may take."""
+    """Print a line for each finished task: its grid point, its time, and about how long the other tasks will take."""
 
     def __init__(self, tasks, say):
         self.say, self.total, self.count = say, len(tasks), 0
@@ -384,7 +427,7 @@ class Progress:
         say(f"{len(tasks)} tasks to do")
 
     def done(self, task, seconds):
-        """Print the line of a task that has just finished."""
+        """Print the line of a task that has just finished and that took `seconds`."""
         cell, names = task
         self.count, self.spent, self.left = self.count + 1, self.spent + effort(task), self.left - effort(task)
         minutes = (time.perf_counter() - self.start) * self.left / self.spent / 60
@@ -393,7 +436,10 @@ class Progress:
 
 
 def table(cells, seeds, db):
-    """Return the stored results of these grid points as CSV text, and a list of the (cell, method) that are missing."""
+    """Return the stored results of these grid points as CSV text, and what is missing.
+
+    The second result is a list of (cell, name of the method) for which there are no stored results.
+    """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
         for name, method in METHODS.items():
@@ -417,7 +463,7 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Yield a line for each method that failed at a grid point: how often, and the first reason."""
+    """Yield a line of text for each method that failed at a grid point: in how many runs, and the first error."""
     for cell in sorted(cells):
         for name in METHODS:
             told = [run for run in load(db, cell, name, seeds) or [] if isinstance(run, str)]
@@ -426,7 +472,7 @@ def failures(cells, seeds, db):
 
 
 def main(arguments=None):
-    """Compute the missing results, and write all results as a table."""
+    """Compute the results that are not stored yet, and write all results as a table in a CSV file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")
     parser.add_argument("--seeds", type=int, default=20)

@@ -1,6 +1,7 @@
-"""Measure upper tails, quantiles, the report's grid and a million weights; each function yields lines to print.
+"""Compare egm.gx2 with other programs: upper tails, quantiles, the grid of the report, and a million weights.
 
-The functions that are compared take turns in one run. The median time of each is divided by that of the first.
+Each of the four measuring functions yields lines to print. The functions that are compared take turns in one run, and
+the median time of each is divided by that of the first one.
 """
 
 import json
@@ -33,26 +34,30 @@ AFFORDABLE = 0.5  # seconds; for a longer search, the number of its calls times 
 
 
 def row(label, *cells, goal=""):
-    """Return one line of a printed table: a label, cells and a goal."""
+    """Return one line of a printed table: a label, cells with results, and a goal."""
     return (f"{label:34}" + "".join(f"{cell:>14}" for cell in cells) + f"  {goal}").rstrip()
 
 
 def verdict(label, figures, form, least=None, most=None):
-    """Return a line with measured numbers, their goal (at least, or at most), and whether all of them meet it."""
+    """Return a line of a printed table with measured numbers, their goal, and whether all of them meet the goal.
+
+    The goal is `least` if all numbers have to be at least that, or `most` if all of them may be at most that.
+    """
     met = all(figure >= least if most is None else figure <= most for figure in figures)
     goal = f">= {least:g}" if most is None else f"<= {most:g}"
     return row(label, *(format(figure, form) for figure in figures), goal=f"{goal} {'met' if met else 'NOT met'}")
 
 
 def heading(text, *columns):
-    """Return the lines above a printed table: an empty one, a title, and the names of the columns."""
+    """Return the three lines above a printed table: an empty line, a title, and the names of the columns."""
     return ["", text, row("", *columns)]
 
 
 def pairs(comparisons):
-    """Yield a line for each method with its error and its time in each comparison, divided by that of the first method.
+    """Yield one line of a table for each method, with its error and its relative time in each comparison.
 
-    A comparison is a pair of a table of `race` and the exact value.
+    A comparison is a pair: a table of the times, as `race` returns it, and the exact value. The time is divided by
+    that of the first method.
     """
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
@@ -60,7 +65,10 @@ def pairs(comparisons):
 
 
 def pair(mine, ratio, exact):
-    """Return the text of one cell: the error of a method, and the ratio of its time to that of the first method."""
+    """Return the text of one cell of a table: the relative error of a method, and its relative time `ratio`.
+
+    The text is "none" if the method has given no number. `mine` is the method's row of a table of `race`.
+    """
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
     time = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
@@ -68,12 +76,18 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """Measure the times of functions that take turns, up to 25 times; a slow function runs once or a few times."""
+    """Measure the times of functions that take turns, as a table of `race`; each function is run 25 times at most.
+
+    A function that is slow is run less often, and at least once.
+    """
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
 
 def error(value, exact):
-    """Return the relative error, and at least 1e-16, because a double is more exact than that only by chance."""
+    """Return the relative error of a value, or 1e-16 if the error is less.
+
+    A double has a smaller relative error only by chance.
+    """
     return max(abs(float(value / exact - 1)), 1e-16)
 
 
@@ -88,7 +102,11 @@ def power(p):
 
 
 def references():
-    """Return {(d, p): (x, sf(x))} for d weights 1/j, where sf(x) is near p and known to 30 digits."""
+    """Return exact upper tails as {(d, p): (x, tail)}, for a weighted sum of d squared normal variables.
+
+    The weights are 1/j for j = 1 ... d, and tail is the probability of a sum above x. It is near p, and its stored
+    logarithm has 30 digits.
+    """
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
     found = dict(MORE_TAILS)
@@ -101,7 +119,7 @@ def references():
 
 
 def tails(quick):
-    """Measure the upper tail by every method for weights 1/j, and yield lines with relative error and time."""
+    """Compute upper tails by every program, for weights 1/j, and yield lines with their relative errors and times."""
     methods, exact = rivals.available(), references()
     if quick:
         methods.pop(rivals.SLOW, None)
@@ -126,7 +144,7 @@ def tails(quick):
 
 
 def bisect(excess, low, high, width):
-    """Return the root of a decreasing function by bisection, until the bracket is at most `width` wide."""
+    """Return the zero of a decreasing function by bisection, which ends when the bracket is at most `width` wide."""
     while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
@@ -137,26 +155,33 @@ SEARCHES = {"bisection": bisect, "brentq": lambda excess, low, high, width: bren
 
 
 def search(method, tail, p, weights, width):
-    """Return the x with tail(x, weights) = p, searched between the mean and the bound of Laurent and Massart."""
+    """Return the x with tail(x, weights) = p by bisection or by Brent's method, as `method` says.
+
+    The search begins with the bracket from the mean to the bound of Laurent and Massart, and ends with a bracket of at
+    most `width`.
+    """
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
 
 
 def calls_of(method, p, weights, width):
-    """Return how many tails `search` computes with this method and this width of the last bracket."""
+    """Return how many tails `search` computes for these arguments."""
     asked = []
     search(method, lambda x, weights: asked.append(x) or gx2.sf(x, weights), p, weights, width)
     return len(asked)
 
 
 def equal_accuracy(p, weights):
-    """Return the upper p-quantile, and the width of a bracket in x within which p changes by ABSOLUTE."""
+    """Return the upper p-quantile x, and the width of a bracket around x in which the tail changes by 1e-9.
+
+    The number 1e-9 is the constant ABSOLUTE.
+    """
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
 
 
 def quantiles(quick):
-    """Measure one quantile of 100 weights by every method that has quantiles, and yield lines with error and time."""
+    """Compute a quantile for 100 weights by every program that has quantiles; yield lines with errors and times."""
     weights = 1 / np.arange(1, 101)
     stored = json.loads((REFERENCE / "gx2.json").read_text())["quantiles"]
     exact = {c["p"]: float(c["isf"]) for c in stored if c["form"] == {"power": {"d": 100, "alpha": "1"}}}
@@ -175,7 +200,10 @@ def quantiles(quick):
 
 
 def inverses(p, weights):
-    """Return {name: function without arguments} that compute the upper p-quantile; a method that cannot gives nan."""
+    """Return a dictionary from names of methods to functions without arguments that compute the upper p-quantile.
+
+    The function of a method that cannot compute this quantile returns nan.
+    """
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)
     if "fastlmmclib" not in rivals.missing():
@@ -191,9 +219,10 @@ def inverses(p, weights):
 
 
 def grid(quick):
-    """Measure how many times faster egm.gx2 is at equal accuracy, on the grid of the report's Figure 2 at d = 1000.
+    """Measure how many times faster egm.gx2 finds quantiles than searches by Davies' algorithm; yield lines.
 
-    The result is a sequence of lines; the comparison is with bisection and Brent's method over Davies' algorithm.
+    The accuracy of the searches is that of `equal_accuracy`. The searches are by bisection and by Brent's method. The
+    points are those of the report's Figure 2 at d = 1000.
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
@@ -212,7 +241,12 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Return how many times faster egm.gx2 is than each search by Davies' algorithm, at one point of the grid."""
+    """Return how many times faster egm.gx2 finds a quantile than each search by Davies' algorithm, at one grid point.
+
+    The weights are zipf_sigma(1000, alpha) ** exponent, and the upper probability is 1/n. The result is a dictionary
+    that also has the name of the grid point (`where`) and the error of Davies' algorithm in the probability
+    (`error`).
+    """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
     tail = rivals.davies(import_module("fastlmmclib.quadform").qf, ABSOLUTE)
@@ -238,7 +272,7 @@ def measure(alpha, n, exponent, quick):
 
 
 def million(quick):
-    """Measure one quantile of a million weights in random order, and yield lines with time, memory and error."""
+    """Compute one quantile for a million weights by egm.gx2; yield lines with its time, memory and error."""
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
     sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d), "lognormal": np.exp(rng.normal(size=d))}
@@ -254,10 +288,11 @@ def million(quick):
 
 
 def one_of_a_million(weights):
-    """Measure egm.gx2 for a million weights; return five numbers.
+    """Measure the cost and the error of egm.gx2 for a million weights, and return five numbers.
 
-    They are the milliseconds of a quantile, the milliseconds of each further quantile, the time over that of np.sort,
-    the memory over that of the weights, and the relative error of the tail.
+    They are the milliseconds for one quantile, the milliseconds for each further quantile of the same call, the time
+    for one quantile divided by that of np.sort(weights), the memory for one quantile divided by that of the weights,
+    and the relative error of the upper tail at this quantile.
     """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),

@@ -1,8 +1,8 @@
-"""Define rows for tests of the adaptive search: fifty laws, and a hundred tables that were made to let it fail.
+"""Define data for tests of the adaptive search: fifty laws, and a hundred tables designed to make it fail.
 
-A law is a function (rng, n, d) that draws n independent rows, each column with its own unit and values not far from 1;
-`draw` gives the columns scales and a center. A table is like real data: it may have constant columns, flags (0 or 1),
-amounts of money, times, sums of several units, or errors of recording.
+A law is a function (rng, n, d) that draws n rows of d columns from a distribution; `draw` gives the columns scales and
+centers. A table is like real data: it may have constant columns, flags (0 or 1), amounts of money, times, sums of
+several units, or errors of recording.
 """
 
 from typing import NamedTuple
@@ -16,33 +16,40 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw standard normal rows, and add `apart` to all entries of a random share of them."""
+    """Draw n standard normal rows of d entries, and add `apart` to all entries of some of them.
+
+    Each row is chosen for this with probability `share`.
+    """
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw standard normal rows, and multiply a random share of them by `factor`."""
+    """Draw n standard normal rows of d entries; each is multiplied by `factor` with probability `share`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
 def _factor(rng, n, d, r):
-    """Draw standard normal columns, any two of which have the correlation r."""
+    """Draw n rows of d standard normal entries; any two entries of a row have the correlation r."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
 def one_hot(rng, n, d, alpha):
-    """Draw one of d + 1 categories for each row, with frequencies by Zipf's law, as d columns of 0 and 1."""
+    """Draw one of d + 1 categories for each of n rows, and return d columns of 0 and 1.
+
+    Column j is 1 in the rows of category j; the rows of the last category are 0. The frequencies of the categories
+    follow Zipf's law with the exponent alpha.
+    """
     return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
 
 
 def _sphere(rng, n, d):
-    """Draw rows in random directions that all have the norm sqrt(d)."""
+    """Draw n rows of d entries in random directions, all with the norm sqrt(d)."""
     Z = rng.normal(size=(n, d))
     return Z / np.linalg.norm(Z, axis=1, keepdims=True) * np.sqrt(d)
 
 
 def _trend(rng, n, d):
-    """Draw normal rows whose mean grows from -2 in the first row to 2 in the last."""
+    """Draw n normal rows of d entries; the mean of the entries grows from -2 in the first row to 2 in the last."""
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
@@ -103,15 +110,18 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
 def draw(law, n, d, alpha, rng):
-    """Draw n rows of d columns by a law; the columns get scales by Zipf's law, and centers far from 0."""
+    """Draw n rows of d columns by the law of this name.
+
+    The columns get scales by Zipf's law with the exponent alpha, and random centers up to 30 scales away from 0.
+    """
     scale = zipf_sigma(d, alpha, total=d)
     return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
 
 
 class Table(NamedTuple):
-    """Table for a test: make(rng, n, d) returns its rows; n and d are its shape, reach is n sqrt(rho).
+    """Describe a table for a test: make(rng, n, d) draws its n rows of d columns, and reach is n sqrt(rho).
 
-    `radius` and `sigma_range` are the ranges that are declared to the mechanism.
+    Here rho is the budget. `radius` and `sigma_range` are the ranges that are declared to the mechanism.
     """
 
     make: object
@@ -124,19 +134,19 @@ class Table(NamedTuple):
 
 
 def _units(rng, n, d):
-    """Draw columns that differ only in their unit: normal numbers times factors from 2e-4 to 1e3."""
+    """Draw normal columns that differ only in their units: column j is multiplied by a factor from 2e-4 to 1e3."""
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
 def _with(X, rows, values):
-    """Return a copy of X in which the first `rows` rows are replaced by `values`."""
+    """Return a copy of X in which `values` replace the first `rows` rows."""
     X = np.array(X, dtype=float)
     X[:rows] = values
     return X
 
 
 def _column(X, j, values):
-    """Return a copy of X in which column j is replaced by `values`."""
+    """Return a copy of X in which `values` replace column j."""
     X = np.array(X, dtype=float)
     X[:, j] = values
     return X
@@ -147,12 +157,12 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """Draw rows whose entries all have the value `high` with probability `share`, and else the value `low`."""
+    """Draw n rows of d equal entries, `high` with probability `share` and else `low`."""
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _tables():
-    """Return the hundred tables as {name: Table}."""
+    """Return the hundred tables as a dictionary {name: Table}."""
     T = Table
     found = {
         # one value, or hardly more

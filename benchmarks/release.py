@@ -1,6 +1,6 @@
-"""Compare time and memory of a release with those of `X.sum(axis=0)`, which no release can be expected to beat.
+"""Compare time and memory of a private release of a sum with those of `X.sum(axis=0)`.
 
-A release that searches for center and spread is timed as well.
+A release is not expected to be faster than this sum. A release that searches for center and spread is timed as well.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 
 
 def release(quick):
-    """Measure the release of the sum of a million rows of a hundred numbers, and yield lines with time and memory."""
+    """Measure private releases of the sum of a million rows of a hundred numbers; yield lines with time and memory."""
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
     X = np.random.default_rng(1).normal(0, sigma, (n, d))
@@ -45,7 +45,7 @@ def release(quick):
 
 
 def adaptive(quick):
-    """Measure a release that searches for center and spread, and yield lines with the time."""
+    """Measure private releases that first search for center and spread; yield lines with the seconds of each."""
     (n, d), (epsilon, delta) = (100_000, 10), (1.0, 1e-6)
     X = np.random.default_rng(1).normal(3.0, np.arange(1.0, d + 1) ** -0.5, (n, d))
     rho = float(calibration.zcdp_rho(epsilon, delta))
@@ -59,7 +59,10 @@ def adaptive(quick):
 
 
 def holder(kind, X, folder):
-    """Return a function that returns the rows of X in one form, such as a memory map; a call copies nothing."""
+    """Return a function without arguments that returns the rows of X as an object of the given kind.
+
+    A kind is, for example, "memory map". The conversion is done before; a call of the function copies nothing.
+    """
     if kind == "blocks":
         return lambda: iter(np.array_split(X, 100))
     if kind == "memory map":
@@ -71,7 +74,7 @@ def holder(kind, X, folder):
 
 
 def peak(function):
-    """Call a function, and return the largest number of bytes that Python and NumPy held during the call."""
+    """Call a function, and return the largest number of bytes that Python and NumPy had allocated during the call."""
     tracemalloc.start()
     function()
     most = tracemalloc.get_traced_memory()[1]
@@ -80,7 +83,10 @@ def peak(function):
 
 
 def noise_alone():
-    """Return the seconds for a secure release of one row of 10_000 numbers, nearly all of which are for the noise."""
+    """Return the seconds of a release of one row of 10_000 numbers with secure noise.
+
+    Nearly all of this time is for the noise.
+    """
     mechanism = GaussianDataMechanism(np.ones(10_000), 1, 1.0, 1e-6, clip_probability=0.1, scaling="none")
     X = np.ones((1, 10_000))
     return race({"release": lambda: mechanism.release(X).count}, repetitions=5)["median"][0]

@@ -1,8 +1,8 @@
-"""Offer other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan for no answer.
+"""Offer other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan if they fail.
 
-The package gx2 from PyPI has eight methods. Compared are its default, two methods that are better near the mean and far
-in the tail, and Ruben's series with more terms. On smaller cases `ray`, `ifft` and `precision="vpa"` were worse than
-one of these.
+The Z_j are independent standard normal variables. The package gx2 from PyPI has eight methods. Four are compared: its
+default, one that is better near the mean, one that is better far in the tail, and Ruben's series with more terms. On
+smaller cases `ray`, `ifft` and `precision="vpa"` were worse than one of these.
 """
 
 import math
@@ -25,9 +25,10 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 
 
 def davies(qf, acc, lim=10**8):
-    """Return Davies' algorithm `qf` with the absolute accuracy `acc` as a function of x and weights.
+    """Return a function of x and weights that computes the upper tail by Davies' algorithm `qf`.
 
-    The function returns nan if the algorithm reports a fault.
+    `acc` is its absolute accuracy, and `lim` is the largest number of its terms. The function returns nan if the
+    algorithm reports a fault.
     """
 
     def tail(x, weights):
@@ -38,13 +39,13 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return {name: function} for Davies' algorithm in C from fastlmmclib, with two accuracies."""
+    """Return {name: function} for Davies' algorithm in C, from the package fastlmmclib, with two accuracies."""
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return {name: function} for Davies' algorithm in C from chi2comb."""
+    """Return {name: function} for Davies' algorithm in C, from the package chi2comb."""
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -56,7 +57,10 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """Return {name: function (value, weights)} for `cdf` or `inv` of the package gx2, with each of the options."""
+    """Return {name: function of a value and weights} that call `cdf` or `inv` of the package gx2 from PyPI.
+
+    `function` is one of these two. There is one entry for each set of options in `GX2`.
+    """
 
     def call(options, value, weights):
         ones, zeros = np.ones_like(weights), np.zeros_like(weights)
@@ -66,12 +70,15 @@ def gx2_calls(function):
 
 
 def gx2():
-    """Return {name: function} for methods of the package gx2: Imhof's integral, Ruben's series, and a tail formula."""
+    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI."""
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
-    """Return {name: function} for approximations by distributions with equal moments, from the package momentchi2."""
+    """Return {name: function} for the approximations of the package momentchi2.
+
+    They replace the weighted sum by a variable with the same first moments.
+    """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
     # lpb4 calls np.math, which NumPy 2 removed: that module alone gets it back
@@ -80,7 +87,7 @@ def momentchi2():
 
 
 def complement(cdf, x, weights):
-    """Return the upper tail as 1 minus the lower one, for a program that computes only the lower one."""
+    """Return the upper tail at x as 1 minus `cdf(weights, x)`, for a program that computes only the lower tail."""
     return float(1 - cdf(weights, x))
 
 
@@ -88,12 +95,12 @@ PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, 
 
 
 def missing():
-    """Return the names of the compared packages that are not installed."""
+    """Return the names of the packages to be compared that are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def available():
-    """Return {name: function} for every method whose package is installed."""
+    """Return {name: function} for every method of an installed package, and for the saddlepoint formula."""
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):
         methods |= PACKAGES[name]()

@@ -2,12 +2,13 @@
 
     ten laws        ten settings with a sufficient budget and four without, a hundred runs each: errors over forecasts
     fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
-    strange tables  a hundred tables that were made to let it fail, twenty runs each
+    strange tables  a hundred tables designed to make the search fail, twenty runs each
 
-A setting is a number of rows n, a number of columns d, and n sqrt(rho). Rows and noise of a run depend only on part,
-law, setting and number of the run, so the table is the same in any order. It is written to
-`egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a release counts as
-a failure. Where the mechanism says beforehand that the budget is too small, the run counts as refused.
+A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
+run depend only on part, law, setting and number of the run, so the table does not depend on the order of the runs. It
+is written to `egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a
+release counts as a failure. Where the mechanism says beforehand that the budget is too small, the run counts as
+refused.
 """
 
 import argparse
@@ -42,7 +43,10 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "strange tables": 20}
 
 
 class Setting(NamedTuple):
-    """What one line of the table measures: a law or a table, the numbers of rows and columns, and n sqrt(rho)."""
+    """Describe what one line of the table measures: data of one kind, their size, and the budget rho.
+
+    `law` is the name of a law or of a table, n and d are the numbers of rows and columns, and `reach` is n sqrt(rho).
+    """
 
     part: str
     law: str
@@ -52,13 +56,13 @@ class Setting(NamedTuple):
 
     @property
     def mechanism(self):
-        """Return the AdaptiveDataMechanism that is measured."""
+        """Return the AdaptiveDataMechanism that is measured in this setting."""
         table = laws.TABLES[self.law] if self.part == "strange tables" else None
         radius, sigma_range = (table.radius, table.sigma_range) if table else (RADIUS, SIGMA_RANGE)
         return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
 
     def rows(self, run):
-        """Return the rows of one run, for the number of the run."""
+        """Return the rows of data of one run, where `run` is the number of the run."""
         rng = grid.generator("rows", *self, run)
         if self.part == "strange tables":
             return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)
@@ -66,7 +70,7 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """Return the settings of all lines of the table, in their order."""
+    """Return the settings of all lines of the table, in the order of the lines."""
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
@@ -74,7 +78,12 @@ def settings():
 
 
 class Run(NamedTuple):
-    """Results that are measured for one release."""
+    """Hold the results of one release.
+
+    They are the error divided by the forecast, the error divided by that of a random sample's sum, whether the
+    results are within the declared ranges, the share of intervals that contain the exact entry, and whether the rows
+    looked normal.
+    """
 
     ratio: float  # error over forecast
     sampling: float  # error over the error of a random sample's sum
@@ -84,7 +93,7 @@ class Run(NamedTuple):
 
 
 def release(setting, run):
-    """Make one release, and return its results as a `Run`; an exception of the release is not caught."""
+    """Make one release in a setting, and return its results as a `Run`; errors of the release are passed on."""
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
     (low, high), (least, greatest) = found.interval(CONFIDENCE), mechanism.sigma_range
@@ -104,16 +113,16 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Return the standard deviations of the columns, also for numbers whose squares overflow or underflow."""
+    """Return the standard deviations of the columns of X, also if squares of its entries overflow or underflow."""
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
 
 class Line(NamedTuple):
-    """Line of the table, with counts and averages over the runs of one setting.
+    """Hold one line of the table: counts, medians and means over the runs of one setting.
 
-    `median` and `most` are those of `Run.ratio`, `sampling` is the median of `Run.sampling`; see
-    `egm.study.tables.searches`.
+    `median` and `most` are the median and the maximum of `Run.ratio`, and `sampling` is the median of `Run.sampling`.
+    All fields are explained at `egm.study.tables.searches`.
     """
 
     part: str
@@ -135,7 +144,7 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """Make `runs` releases of a setting; return its `Line`, and the messages of the runs that failed."""
+    """Make `runs` releases in a setting; return a `Line` with the results, and a list of the errors of failed runs."""
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
         return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
@@ -154,7 +163,7 @@ def line(setting, runs):
 
 
 def text(lines):
-    """Return the lines of the table as CSV text."""
+    """Return the lines of the table, after a line with the names of the columns, as CSV text."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(Line._fields)
@@ -164,9 +173,10 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """Measure these settings in several processes, and return their lines in the same order.
+    """Make the releases of the settings `todo` in several processes; return one `Line` for each setting, in order.
 
-    `runs` is {part: number of runs}, and `say` prints a message about each line.
+    `runs` is a dictionary from the name of a part to the number of runs of each of its settings. `say` prints a message
+    about each line.
     """
     os.environ.update(grid.THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
@@ -185,13 +195,13 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """Prepare a process for releases: every warning but that of a simulation becomes an error."""
+    """Prepare a process for releases: every warning becomes an error, except the one that a release is simulated."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
 
 def summary(lines):
-    """Yield one line of text for each part of the table, with the totals of its runs."""
+    """Yield one line of text for each part of the table, with the sums of the counts of its lines."""
     for part in RUNS:
         own = [found for found in lines if found.part == part]
         runs = sum(found.runs - found.refused for found in own)
@@ -202,7 +212,7 @@ def summary(lines):
 
 
 def main():
-    """Measure all settings, and write the table unless the option --quick is given."""
+    """Measure all settings, and write the table as a CSV file unless the option --quick is given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
     parser.add_argument("--processes", type=int, default=2)

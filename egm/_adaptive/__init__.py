@@ -1,1 +1,1 @@
-"""Implement `egm.adaptive`: private questions about the rows, the search by such questions, and the final release."""
+"""Implement `egm.adaptive`: the private questions about rows, the search that asks them, and the final release."""

@@ -1,8 +1,8 @@
-"""Answer the questions of the search as expected for normal rows, so that a release can be forecast without data.
+"""Answer the questions of the search in `egm.adaptive` as expected for normal rows, to forecast a release without data.
 
-The rows are assumed to be normal with mean mu and standard deviations sigma. The answer to each question is the one
-that is expected for such rows. Only the answer for a mean is wrong on purpose: by the root of its mean squared error.
-So the search runs as it would with data, and the forecast at its end is the one that a release would have.
+The rows are assumed to be normal with mean mu and standard deviations sigma. The answer to each question is the
+expected one for such rows. Only the mean of the rows is answered wrongly on purpose: each entry is off by the root of
+its mean squared error. So the search runs as it would with data, and ends with the forecast that a release would have.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["ExpectedRows"]
 
 
 class ExpectedRows:
-    """Model n normal rows with mean mu and standard deviations sigma; it takes the place of `PrivateRows`.
+    """Answer the questions of `PrivateRows` by what is expected of n normal rows, with mean mu and deviations sigma.
 
-    The attribute `failure` bounds the probability that an answer about real rows would be so wrong that the search
-    fails.
+    Each question records its cost `rho` under the name `step`. The attribute `failure` is an upper bound of the
+    probability that some answer about real rows would be so wrong that the search fails.
     """
 
     def __init__(self, n: int, rho: float, sigma: Array, mu: Array) -> None:
@@ -31,16 +31,21 @@ class ExpectedRows:
         self.failure = 0.0
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
-        """Return the expected q-quantile of the distances ||b (x - center)|| of the rows.
+        """Return the expected q-quantile of the distances ||b (x - center)|| of the rows x.
 
-        The probability that a real answer lies below or above all rows is added to `failure`.
+        A private quantile of real rows can lie below or above all rows; a bound of this probability is added to
+        `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
         return self._radial(center, b).quantile(1 - q)
 
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
-        """Return approximately the median of |x_j - center_j| for each column j."""
+        """Return, for each column j, approximately the median of |x_j - center_j| over normal rows x.
+
+        A private median of real rows can lie below or above all rows; a bound of this probability is added to
+        `failure`.
+        """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)
         return 0.6745 * np.hypot(self.sigma, self.mu - center)
@@ -48,7 +53,8 @@ class ExpectedRows:
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of the clipped rows b (x - center), and the standard deviation of its noise.
 
-        It is the true mean of these rows, off by the root of the mean squared error in each entry.
+        Each entry of this mean is the true mean of b (x - center), from which its root mean squared error due to
+        noise and clipping is subtracted.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
@@ -60,7 +66,10 @@ class ExpectedRows:
         return b * (offset - off), std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected mean of ((x - center) / spread)**2, and the standard deviation of its noise."""
+        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and the deviation of its noise.
+
+        The second result is the standard deviation of the noise that a private answer would have in each entry.
+        """
         self.account.spend(step, rho)
         std = 1.3 * math.sqrt(3 * self.d / rho) / self.n
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
@@ -68,21 +77,28 @@ class ExpectedRows:
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
         """Return the expected number of rows from each edge to the next, and the standard deviation of its noise.
 
-        A row is between two edges if its distance ||b (x - center)|| is.
+        The edges divide the distances ||b (x - center)|| of the rows x. The last number is that of the rows beyond
+        the last edge.
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
         return -np.diff(beyond), 1 / math.sqrt(rho)
 
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the expected number of rows at a distance above `length`, and the standard deviation of its noise."""
+        """Return the expected number of rows x with ||b (x - center)|| > length, and the deviation of its noise.
+
+        The second result is the standard deviation of the noise that a private answer would have.
+        """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)
 
     def _radial(self, center: Array, b: Floats) -> Radial:
-        """Return the model of the distances ||b (x - center)|| of the rows."""
+        """Return a model of the distances ||b (x - center)|| of normal rows x, as a `Radial`."""
         return Radial(self.sigma, self.mu - center, np.broadcast_to(b, self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
-        """Add to `failure` a bound of the probability that a private q-quantile lies below or above all rows."""
+        """Add to `failure` a bound of the probability that a private q-quantile lies below or above all rows.
+
+        `rho` is the cost of the quantile, and `intervals` is the number of intervals from which it is drawn.
+        """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -1,16 +1,18 @@
 """Check whether the rows are as the search of `egm.adaptive` found them, choose the clip norm, and release the mean.
 
-A length is the norm of a scaled row, b times its difference from the center. A shell is a range of lengths.
+The length of a row x is ||b (x - center)||, with the scaling b and the center that the search has found. A shell is a
+range of lengths, n is the number of rows, and rho is the budget.
 
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
-   more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that all clipped parts point in
-   one direction.
+   more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all
+   rows point in one direction.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Sum. The rows are scaled, clipped and averaged as in Algorithm 3. The mean is the last center plus the noisy mean of
-   the clipped differences from it.
-4. Move. If this mean is further from the center than noise and the error of the center explain, clipping has biased it.
-   Then the forecast contains the difference. In few dimensions this is done only if n sqrt(rho) is small.
+3. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
+   plus the noisy mean of the clipped differences of the rows from this center.
+4. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
+   has biased it. Then the difference is added to the forecast of the error. In few dimensions this is done only if
+   n sqrt(rho) is small.
 """
 
 from __future__ import annotations
@@ -51,7 +53,11 @@ _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by whic
 
 @dataclass(frozen=True)
 class LastRound:
-    """Hold the released mean, shape (d,), and describe the error of n times this mean."""
+    """Hold the released mean, and describe the error of the sum, which is n times this mean.
+
+    The error is described by its standard deviation due to noise, its largest bias, and its forecast. `model_holds` is
+    true if the norms of the rows looked like those of normal rows.
+    """
 
     mean: Array
     noise_std: Array
@@ -62,12 +68,14 @@ class LastRound:
 
 @dataclass(frozen=True)
 class _Clip:
-    """Describe a clip norm, and by how much clipping to it may move the sum, in units of scaled rows.
+    """Describe a clip norm, and how far clipping to it may move the sum of the scaled rows.
 
-    `one_sided` is how far the sum moves if the clipped parts of all rows point in one direction. If `model` is true,
-    the norms agree with the normal model, `one_sided` counts its rows only, and the rows that it does not explain add
-    at least `surely` and at most `at_most`. If `model` is false, the sum moves by at most `at_most` in all. `second` is
-    the sum of the squared lengths of the clipped parts.
+    The clipped part of a row is what clipping removes. `one_sided` is how far the sum moves if the clipped parts of all
+    rows point in one direction. `second` is the sum of the squared lengths of the clipped parts.
+
+    If `model` is true, the norms agree with those of normal rows, and `one_sided` counts only as many long rows as
+    normal rows have. Further long rows move the sum by at least `surely` and at most `at_most` more. If `model` is
+    false, the sum moves by at most `at_most` in all.
     """
 
     norm: float
@@ -80,10 +88,10 @@ class _Clip:
 
 @dataclass(frozen=True)
 class _Shells:
-    """Hold noisy numbers of rows in shells (ranges of lengths): counts[i] rows from edges[i] to the next edge.
+    """Hold noisy numbers of rows in ranges of norms, which are called shells.
 
-    `std` is the standard deviation of the noise in each count. The first `near` edges are quantiles of the normal
-    model.
+    counts[i] is the number of rows with a norm from edges[i] to the next edge. `std` is the standard deviation of the
+    noise in each number. The first `near` edges are quantiles of the norm of a normal row.
     """
 
     edges: Array
@@ -92,9 +100,9 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """Return a `Tail` that is fitted to the numbers of rows in the near shells and in some far shells.
+        """Fit a `Tail` to the numbers of rows in the first `near` shells and in the farther shells of `windows`.
 
-        Only the far shells in `windows`, a list of ranges, are taken to have rows.
+        `windows` is a list of ranges of indices. The farther shells outside these ranges are treated as empty.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -105,12 +113,12 @@ class _Shells:
 
 
 def last_round(search: Search) -> LastRound:
-    """Check the tail of the rows' norms, choose the clip norm, release the mean, and forecast its error."""
+    """Check the norms of the rows, choose the clip norm, release the mean of the rows, and forecast its error."""
     return _LastRound(search).run()
 
 
 class _LastRound:
-    """Hold the state of the search, its scaling b, and numbers that follow from the state and the scaling."""
+    """Hold the state of the finished search, the scaling b of the rows, and numbers that follow from these."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n = search, search.rows, search.n
@@ -122,7 +130,7 @@ class _LastRound:
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:
-        """Check the tail of the rows' norms, choose the clip norm, release the mean, and forecast its error."""
+        """Check the norms of the rows, choose the clip norm, release the mean of the rows, and forecast its error."""
         search, b, n = self.search, self.b, self.n
         seen = self.look()
         clip = self.by_model() if seen is None else None
@@ -152,15 +160,18 @@ class _LastRound:
         return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
-        """Return the probability that a normal row, made 5 % longer for wrong standard deviations, exceeds `length`."""
+        """Return the probability that the norm of a normal row exceeds `length`, if all rows are made 5 % longer.
+
+        The 5 % allow for errors of the standard deviations.
+        """
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Ask for numbers of rows in ranges of norms; return the tail of the norms, or None if they are as expected.
+        """Ask how many rows have norms in each of many ranges; return a `Tail` if too many are long, else None.
 
-        They are as expected if there are no more long rows than normal rows would have.
+        Too many rows are long if chance and noise do not explain their number for normal rows.
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
@@ -172,9 +183,10 @@ class _LastRound:
         return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
-        """Ask for the noisy numbers of rows in ranges of norms.
+        """Ask for the noisy numbers of rows in ranges of norms, and return them as `_Shells`.
 
-        The edges between the ranges are `near`, followed by edges of constant ratio.
+        The edges between the ranges are `near`, followed by edges each of which is a constant multiple of the one
+        before.
         """
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
@@ -185,18 +197,19 @@ class _LastRound:
         )
 
     def likeliest(self) -> Tail:
-        """Return the tail of the norms for the case that no range of very long norms certainly has rows.
+        """Return the `Tail` for the case that noise could explain the rows in all ranges of very large norms.
 
-        The range that most likely has rows is taken to have them.
+        The range of very large norms with the most rows relative to the noise is treated as the only one that has rows.
         """
         shells = self.shells
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Check by further questions which of these ranges of very long norms have rows, and return those ranges.
+        """Check by further questions which ranges of very large norms have rows, and return these ranges.
 
-        The number of rows beyond the beginning of the farthest range is asked for. If noise explains it, this range is
-        dropped and the next one is checked. The first range that certainly has rows ends the check.
+        `windows` has the ranges to be checked. The first question is how many rows lie beyond the lower end of the
+        farthest range. If noise explains the answer, this range is removed, and the next one is checked. The check
+        ends at the first range that certainly has rows; this range and all nearer ones remain.
         """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
@@ -208,7 +221,11 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least error for this tail, or a smaller one if hardly any rows are longer than it."""
+        """Return the clip norm of least error if the norms of the rows are as in `tail`, as a `_Clip`.
+
+        If a smaller clip norm is sufficient, because the answers to further questions show that only few rows are
+        longer than it, the smaller one is returned.
+        """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
@@ -221,13 +238,14 @@ class _LastRound:
     # Count ------------------------------------------------------------------------------------------------------------
 
     def noise(self, rho: float) -> float:
-        """Return the root mean square of the norm of the noise in the sum, for the budget rho and clip norm 1."""
+        """Return the root mean square of the norm of the noise in the sum, for the cost `rho` and the clip norm 1."""
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return the clip norm of least error for normal rows, increased until few rows are longer, or None.
+        """Return a clip norm for normal rows as a `_Clip`, or None if too many of the rows are longer than it.
 
-        The result is None if still too many rows are longer after the last increase.
+        The clip norm of least forecast error is increased until few rows are longer. The result is None if too many
+        rows are longer after the last increase.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -243,11 +261,12 @@ class _LastRound:
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
-        """Ask how many rows are longer than the clip norm, and increase it until there are few.
+        """Ask how many rows are longer than the clip norm, and increase the clip norm until few rows are.
 
-        The results are the new clip norm, whether few rows are longer, and by how much these rows move the sum: at
-        least, and at most. In many dimensions and without a tail, only the rows that the normal model does not explain
-        are counted. With a tail, the search begins at the clip norm that few rows of the tail exceed.
+        The results are the new clip norm, whether few rows are longer than it, and by how much these rows move the
+        sum: at least, and at most. `noise` is the root mean square of the norm of the noise for the clip norm 1. In
+        many dimensions and without a `tail`, only rows are counted that exceed the expected number for normal rows.
+        With a `tail`, the first clip norm is one that few rows of this tail exceed.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
@@ -279,9 +298,10 @@ class _LastRound:
     # Move -------------------------------------------------------------------------------------------------------------
 
     def moved(self, step: Array, noise_std: Array) -> tuple[float, float]:
-        """Compare the squared distance by which the sum has moved with the one that noise and center_std explain.
+        """Compare how far the last round has moved the sum with what noise and the error of the center explain.
 
-        The results are the difference of the two, and the largest difference that chance explains.
+        The first result is the squared distance of the move, less its expected value. The second one is the largest
+        value of the first that chance explains.
         """
         expected = noise_std**2 + (self.n * self.search.center_std) ** 2
         total = float(np.sum(expected))
@@ -290,10 +310,12 @@ class _LastRound:
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:
-    """Return the ranges (start, stop) of shells that have more rows than noise explains, disjoint and in order.
+    """Find ranges (start, stop) of neighboring shells that have more rows than noise explains; return them in order.
 
-    Only shells from `start` to `stop` are considered. If `most` is true, return only the range with the most rows
-    relative to the noise in their number, even if noise explains them.
+    A shell is a range of norms, counts[i] is the noisy number of rows in shell i, and `std` is the standard deviation
+    of this noise. Only the shells from `start` to `stop` are searched, and the ranges that are found do not overlap.
+    If `most` is true, the only result is the range with the most rows relative to the noise, even if noise explains
+    them.
     """
     if start >= stop:
         return []
@@ -310,5 +332,5 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
 
 def _square(number: float) -> float:
-    """Return the square of a number, where a number above 1e150 counts as 1e150, so that nothing overflows."""
+    """Return the square of a number >= 0, where numbers above 1e150 count as 1e150, so that nothing overflows."""
     return min(number, 1e150) ** 2

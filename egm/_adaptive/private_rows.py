@@ -1,17 +1,17 @@
-"""Answer the six questions that the search may ask about private rows, and record what each answer costs.
+"""Answer the six questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
-zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced:
+zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced. These are the
+methods of `PrivateRows` and their costs, where std is the standard deviation of the noise:
 
-    radius, spreads   A quantile among intervals with public bounds costs epsilon**2 / 8 for each exponential mechanism
-                      (Cesar and Rogers 2021, Lemma 3.4).
-    mean, squares     A sum of integer vectors of norm at most K, of which two differ by at most D K, plus discrete
-                      Gaussian noise costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke 2020, Theorem 14).
+    radius, spreads   A quantile is drawn from intervals with public bounds by an exponential mechanism, or one for
+                      each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4).
+    mean, squares     A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
+                      of them differ by at most D K, this costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke
+                      2020, Theorem 14).
     shells            The numbers of rows in ranges of distances cost 1 / std**2 together: a replaced row changes two
                       of them by one.
     longer            The number of rows beyond a distance costs 1 / (2 std**2): a replaced row changes it by one.
-
-Here std is the standard deviation of the noise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SQUARE = 12.0  # largest square, in units of its expectation
 
 
 class Account:
-    """Record the cost of each step of the search; the exact sum of the costs is at most the budget rho."""
+    """Record the cost rho of each step of the search; the exact sum of these costs never exceeds the budget `rho`."""
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, dict[str, float]()
@@ -53,7 +53,7 @@ class Account:
         return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
-        """Add `rho` to the cost of a step, or raise a ValueError if the budget is too small for it."""
+        """Add `rho` to the recorded cost of the step named `step`; raise a ValueError if less than `rho` is left."""
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
         if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
@@ -62,10 +62,11 @@ class Account:
 
 
 def log_intervals(low: float, high: float, step: float) -> Intervals:
-    """Divide the numbers >= 0 into intervals; return the bounds between them, and a middle point of each.
+    """Divide the numbers >= 0 into intervals; return the bounds between the intervals, and one point in each interval.
 
-    The first bound is `low`, the last one at least `high`, and their ratio is constant and about exp(step). The point
-    of the first interval is its upper bound, and that of the last interval its lower bound.
+    The first bound is `low`, and the last one is at least `high`. The ratio of each bound to the one before is
+    constant, and about exp(step). The point of an interval is its geometric middle. Only the first interval, which
+    starts at 0, has its upper bound as its point, and the last one, which has no end, has its lower bound.
     """
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
@@ -73,7 +74,7 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 
 
 def _unseen(question: F) -> F:
-    """Make a question run without floating-point warnings, because a warning could reveal a single row."""
+    """Return the method `question`, made to run without floating-point warnings, which could reveal a single row."""
 
     @functools.wraps(question)
     def asked(*given: Any) -> Any:
@@ -84,7 +85,11 @@ def _unseen(question: F) -> F:
 
 
 class PrivateRows:
-    """Answer questions about the rows of X, shape (n, d), within a budget rho; an rng makes the answers simulations."""
+    """Answer questions about the private rows of X, shape (n, d), within a budget rho.
+
+    Each question records its cost `rho` under the name `step`, before it reads the rows. If an `rng` is given, the
+    answers are simulations, fit for experiments only.
+    """
 
     def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
         self.X, self.rng, self.account = X, rng, Account(rho)
@@ -92,29 +97,40 @@ class PrivateRows:
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
-        """Return a private q-quantile of the distances ||b (x - center)|| of the rows, as the middle of an interval."""
+        """Return a private q-quantile of the distances ||b (x - center)|| of the rows x.
+
+        The answer is the point of one of the `intervals`, as `log_intervals` returns them.
+        """
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
 
     @_unseen
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
-        """Return a private median of |x_j - center_j| for each column j, as the middle of an interval."""
+        """Return a private median of |x_j - center_j| over the rows x, for each column j.
+
+        Each answer is the point of one of the `intervals`, as `log_intervals` returns them. All of them together cost
+        `rho`.
+        """
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
         return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
 
     @_unseen
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return the noisy mean of the rows b (x - center), each clipped, and the standard deviation of its noise."""
+        """Return the noisy mean of the vectors b (x - center) over the rows x, and the standard deviation of its noise.
+
+        Vectors that are longer than `clip_norm` are first shortened to this norm.
+        """
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return a noisy mean of the vectors ((x - center) / spread)**2, and the standard deviation of its noise.
+        """Return a noisy mean of the vectors ((x - center) / spread)**2 over rows x, and the deviation of its noise.
 
-        Each entry of a vector is limited to 12, and each vector is clipped. Vectors of squares have no negative entry,
-        so two vectors of norm at most V differ by at most sqrt(2) V.
+        The second result is the standard deviation of the noise in each entry. Each entry of a vector is limited to
+        12, and each vector is clipped to a norm V that depends on d only. Two vectors of norm at most V without
+        negative entries differ by at most sqrt(2) V, and the noise is chosen for this difference.
         """
         self.account.spend(step, rho)
         cut = math.sqrt(_SQUARE)  # applied before squaring, because an overflow would reveal a long row
@@ -126,10 +142,10 @@ class PrivateRows:
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return noisy numbers of rows from each edge to the next and beyond the last, and their noise's deviation.
+        """Return the noisy number of rows from each edge to the next, and the standard deviation of its noise.
 
-        The edges divide the distances ||b (x - center)|| of the rows. The deviation is the standard deviation of the
-        noise in each number.
+        The edges divide the distances ||b (x - center)|| of the rows x. The last number is that of the rows beyond
+        the last edge; rows below the first edge are not counted.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
@@ -139,14 +155,20 @@ class PrivateRows:
 
     @_unseen
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the noisy number of rows with ||b (x - center)|| > length, and the standard deviation of its noise."""
+        """Return the noisy number of rows x with ||b (x - center)|| > length, and the deviation of its noise.
+
+        The second result is the standard deviation of this noise.
+        """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
         found = int(np.count_nonzero(self._distances(center, b) > length))
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval that holds a private q-quantile of the values, and return its middle point."""
+        """Draw an interval that holds a private q-quantile of the values, at the cost `rho`, and return its point.
+
+        `intervals` has the bounds between the intervals and the point of each, as `log_intervals` returns them.
+        """
         bounds, middles = intervals
         counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
@@ -155,9 +177,10 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of vectors, whose integer sum `total` computes, and its noise's standard deviation.
+        """Return the noisy mean of n vectors, at the cost `rho`, and the standard deviation of its noise.
 
-        The vectors are clipped to `clip_norm`, and two of them differ by at most `diameter` clip norms.
+        ``total(grid)`` clips the vectors to `clip_norm`, rounds them to integers on the lattice `grid`, and returns
+        their sum. Two clipped vectors differ by at most `diameter` times the clip norm.
         """
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)
@@ -166,16 +189,19 @@ class PrivateRows:
         return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     def _gaussian(self, std: float, size: int) -> Whole:
-        """Draw discrete Gaussian noise with this standard deviation; in a simulation, rounded normal noise."""
+        """Draw `size` numbers of discrete Gaussian noise with the standard deviation `std`.
+
+        In a simulation the noise is normal noise that is rounded to integers.
+        """
         if self.rng is None:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
-        """Yield the rows in blocks; entries beyond `_LARGEST` are limited to it."""
+        """Yield the rows in blocks (m, d); entries beyond 1e150 in size are replaced by 1e150 with their sign."""
         step = max(1, _BLOCK // self.d)
         return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
 
     def _distances(self, center: Array, b: Floats) -> Array:
-        """Return ||b (x - center)|| for every row x."""
+        """Return the distance ||b (x - center)|| of every row x, shape (n,)."""
         return np.concatenate([norms.norms((block - center) * b) for block in self._blocks()])

@@ -1,8 +1,9 @@
-"""Approximate the norm of a normal row quickly, for plans that need hundreds of forecasts with one correct digit.
+"""Approximate the distribution of the norm of a normal row, to compute hundreds of rough forecasts quickly.
 
-The squared norm ||b x||**2 is replaced by a gamma variable with the same mean and variance, and the gamma variable by
-the cube of a normal variable (Wilson and Hilferty 1931). The share of a row that clipping removes is treated as a
-function of its norm that does not depend on its direction.
+One correct digit of a forecast is sufficient. The squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
+gamma variable with the same mean and variance. The gamma variable is replaced by the cube of a normal variable (Wilson
+and Hilferty 1931). The share of a row that clipping removes is treated as a function of the row's norm alone, although
+it also depends on the direction of the row.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _MASS = _MASS / np.sum(_MASS)
 
 
 class Radial:
-    """Approximate the norm of b (x - center), for normal x with standard deviations sigma and mean center + offset.
+    """Approximate the norm r of b (x - center), for normal rows x with deviations sigma and mean center + offset.
 
-    Each entry of the vectors stands for `copies` equal coordinates.
+    Entry j of these vectors stands for `copies[j]` equal coordinates, or for `copies` coordinates if this is a number.
     """
 
     def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1) -> None:
@@ -34,28 +35,31 @@ class Radial:
         self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # 2 / (9 dof), the normal variable's variance
 
     def quantile(self, p: float) -> float:
-        """Return the norm that a share p of the rows exceeds."""
+        """Return the upper p-quantile of the norm: a normal row has a larger norm with probability p."""
         return float(self._norm(-ndtri(p)))
 
     def tail(self, t: Floats) -> Floats:
-        """Return the share of rows that are longer than t."""
+        """Return the probability that the norm of a normal row is larger than t."""
         root = np.cbrt(np.asarray(t) ** 2 / self.mean)
         tail: Floats = ndtr((1 - self.third - root) / np.sqrt(self.third))
         return tail
 
     def _norm(self, z: Floats) -> Array:
-        """Return the norm that has the same rank as z has in the standard normal distribution."""
+        """Return the Phi(z)-quantile of the norm of a row, where Phi is the standard normal distribution function."""
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
     def norms(self) -> Array:
-        """Return the norms at the nodes of the Gauss-Hermite quadrature, by which means over rows are computed."""
+        """Return the quantiles of the norm that belong to the nodes of the Gauss-Hermite quadrature.
+
+        The mean of any function of the norm is computed as a weighted sum over these nodes.
+        """
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of max(r - C, 0), of its square, and of max(1 - C / r, 0), for each clip norm C.
+        """Return the means of max(r - C, 0), of its square and of max(1 - C / r, 0), for each entry C of `clip_norm`.
 
-        The mean is over the norms r of the rows.
+        Here r is the norm of a normal row, and the means are those of its distribution.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
@@ -64,14 +68,15 @@ class Radial:
         return first, second, share
 
     def lost(self, clip_norm: float) -> float:
-        """Return the mean of max(r - clip_norm, 0) for the norm r of a row."""
+        """Return the mean of max(r - clip_norm, 0), where r is the norm of a normal row."""
         return float(self.excess(np.array([clip_norm]))[0][0])
 
     def best(self, n: int, noise: float, one_sided: float = np.inf) -> tuple[float, Array]:
-        """Return the clip norm C of least error for the mean of n rows, and the root mean squared error of each entry.
+        """Return the clip norm C of least error for the noisy mean of n rows, and the error of each entry with this C.
 
-        The standard deviation of the noise in the mean is noise * C / b. Clip norms are excluded if the mean would
-        move, with all clipped parts in one direction, by more than `one_sided` times its total error.
+        The errors are root mean squared errors in the units of the data. The standard deviation of the noise in entry
+        j of the mean is noise * C / b[j]. A clip norm is not considered if clipping could move the mean too far: by
+        more than `one_sided` times the total error, in case the clipped parts of all rows point in one direction.
         """
         C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
         first, second, share = self.excess(C)

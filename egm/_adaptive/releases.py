@@ -15,17 +15,17 @@ from egm.forecast import ErrorForecast
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRelease:
-    """Estimate of the sum of rows that may be published, with the results of the search for center and spread.
+    """Noisy sum of private rows, which may be published, with the results of the search for center and spread.
 
     Parameters
     ----------
     estimate : ndarray, shape (d,)
-        Noisy sum of the rows, in the units of the data. Each entry is within n times the declared
-        radius.
+        Noisy sum of the n rows, in the units of the data. Its entries are at most n times the
+        declared radius in absolute value.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data.
     bias : ndarray, shape (d,)
-        Amount by which clipping may have moved each entry of `estimate`.
+        Amount by which clipping may have moved each entry of `estimate`, up or down.
     center : ndarray, shape (d,)
         Center of the rows, as the search found it before the sum was released.
     sigma : ndarray, shape (d,)
@@ -33,14 +33,14 @@ class AdaptiveRelease:
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only.
     model_holds : bool
-        Whether the norms of the rows looked like those of normal rows. If False, the clip norm
-        comes from the norms themselves, and `forecast.center` assumes that all clipped parts point
-        one way.
+        Whether the norms of the rows looked like those of normal rows. If False, the clip norm is
+        chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
+        error assumes that the parts of all rows that clipping removes point in one direction.
     spent : dict of str to float
-        Budget in zero-concentrated differential privacy that each step took.
+        Cost of each step of the search in zero-concentrated differential privacy, by its name.
     simulated : bool
-        Whether the randomness came from a NumPy Generator. Such a release is fit for experiments
-        and not for publication.
+        Whether the randomness came from a NumPy Generator. If True, the release is fit for
+        experiments and not for publication.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class AdaptiveRelease:
     simulated: bool
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Compute an interval for each entry of the sum that contains the exact entry with a given probability.
+        """For each entry of the exact sum, compute an interval that contains this entry with a given probability.
 
         Parameters
         ----------
@@ -77,8 +77,8 @@ class AdaptiveRelease:
         low : ndarray, shape (d,)
             Lower ends of the intervals, in the units of the data.
         high : ndarray, shape (d,)
-            Upper ends. An exact entry is between its two ends with at least the probability
-            `confidence`.
+            Upper ends of the intervals. An exact entry is between its two ends with at least the
+            probability `confidence`.
 
         Raises
         ------
@@ -89,9 +89,9 @@ class AdaptiveRelease:
 
         Notes
         -----
-        The noise and the variation by clipping are treated as normal. The interval is extended by
-        `bias` on both sides, which is more than normal rows need. The probability does not hold if
-        there are very long rows that were too few to be seen by the search.
+        The noise, and the variation that clipping causes, are treated as normal. The interval is
+        extended by `bias` on both sides, which is more than normal rows need. The probability may be
+        smaller than `confidence` if there are a few very long rows that the search has not noticed.
 
         Examples
         --------
@@ -118,11 +118,11 @@ class AdaptiveForecast:
     Parameters
     ----------
     error : egm.forecast.ErrorForecast
-        Expected squared l2 error of the released sum, by its causes.
+        Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
-        Lower bound of the probability that the search finds the center and the spread.
+        Lower bound of the probability that the search finds the center and the spread of the rows.
     spent : dict of str to float
-        Budget in zero-concentrated differential privacy that each step takes.
+        Cost of each step of the search in zero-concentrated differential privacy, by its name.
 
     Examples
     --------

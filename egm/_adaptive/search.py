@@ -3,17 +3,17 @@
 The search asks questions and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
 those that are expected of normal rows (`expected_rows.py`). The release itself is in `last_round.py`.
 
-1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to it,
-   and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end when the
-   radius is no longer reduced, because it is that of the data themselves. A radius that is wrong by chance is
-   corrected by the next one, which may also be larger.
+1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to
+   this ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end
+   when the radius becomes no smaller, because the rows themselves are so far apart. A radius that is wrong by chance
+   is corrected by that of the next step, which may also be larger.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
-   standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If that
-   is little, or if the budget is too small for d medians, all coordinates get the same standard deviation. Otherwise
-   each coordinate gets its own, by a median of |x_j - center_j|.
-3. Refine. The rows are scaled, clipped and averaged as in Algorithm 3, at most twice, with the shares of the budget for
-   which the error of the last round is least. Little is clipped here, so that the center stays good even if all clipped
-   parts point in one direction.
+   standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
+   factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
+   Otherwise that of coordinate j is found by a median of |x_j - center_j|.
+3. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
+   budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
+   the center stays good even if the clipped parts of all rows point in one direction.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Declare the questions that a search may ask about rows; they are described in `PrivateRows`."""
+    """Declare the questions that a search may ask about rows; `PrivateRows` describes what each of them returns."""
 
     n: int
     d: int
@@ -76,9 +76,10 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float) -> float:
-    """Return the factor by which a step should reduce the distance of the center from the rows.
+    """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
-    It is the factor for which many steps cost least, or a smaller one if the cost of a step is then below 0.5 % of rho.
+    It is the factor for which many steps, which together reduce the distance much, cost least. A smaller factor, down
+    to 0.01, is returned if the noisy mean of a step then costs at most 0.5 % of the budget `rho`.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
@@ -86,18 +87,19 @@ def _pace(n: int, d: int, rho: float) -> float:
 
 
 def _noise_cost(d: int, part: Any) -> Any:
-    """Return n**2 rho for a noisy mean of n rows in a ball, whose noise is `part` times the ball's radius.
+    """Return n**2 times the cost rho of a noisy mean of n rows in a ball; this product does not depend on n.
 
-    The noise is measured by the root mean square of its norm. The rows are clipped a little outside the ball.
+    The root mean square of the norm of the noise is `part` times the radius of the ball. The rows are clipped to a ball
+    that is a little larger.
     """
     return 2 * d * (_LOOSE / part) ** 2
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
-    """Return the least budget rho for which the search finds the center reliably.
+    """Return the least budget rho for which the search reliably finds the center of n rows with d columns.
 
-    The center is known to within `radius` in each coordinate, and has to be found to within `least`, the smallest
-    standard deviation of a column.
+    Each coordinate of the center is known to within `radius` at the start. It has to be found to within `least`, the
+    smallest standard deviation that a column may have.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
@@ -106,9 +108,10 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """Hold the state of a search: the center, its error `center_std`, and sigma, each of shape (d,).
+    """Hold the state of a search: the estimated center, its standard error, and the standard deviations of the columns.
 
-    All of it follows from noisy answers, so that it may be published.
+    They are the attributes `center`, `center_std` and `sigma`, each of shape (d,). All of them are computed from noisy
+    answers, and so may be published.
     """
 
     def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
@@ -122,7 +125,7 @@ class Search:
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Find a rough center, then the standard deviations, and then a finer center."""
+        """Find a rough center, then the standard deviations of the columns, and then a better center."""
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -131,29 +134,43 @@ class Search:
             self.remeasure(_REMEASURED * self.rho)
 
     def cost(self, sure: float) -> float:
-        """Return the cost rho of a private quantile of n values whose epsilon is sure / n."""
+        """Return the cost rho of a private quantile of n values with epsilon = sure / n.
+
+        `sure` is epsilon times n: the larger it is, the less likely is a quantile that is far from the true one.
+        """
         return sure**2 / (8 * self.n**2)
 
     def reach(self, share: float) -> float:
-        """Return epsilon times n, for the epsilon of a private quantile that costs this share of the budget."""
+        """Return epsilon times n for a private quantile of n values that costs `share` times the budget.
+
+        This is the argument for which `cost` returns `share` times the budget.
+        """
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
-        """Ask for a q-quantile of the distances ||b (x - center)||, in a range that follows from the declared ones."""
+        """Return a noisy q-quantile of the distances ||b (x - center)|| of the rows x, at the cost `cost`.
+
+        It is searched among intervals whose ends have a ratio of about exp(fineness). They cover the distances that one
+        can expect for the declared ranges of the center and of the standard deviations.
+        """
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Return intervals for a quantile of distances near `radius`; they are finer for larger d.
+        """Return intervals that cover the numbers from radius / 5 to 5 * radius, as `log_intervals` does.
 
-        Distances vary less in many dimensions.
+        A quantile of distances near `radius` is searched among them. The intervals are narrower in many dimensions,
+        where distances vary less.
         """
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
 
     # Locate -----------------------------------------------------------------------------------------------------------
 
     def locate(self) -> float:
-        """Move the center to the rows in several steps, and return the median distance of the rows from it."""
+        """Move the center to the rows in several steps; return the median distance of the rows from the last center.
+
+        Each step needs the median distance from the present center, and moves the center to the noisy mean of the rows.
+        """
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
         apart = math.sqrt(chdtri(self.d, APART) / self.d)  # longest likely noise, over its root mean square
@@ -171,16 +188,16 @@ class Search:
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
-        """Move the center to the noisy mean of the rows, which are clipped to a ball around the old center.
+        """Move the center to the noisy mean of the rows, at the cost `rho`, and set its standard error.
 
-        The radius of the ball is a little larger than `radius`.
+        The rows are first clipped to a ball around the old center, with a radius a little larger than `radius`.
         """
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Add `step` to the center, limited to the declared range, and return the part of the step beyond the range."""
+        """Add `step` to the center, and clip the new center to the declared range; return what the clipping removed."""
         there = self.center + step
         self.center = np.clip(there, -self.bound, self.bound)
         beyond: Array = there - self.center
@@ -189,7 +206,11 @@ class Search:
     # Spread -----------------------------------------------------------------------------------------------------------
 
     def spread_out(self, radius: float) -> bool:
-        """Find first standard deviations, and return whether they are the same for all coordinates."""
+        """Estimate the standard deviations of the columns, and return whether all columns have got the same one.
+
+        `radius` is the median distance of the rows from the center. The columns get the same standard deviation if the
+        budget is too small to find it for each of them, or if there is little to gain by that.
+        """
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
         intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
@@ -208,20 +229,23 @@ class Search:
         return False
 
     def remeasure(self, rho: float) -> None:
-        """Correct the standard deviations by the mean squares of all columns, which a single question gives."""
+        """Measure the mean square of every column by one question of the cost `rho`, and correct sigma accordingly."""
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Return the standard deviations of the rows about the center, which contain the error of the center."""
+        """Return the root mean square of each column about the estimated center.
+
+        Its square is the sum of the squares of the column's standard deviation and of the center's standard error.
+        """
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """Set sigma from the measured standard deviations about the center, without the error of the center.
+        """Set sigma from `spread`, the measured root mean square of each column about the estimated center.
 
-        The squares of the error are subtracted from the squares of the measured standard deviations.
+        The square of the center's standard error is subtracted from its square.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
@@ -230,18 +254,21 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """Return the cost rho of a question about long rows (the tail of the norms)."""
+        """Return the cost rho of the question how many rows have very large norms."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property
     def spare(self) -> float:
-        """Return the part of the budget that is left and that the later steps of the search do not need."""
+        """Return the part of the budget that is neither spent nor needed by the later steps of the search."""
         return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
-        """Return the budgets of the rounds that refine the center (at most two) for which the forecast error is least.
+        """Choose how many rounds refine the center, at most two, and return the budget rho of each of them.
 
-        The argument `alike` says whether all coordinates have the same standard deviation.
+        Some shares of the remaining budget are tried for each round. For each choice the mean squared error of the
+        final mean is predicted for normal rows, and the choice with the least error is returned. `alike` says whether
+        all columns have got the same standard deviation. If not, a part of the budget is kept to measure the standard
+        deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         sigma, center_std, copies = self.groups()
@@ -266,16 +293,20 @@ class Search:
         return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """Divide the coordinates into at most 64 groups of similar spread; return their sigma, center_std and sizes."""
+        """Divide the columns into at most 64 groups of similar spread; return sigma, center_std and size of each.
+
+        A group's sigma and center_std are the root mean squares of those of its columns, and its size is their number.
+        """
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Correct sigma and center_std by one factor, so that they agree with a measured median distance; return b.
+        """Multiply sigma and center_std by one factor, so that they agree with a measured distance; return a scaling b.
 
-        The result b is the scaling for which the distance was measured. The question costs very little, and the factor
-        matters because the clip norm depends on it.
+        The median distance of the rows from the center, scaled by b, is measured and compared with the one that
+        follows from sigma and center_std. The question costs very little, and the factor matters because the clip
+        norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
@@ -285,9 +316,10 @@ class Search:
         return b
 
     def refine(self, step: str, rho: float) -> None:
-        """Move the center to the noisy mean of the rows, scaled and clipped as in Algorithm 3, at the cost rho.
+        """Move the center to the noisy mean of the rows, at the cost `rho`, and set its standard error.
 
-        The clip norm is so large that clipping does little harm, even if all clipped parts point in one direction.
+        The rows are scaled and clipped as in Algorithm 3 of the report. The clip norm is so large that clipping does
+        little harm, even if the clipped parts of all rows point in one direction.
         """
         b = self.calibrated()
         noise = math.sqrt(2 / rho) / self.n

@@ -1,7 +1,7 @@
-"""Estimate how many rows are longer than any length, from noisy numbers of rows, and find the clip norm of least error.
+"""Model how many rows have a norm above any length, from noisy numbers of rows, and find the clip norm of least error.
 
-Nothing is known about the directions of rows that are longer than normal ones. So the parts of all rows beyond the clip
-norm are assumed to point in one direction. The error of the sum is then the sum of the lengths of these parts.
+Nothing is known about the directions of rows that are longer than normal ones. So the parts that clipping removes are
+assumed to point in one direction for all rows. The error of the sum is then the sum of the lengths of these parts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _POINTS = 2000  # points of this curve
 
 @dataclass(frozen=True)
 class Tail:
-    """Model how many rows are longer than a length t: rows[i] for t = edges[i], and a power of t elsewhere.
+    """Model how many rows have a norm above t, for every length t: rows[i] rows have a norm above edges[i].
 
-    Between two edges the power is the one that joins their numbers of rows. Beyond the last edge it is `power`.
+    Between two edges the number of rows is a power of t, fitted to the numbers at these edges. Beyond the last edge it
+    falls like t**(-power).
     """
 
     edges: Array
@@ -38,15 +39,15 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Return whether the number of longer rows falls so fast that the variance of the norms is finite."""
+        """Return whether the power of the tail is above 2, so that the variance of the norms is finite."""
         return self.power > _STEEP
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
-        """Return the tail for noisy numbers of rows: counts[i] between edges[i] and the next edge.
+        """Fit a `Tail` to noisy numbers of rows, where counts[i] is the number from edges[i] to the next edge.
 
-        `last` is the index of the last number that shows rows, and `std` is the standard deviation of the noise in each
-        number.
+        `last` is the index of the last number that is clearly above the noise. `std` is the standard deviation of the
+        noise in each number.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -60,9 +61,9 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def _fine(self) -> tuple[Array, Array]:
-        """Return a fine grid of lengths, in units of the first edge, and how many rows are longer than each.
+        """Return a fine grid of lengths, divided by the first edge, and for each the number of rows with a larger norm.
 
-        The grid ends where a thousandth of a row is longer.
+        The grid ends at the length that only a thousandth of a row would exceed.
         """
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
@@ -73,9 +74,9 @@ class Tail:
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """Return the grid of lengths t of `_fine`, and the sums over all rows of max(r - t, 0) and of its square.
+        """Return the lengths t of `_fine`, and for each t the sums of max(r - t, 0) and of its square over all rows.
 
-        Here r is the norm of a row; all are in units of the first edge.
+        Here r is the norm of a row. All lengths are divided by the first edge.
         """
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
@@ -84,20 +85,26 @@ class Tail:
         return t, first, np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
 
     def excess(self, clip_norm: float) -> tuple[float, float]:
-        """Return the sums over all rows of max(r - clip_norm, 0) and of its square, where r is the norm of a row."""
+        """Return the sum of max(r - clip_norm, 0) over all rows, and the sum of the squares of these numbers.
+
+        Here r is the norm of a row.
+        """
         t, first, second = self._excesses()
         unit = self.edges[0]
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def mean_excess(self, clip_norm: float) -> float:
-        """Return by how much the rows that are longer than the clip norm exceed it on average, divided by it."""
+        """Return the mean of r / clip_norm - 1 over the rows whose norm r is larger than the clip norm."""
         t, rows = self._fine()
         there = float(np.interp(clip_norm / self.edges[0], t, rows))
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length that this number of rows exceeds, or the last edge if more rows exceed even that edge."""
+        """Return the length t for which the model has this number of rows with a norm above t.
+
+        If the model has more than this number of rows beyond the last edge, the last edge is returned.
+        """
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:
             return float(self.edges[-1])
@@ -105,6 +112,9 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """Return the clip norm C of least noise * C**2 + first**2 + second, where first, second = excess(C)."""
+        """Return the clip norm C for which noise * C**2 + first**2 + second is least.
+
+        Here first and second are the two results of excess(C).
+        """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

@@ -1,1 +1,1 @@
-"""Implement `egm.budget`: the costs of releases, the rules that add them up, and the journal."""
+"""Implement `egm.budget`: the costs of releases, the rules by which they are added up, and where they are recorded."""

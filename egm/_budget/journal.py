@@ -8,7 +8,7 @@ row can be changed, added or removed without being noticed.
 In five places a budget needs more than SQLite does by itself:
 
 - By default SQLite does not sync the folder after a commit, and a power failure could undo a charge after the data were
-  read. So ``synchronous`` is EXTRA.
+  read. So SQLite's setting ``synchronous`` is EXTRA here.
 - SQLite continues to write to a file that has been removed or replaced. So every use opens the file by its name, and a
   charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
   it has seen, and refuses a journal without it.
@@ -63,7 +63,7 @@ _uses: set[tuple[int, object]] = set()  # journals in use now: the process, and 
 class JournalError(ValueError):
     """Error for a journal that is damaged, missing, or not the one that was opened.
 
-    Such a journal does not show which part of the budget was spent, and so no release is granted.
+    Such a journal does not show how much of the budget was spent, and so no release is granted.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """Keep the costs of releases (charges) in memory, for the process that made this object."""
+    """Keep the costs of releases (charges) in memory, for the process that made this object and no other."""
 
     name = "in memory"
 
@@ -92,13 +92,16 @@ class Memory:
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the costs of all releases that were recorded."""
+        """Return the costs of all releases that were recorded, in their order."""
         self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Lock the recorded costs for this thread; yield them, and a function that appends the cost of a release."""
+        """Return a context in which no other thread can record a cost.
+
+        It yields the costs that were recorded, and a function that records the cost of one more release.
+        """
         self._require_process()
         with self._lock:
 
@@ -109,7 +112,10 @@ class Memory:
             yield tuple(self._charges), record
 
     def _require_process(self) -> None:
-        """Raise an error in a forked process, because its copy of the recorded costs would be a second budget."""
+        """Raise a RuntimeError in a process that was forked from the one that made this object.
+
+        Without this error, the copy of the recorded costs in the forked process would be a second budget.
+        """
         if os.getpid() != self._process:
             raise RuntimeError("a budget in memory is for the process that made it, not for its forks; give it a path")
 
@@ -123,7 +129,7 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """Keep the terms of a budget (its total and its rule) and the costs of releases (charges) in a file."""
+    """Keep the terms of a budget (its total and its rule) and the costs of its releases (charges) in a file."""
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:
@@ -147,13 +153,16 @@ class Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the costs of all releases that were recorded in the file."""
+        """Return the costs of all releases that were recorded in the file, in their order."""
         with self._transaction("BEGIN") as (_, state):
             return state.charges
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Lock the journal for this process and thread; yield the recorded costs, and a function that appends one."""
+        """Return a context in which no other process or thread can record a cost in this journal.
+
+        It yields the costs that were recorded, and a function that records the cost of one more release.
+        """
         process, here = os.getpid(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
 
@@ -172,9 +181,9 @@ class Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """Write a new journal under a temporary name, and then give it its own name.
+        """Write a new journal with these terms to a temporary file, and then give the file the journal's name.
 
-        If another process has made the journal meanwhile, the new one is dropped.
+        If another process has made a journal of this name meanwhile, that one stays and the temporary file is removed.
         """
         if self.path.is_symlink():
             raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
@@ -199,7 +208,10 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if a crash has left SQLite's second file, which SQLite would apply to a new journal."""
+        """Raise JournalError if there is no journal, but a crash has left the second file that SQLite keeps beside it.
+
+        SQLite would apply this second file to a new journal of the same name.
+        """
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
             os.lstat(left)
@@ -207,7 +219,10 @@ class Journal:
                 raise self._refusal(f"it is gone, and a charge that was cut short has left {left!r}")
 
     def _status(self) -> os.stat_result:
-        """Return the status of the journal's file, or raise JournalError unless it is a regular file with one name."""
+        """Return the result of `os.stat` for the journal's file.
+
+        Raise JournalError if the file is missing, is not a regular file, or has a second name (a hard link).
+        """
         try:
             if os.stat(self.path).st_nlink > 1:
                 self._remove_drafts()
@@ -221,7 +236,10 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name of this journal, in case the process that made the journal was killed."""
+        """Remove the temporary name of the journal's file.
+
+        This name remains if the process that made the file was killed before it could remove the name.
+        """
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
                 if draft.samefile(self.path):
@@ -229,9 +247,10 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """Begin a transaction on the journal's file, and yield the connection and the content.
+        """Begin a transaction on the journal's file by the statement `begin`; yield the connection and the content.
 
-        The transaction is undone unless it is committed.
+        At the end the transaction is undone unless it was committed. Raise JournalError if the file is not a journal,
+        was changed, or lacks the last charge that this object has seen.
         """
         self._status()
         seen = self._seen
@@ -249,7 +268,10 @@ class Journal:
 
     @contextlib.contextmanager
     def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Connect to an existing SQLite file, and replace the errors of SQLite by those that a budget promises."""
+        """Open an existing SQLite file, and yield the connection, which is closed at the end.
+
+        An error of SQLite is replaced by one of those that `egm.budget` promises; see `_translated`.
+        """
         use = os.getpid(), object()
         for process, _ in tuple(_uses):
             _require(process)
@@ -268,7 +290,7 @@ class Journal:
             _uses.discard(use)
 
     def _translated(self, error: Exception) -> Exception:
-        """Return the error that replaces an error of SQLite: a JournalError, an OSError or a TimeoutError."""
+        """Return the error that replaces this error of SQLite: a JournalError, an OSError or a TimeoutError."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
@@ -279,12 +301,15 @@ class Journal:
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
-        """Return a `JournalError` whose message names the journal and says why it is refused."""
+        """Return a `JournalError` with a message that names the journal and says `why` it is not accepted."""
         return JournalError(f"journal {self.name}: {why}")
 
 
 def _require(process: int) -> None:
-    """Raise a RuntimeError if this process is not the given one, because it was forked."""
+    """Raise a RuntimeError unless the present process has the id `process`.
+
+    Otherwise the present process was forked from that one while a journal was in use.
+    """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 

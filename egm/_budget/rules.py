@@ -95,9 +95,9 @@ class Charge:
     mu_squared : float
         Square of the parameter mu of Gaussian differential privacy.
     epsilon : float
-        Epsilon of the release alone.
+        Epsilon of this release alone, in (epsilon, delta)-differential privacy.
     delta : float
-        Delta of the release alone.
+        Delta of this release alone.
 
     See Also
     --------
@@ -120,7 +120,7 @@ class Charge:
 
 
 class BudgetExceeded(ValueError):
-    """Error for a release that does not fit into a budget and is refused; no data were read.
+    """Error for a release that is refused because its cost does not fit into a budget; no data were read.
 
     Parameters
     ----------
@@ -129,14 +129,14 @@ class BudgetExceeded(ValueError):
     asked : Charge
         Cost of the release that was refused.
     left : float or Loss
-        Value of `Budget.left` when it was refused.
+        Value of `Budget.left` when the release was refused.
 
     Attributes
     ----------
     asked : Charge
         Cost of the release that was refused.
     left : float or Loss
-        Value of `Budget.left` when it was refused.
+        Value of `Budget.left` when the release was refused.
 
     Examples
     --------
@@ -162,7 +162,11 @@ class BudgetExceeded(ValueError):
 
 
 def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
-    """Return the cost of a release by this mechanism, or raise a ValueError if it is for another neighbor relation."""
+    """Return the cost of a release by this mechanism, as a `Charge`.
+
+    Raise ValueError if the mechanism is for another relation between neighboring data sets than `neighbors`, or has too
+    many coordinates. Raise TypeError for an object that is not one of egm's mechanisms.
+    """
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
         epsilon = mechanism.epsilon
@@ -187,7 +191,11 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 def quantile_charge(
     shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
 ) -> Charge:
-    """Check the arguments of a private quantile of values of this shape, and return its cost."""
+    """Check the arguments of a private quantile, and return its cost as a `Charge`.
+
+    `shape` is the shape of the values: one column (n,), or k columns (n, k). For k columns the cost is that of all k
+    quantiles together.
+    """
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
     scalar(probability, q=q)
@@ -202,22 +210,29 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError if a list has more than one column, which is found by reading its entries."""
+    """Raise a ValueError if an entry of the list `values` is itself a list or an array.
+
+    Then the list has several columns. All entries are read to find this out.
+    """
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def require_room(X: ArrayLike) -> None:
-    """Raise a ValueError if X has 2**24 entries or more: the part of delta reserved for rounding covers no more."""
+    """Raise a ValueError if X has 2**24 entries or more.
+
+    A part of delta is reserved for the difference between discrete and continuous noise. It is sufficient only for
+    fewer entries.
+    """
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
         raise ValueError(f"X must have less than {_ENTRIES} entries, got {entries}")
 
 
 def _pure_mu_squared(epsilon: float) -> float:
-    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up; Phi is the normal distribution function.
+    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up; Phi is the standard normal distribution function.
 
-    It is the square of the mu at which every epsilon-private mechanism has Gaussian differential privacy.
+    It is the square of a mu for which every epsilon-private mechanism has mu-Gaussian differential privacy.
     """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
@@ -225,13 +240,13 @@ def _pure_mu_squared(epsilon: float) -> float:
 
 
 def _sum(values: Iterable[Any]) -> Cost:
-    """Return the exact sum of numbers >= 0, as a Fraction, or inf if one of them is infinite."""
+    """Return the exact sum of numbers >= 0 as a Fraction, or inf if one of the numbers is infinite."""
     values = list(values)
     return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
 
 
 def _up(number: Cost) -> float:
-    """Return the least double that is not below the number."""
+    """Return the smallest double that is at least this number."""
     try:
         nearest = float(number)
     except OverflowError:
@@ -240,14 +255,15 @@ def _up(number: Cost) -> float:
 
 
 def _down(number: Cost) -> float:
-    """Return the largest double that is not above the number, or 0 for a negative one."""
+    """Return the largest double that is at most this number, or 0 for a negative number."""
     return -_up(-number) if number > 0 else 0.0
 
 
 def _within(number: Cost, total: float, several: bool) -> bool:
-    """Return whether a cost fits into the total; the sum of several costs may exceed it by the factor 1 + 2^-51.
+    """Return whether a cost is at most the total, or for several releases at most the total times 1 + 2^-51.
 
-    The factor covers the rounding of doubles, so that ten charges of 0.1 fit into 1.0.
+    `several` says whether the cost is a sum of several costs. The additional factor allows for the rounding of doubles,
+    so that ten charges of 0.1 fit into 1.0.
     """
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
 
@@ -257,7 +273,11 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 
 @dataclass(frozen=True)
 class Terms:
-    """Hold the total of a budget, the rule by which costs are added up, and whether it is for simulations."""
+    """Hold the terms of a budget: its total, its relation between neighboring data sets, and its rule.
+
+    The total is either `rho`, or `epsilon` and `delta`. The rule says how costs are added up. `simulation` says whether
+    the budget is for simulated releases.
+    """
 
     rho: float | None
     epsilon: float | Any  # None if rho is given
@@ -273,7 +293,8 @@ class Terms:
     def rule_for(self, charges: Charges) -> Rule | None:
         """Return the rule by which costs are added up: the given one, or else the one that the first release implies.
 
-        The result is None for a total rho, and if no rule was given and there is no release yet.
+        The result is None if the total is `rho`, for which no rule is needed. It is also None if no rule was given
+        and there is no release yet.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -286,7 +307,10 @@ class Terms:
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the `BudgetExceeded` for a release of the cost `asked`, which does not fit after these `charges`."""
+        """Return the error for a release of the cost `asked` that does not fit into the total.
+
+        `charges` are the costs of the releases before it.
+        """
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
@@ -302,14 +326,20 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the cost of several releases together, from their single costs `charges`."""
+        """Return the cost of several releases together, from their single costs `charges`.
+
+        It is a number rho or a `Loss`, like the total.
+        """
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
     def left(self, charges: Charges, parts: int = 1) -> Spent:
-        """Return the largest cost that each of `parts` equal releases may have after releases with these costs."""
+        """Return the largest cost that each of `parts` equal releases may have after releases with the costs `charges`.
+
+        It is a number rho or a `Loss`, like the total.
+        """
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
         if not charges and parts == 1:
@@ -324,9 +354,9 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Find by bisection the largest epsilon for which `parts` more GaussianMechanisms fit after these `charges`.
+        """Find by bisection the largest epsilon that each of `parts` more releases by GaussianMechanism may have.
 
-        Each of these mechanisms has this epsilon and the total's delta.
+        Before them are releases with the costs `charges`. The delta of each mechanism is that of the total.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -339,16 +369,16 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Return whether releases with these costs are together within the total."""
+        """Return whether releases with the costs `charges` are together within the total."""
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those results (epsilon, delta) of `_losses` that are within the total.
+        """Yield those pairs (epsilon, delta) of `_losses` that are within the total.
 
-        For several releases, Gaussian noise is counted as larger by the share `excess`. This is valid, because the
-        noise that is drawn is even larger.
+        For several releases, the standard deviation of Gaussian noise is multiplied by 1 + `excess` before the
+        comparison. This is valid, because the noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -356,7 +386,10 @@ class Terms:
         return (loss for loss, drawn in both if all(map(fits, drawn, total)))
 
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
-        """Yield each (epsilon, delta) that is valid for these releases together, by the formulas of the rule."""
+        """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
+
+        There is one pair for each formula that the rule allows. `excess` is explained at `_granted`.
+        """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
             yield basic
@@ -371,9 +404,11 @@ class Terms:
             yield self._by_zcdp(charges), self.delta
 
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
-        """Return the epsilon of these releases together, as that of one Gaussian mechanism.
+        """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
-        Its delta is that of the total without the reserved part (see `_reserve`).
+        Let mu be the parameter of Gaussian differential privacy. The result is the epsilon of one Gaussian mechanism
+        whose mu^2 is the sum of the mu^2 of the releases. Its delta is that of the total, less the part that
+        `_reserve` returns.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
@@ -388,7 +423,7 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of delta that the rule "gaussian" reserves because the noise is discrete."""
+        """Return the part of delta that is subtracted in `_by_gaussian` because the noise is discrete."""
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -402,7 +437,10 @@ class Terms:
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon of these releases together, for the total's delta, from the sum of their rho."""
+        """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.
+
+        It is the epsilon that this sum implies for the delta of the total.
+        """
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -410,19 +448,23 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return a cost as text: epsilon and delta if epsilon is known, or else rho."""
+    """Return a cost as text.
+
+    A `Loss` with a finite epsilon is written as epsilon and delta. Otherwise the number rho is written: this is `rho`
+    if it is given, and else `cost`.
+    """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
     return f"rho = {cost if rho is None else rho!r}"
 
 
 def _is_pure(charge: Charge) -> bool:
-    """Return whether the cost of a release has a finite epsilon and delta = 0."""
+    """Return whether a release has pure differential privacy: its epsilon is finite, and its delta is 0."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sum of the epsilons, and the sum of the deltas, of several releases."""
+    """Return the sum of the epsilons of several releases, and the sum of their deltas."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
@@ -436,7 +478,8 @@ def checked(
 ) -> dict[str, Any]:
     """Check the arguments of a budget, and return them as a dictionary of the fields of `Terms`.
 
-    In the dictionary, an argument that was not given is None.
+    The value of an argument that was not given is None in the dictionary, except that `delta` is 0 if only `epsilon`
+    was given.
     """
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
@@ -462,14 +505,17 @@ def checked(
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError unless the argument is None or one of the allowed strings."""
+    """Raise ValueError if the value of the keyword argument is neither None nor one of the strings in `allowed`."""
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget with defaults filled in, or raise a ValueError without rho and epsilon."""
+    """Return the terms of a new budget with defaults in place of None, or raise ValueError without rho and epsilon.
+
+    `what` names the budget in the error's message.
+    """
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
     return {**terms, "neighbors": terms["neighbors"] or _RELATIONS[0], "simulation": bool(terms["simulation"])}

@@ -1,4 +1,4 @@
-"""Compute moments of the part that a normal vector loses when it is clipped to a norm."""
+"""Compute moments of the part that a normal vector loses when it is shortened to a given norm (clipped)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     x : float
         Squared norm to which the row is clipped, finite and > 0, in the units of `weights`.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
     mean_factor : ndarray, shape (d,)
-        The factors :math:`l_j` with :math:`E[L V_j] = l_j m_j`.
+        The numbers :math:`l_j` with :math:`E[L V_j] = l_j m_j`.
     lost : ndarray, shape (d,)
         The means :math:`E[L Y_j]`.
     lost_square : ndarray, shape (d,)
@@ -64,14 +64,14 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     -----
     For a function g of Q, Stein's identity gives :math:`E[g(Q) V_j] = m_j E[g(Q')]`, where
     :math:`Q'` has two more degrees of freedom at weight j. So all three results are integrals over
-    the contour of the upper tail: the integrand is :math:`e^{K(s) - s x}`, with the cumulant
-    function K of Q, times :math:`1 / (1 - 2 w_j s)` or its square, times the Laplace transform of
-    :math:`L` or :math:`L^2` as a function of Q.
+    the contour by which `sf` computes the upper tail. The integrand is a product of three factors:
+    :math:`e^{K(s) - s x}`, where K is the cumulant function of Q; then :math:`1 / (1 - 2 w_j s)` or
+    its square; then the Laplace transform of :math:`L` or of :math:`L^2` as a function of Q.
 
     Examples
     --------
-    The mean square of the part that each coordinate loses by clipping to the squared norm 3, in units
-    of its variance:
+    The mean square of the part that each of two coordinates loses by clipping to the squared norm 3,
+    in units of the variance of this coordinate:
 
     >>> from egm import gx2
     >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])
@@ -90,10 +90,12 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
 
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
-    """Compute means of the lost share L and of L^2 by one contour, for Q with additional degrees of freedom.
+    """Compute E[L] and E[L^2] for the share L of a normal row that clipping to the squared norm x removes.
 
-    L is max(0, 1 - sqrt(x / Q)). The result has four rows with one entry for each weight: E[L] if
-    this weight has two or four more degrees of freedom, and then E[L^2] if it has two or four more.
+    L is max(0, 1 - sqrt(x / Q)), where Q is the squared norm of the row; `form` has the parameters of its
+    distribution. The result is an array with four rows and one entry for each weight: E[L] if this weight had two
+    more degrees of freedom (row 0) or four more (row 1), and E[L^2] for the same two cases (rows 2 and 3). All
+    entries are computed with the nodes of one contour.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
@@ -105,8 +107,8 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
     """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost.
 
-    The integral is one over the density of Q. It is computed by Gauss-Legendre quadrature on
-    intervals of log Q.
+    For such an x the contour of `lost_in_tail` fails. Here E[L] and E[L^2] are computed as integrals of L and of L^2
+    times the density of Q, by Gauss-Legendre quadrature on intervals of log Q.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
@@ -124,12 +126,12 @@ def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
 
 
 def _lost_share(z: Complex) -> tuple[Complex, Complex]:
-    """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1, 2 and complex z with Re z > 0.
+    """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1 and k = 2, and for complex z with Re z > 0.
 
-    These are the Laplace transforms of the lost share L and of its square, with t = Q / x. With J_m
-    the integral of t^(-m/2) exp(-z (t - 1)) over the same range, they are 1/z - J_1 and
-    1/z - 2 J_1 + J_2. Where z is so large that these terms cancel, Gauss-Laguerre quadrature in
-    (t - 1) z is used instead.
+    With t = Q / x these two integrals are the Laplace transforms of L and of L^2, where L = 1 - sqrt(x / Q)
+    is the share of a row that clipping removes. Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over
+    the same range. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2 J_1 + J_2. If z
+    is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
     """
     root = np.sqrt(z)
     far = np.abs(z) > _FAR
@@ -142,9 +144,10 @@ def _lost_share(z: Complex) -> tuple[Complex, Complex]:
 
 
 def _integral(values: NDArray[Any]) -> Complex:
-    """Compute int_0^inf f(t) exp(-t) dt from the values of functions f at the Gauss-Laguerre nodes, shape (k, nodes).
+    """Compute int_0^inf f(t) exp(-t) dt for k functions f, from their values at the Gauss-Laguerre nodes.
 
-    The sum is not computed as a product of matrices, because for such small matrices the product
-    may take a thousand times as long when the threads of the BLAS library wait for each other.
+    `values` has the shape (k, nodes). The sum is not computed as a product of matrices, because for such
+    small matrices the product may take a thousand times as long when the threads of the BLAS library wait
+    for each other.
     """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])

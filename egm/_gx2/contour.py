@@ -1,7 +1,7 @@
 """Find the saddle point of the integrand exp(K(s) - s x) / s, and integrate along a contour through it.
 
-K is the cumulant function of the normalized Q of a `Form`. The head of `egm.gx2` explains the
-method.
+K is the cumulant function of Q divided by twice its largest weight; a `Form` holds the parameters of
+this variable. The docstring of `egm.gx2` explains the method.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BENDS = (1.0, 0.25, 0.0)
 
 
 class AccuracyError(ArithmeticError):
-    """Error of a search or a quadrature that did not reach the accuracy it aims at.
+    """Error that is raised if a search or a quadrature does not reach the accuracy at which it aims.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class AccuracyError(ArithmeticError):
     Attributes
     ----------
     estimate : float
-        Best value that the failed step had found, for diagnosis. It is not the tail: it is the
-        coordinate of the saddle point if a search failed, the integral relative to the height of
-        its integrand if the quadrature stayed too inaccurate, and NaN if the integrand did not die
-        away.
+        Best value that the failed step had found, for diagnosis. It is not the tail. If a search
+        failed, it is the argument at which the search ended. If the quadrature stayed too inaccurate,
+        it is the integral divided by the height of the integrand. It is NaN if the integrand did not
+        become negligible along the contour.
 
     Examples
     --------
@@ -66,16 +66,19 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """Describe a point c where a contour crosses the real axis; it is a saddle point of exp(K(s) - s x) / s.
+    """Describe a point c where a contour crosses the real axis, as the saddle point of exp(K(s) - s x) / s.
 
-    The point is given by an unbounded parameter theta. For the upper tail theta is log(c / (1 - c))
-    with c in (0, 1), and for the lower tail it is log(-c) with c < 0. The attribute `x` is the x
-    that has c as its saddle point. `slack` is 1 - r c, computed without cancellation, and `v` is
-    r c / (1 - r c); both have an entry for each group of weights (r is explained at `Form`). `pace`
-    is the derivative of log|c| by theta. The derivatives at c are multiplied by a power of c, so
-    that they have no units: `drift` is K' times c, `spread` is the second derivative of
-    K(s) - s x - log s times c^2, and `skew` is K''' times c^3. They leave out the moments of
-    clusters, because they only choose the contour, and every contour has the same integral.
+    K is the cumulant function of `form`. The point is given by a parameter theta, which may be any real
+    number. For the upper tail theta is log(c / (1 - c)) with c in (0, 1), and for the lower tail theta is
+    log(-c) with c < 0.
+
+    The attribute `x` is the value of x for which c is the saddle point. Two attributes have an entry for
+    each group of weights, whose center divided by the largest weight is r: `slack` is 1 - r c, computed
+    without cancellation, and `v` is r c / (1 - r c). `pace` is the derivative of log|c| by theta. The
+    derivatives of K at c are multiplied by a power of c, so that they have no units: `drift` is c times K',
+    `spread` is c^2 times the second derivative of K(s) - s x - log s, and `skew` is c^3 times K'''. These
+    derivatives ignore that the weights of a group may differ a little. They only choose the contour, and
+    the integral is the same along every contour.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
@@ -94,16 +97,21 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """Return the x that has c as its saddle point: K'(c) - 1/c."""
+        """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c.
+
+        K is the cumulant function of `form`, and c is the point of this crossing.
+        """
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
-        """Compute K(c) - c x, and the sum of the absolute values of its terms, which bounds the rounding error.
+        """Return K(c) - c x, and the sum of the absolute values of its terms.
 
-        The integrand at c is exp(K(c) - c x) / |c|. For many weights the terms -log(1 - y) of K,
-        with y = r c, and x are far larger than the difference K(c) - c x. So y is subtracted from
-        the terms with y > -1, and the means of these terms are subtracted from x. The sums are in
-        extended precision where the machine has it.
+        K is the cumulant function of `form`, and c is the point of this crossing. The second result gives a bound of
+        the rounding error of the first. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|.
+        For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with
+        k degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So
+        the part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in extended
+        precision where the machine has it.
         """
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
@@ -121,11 +129,11 @@ class Crossing:
         return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
     def formula(self) -> tuple[float, float]:
-        """Approximate the logarithm of the tail at `self.x`, and its slope in theta, by the saddlepoint formula.
+        """Return the logarithm of the tail at `self.x`, by the saddlepoint formula, and its slope in theta.
 
-        With f the exponent K(s) - s x - log s at c and f2, f3, f4 its derivatives there, the tail
-        is to second order exp(f) / sqrt(2 pi f2) (1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3)). The
-        slope is computed to first order.
+        Let K be the cumulant function of `form`, let f be the value of K(s) - s x - log s at the saddle point c, and
+        let f2, f3 and f4 be the derivatives there. To second order the tail is exp(f) / sqrt(2 pi f2) (1 + f4 / (8
+        f2^2) - 5 f3^2 / (24 f2^3)). The slope is computed to first order.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -138,9 +146,10 @@ class Crossing:
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
-    """Compute -log(1 - y) - y, where `slack` is 1 - y.
+    """Compute -log(1 - y) - y without cancellation, where `slack` is 1 - y.
 
-    Near y = 0 the terms would cancel; there the series of 2 artanh(z) with z = y / (2 - y) is used.
+    Near y = 0 the two terms would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with
+    z = y / (2 - y), which is the same function.
     """
     value = -np.log(slack) - y
     small = np.abs(y) < 0.02
@@ -152,11 +161,12 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 
 def _beyond_centers(form: Form, v: Any) -> Any:
-    """Compute what the moments of clusters of weights add to the cumulant function K at s.
+    """Compute the part of the cumulant function K(s) that comes from the spread of the weights within clusters.
 
-    The argument v is r s / (1 - r s) for each cluster. With e the relative distance of a weight
-    from the center of its cluster, the result sums the series of log(1 - v e) and of 1 / (1 - v e)
-    in powers of e.
+    The rest of K(s) is computed as if all weights of a cluster were equal to its center. The argument `v` is r s / (1
+    - r s) for each cluster, where r is its center divided by the largest weight. Let e be the relative distance of a
+    weight from its center. The result sums the power series in e of log(1 - v e) and of 1 / (1 - v e) over all
+    weights, by the moments in `form`. It is 0 if `form` has no moments.
     """
     if form.moments is None:
         return 0.0
@@ -170,10 +180,11 @@ def _beyond_centers(form: Form, v: Any) -> Any:
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
-    """Find the `Crossing` at the saddle point of exp(K(s) - s x) / s for the given x.
+    """Find the saddle point of exp(K(s) - s x) / s for the given x, where K is the cumulant function of `form`.
 
-    There is a saddle point for each tail, and `lower` chooses between them. By default it is that
-    of the lower tail for an x below the mean, and otherwise that of the upper tail.
+    Return it as a `Crossing`. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0. If
+    `lower` is true, that of the lower tail is returned, and if it is false, that of the upper tail. By default it is
+    that of the lower tail for an x below the mean of the distribution, and otherwise that of the upper tail.
     """
     x = float(x)
     lower = x < form.mean if lower is None else lower
@@ -181,11 +192,11 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta: float) -> tuple[float, float, Crossing]:
-        """Compare x with the x of the saddle point at theta; return a value whose sign says if theta is too large.
+        """Return a number that is zero at the wanted theta and increases in theta, its slope, and the `Crossing`.
 
-        The value is the logarithm of K'(c) / (x + 1/c) for the upper tail, and of x / (K'(c) - 1/c)
-        for the lower tail. It increases in theta, is zero at the wanted theta, and is nearly a
-        straight line on both sides. The other results are its slope and the `Crossing`.
+        Let c be the point of the contour that theta describes, and K the cumulant function. The number is log(K'(c) /
+        (x + 1/c)) for the upper tail, and log(x / (K'(c) - 1/c)) for the lower tail. It is zero if c is the saddle
+        point for x. On both sides of this zero it is nearly a straight line in theta.
         """
         crossing = Crossing(form, theta, lower)
         drift, spread, pace, cx = crossing.drift, crossing.spread, crossing.pace, crossing.c * x
@@ -197,11 +208,12 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 
 
 def find_root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
-    """Find the zero of an increasing function by Newton's rule, and return what the function computed there.
+    """Find the zero of an increasing function by Newton's method, and return an object that belongs to the zero.
 
-    ``increasing(u)`` returns the value, the slope and any other object for this u. The search keeps
-    a bracket of the zero by the signs of the values. It ends when the absolute value is within the
-    tolerance, and returns the other object. It raises an AccuracyError after 200 steps.
+    ``increasing(u)`` returns three things: the value of the function at u, its slope, and any other object.
+    The search keeps a bracket of the zero by the signs of the values. It ends at the first u for which the
+    absolute value is at most `tolerance`, and returns the third thing for this u. It raises an
+    AccuracyError after 200 steps.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -215,13 +227,14 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 
 
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
-    """Choose the nodes s of a quadrature along the contour; return s - c, the masses m, and the relative error.
+    """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
-    The masses are relative to the integrand at c, so that for a factor F the integral of
-    exp(K(s) - s x) F(s) ds / (2 pi i) is exp(K(c) - c x) / pi * Im sum_i m_i F(s_i). The relative
-    error is an estimate for F = 1/s (the tail) and, if `density` is true, also for F = 1 (the
-    density). Far below the mean the density is too small, beside the upper tail, for a contour that
-    crosses at c > 0; then `density` has to be false.
+    Return s - c, m, and an estimate of the relative error. Let K be the cumulant function and Im the imaginary part.
+    For a function F, the integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi
+    times Im sum_i m_i F(s_i). The tail is the integral with F = 1/s, and the density that with F = 1. The estimated
+    error is that of the tail; if `density` is true, it is the larger one of the errors of tail and density. For an x
+    far below the mean and a contour with c > 0, the density is too small beside the upper tail; then `density` has to
+    be false.
     """
     x = float(x)
     for bend in _BENDS:
@@ -233,10 +246,11 @@ def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
 
 
 def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quadrature:
-    """Compute the results of `integrate` on one contour; a bend of 1 is steepest descent, and 0 a straight line.
+    """Compute the results of `integrate` along one contour, whose curvature is given by `bend`.
 
-    The step of the trapezoid rule is halved until two rules agree. If they never do, there is an
-    AccuracyError.
+    With bend 1 the contour follows the path of steepest descent, and with bend 0 it is a straight line. The
+    step of the trapezoid rule is halved until the last two sums agree. An AccuracyError is raised if they
+    never agree.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -268,9 +282,9 @@ def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quad
 def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tuple[Complex, Complex]:
     """Evaluate the integrand at 0, 1, 2, ... steps along the contour, until its values are negligible.
 
-    ``evaluate(u)`` returns the nodes minus c, and the integrand with respect to u at them. The
-    result has both for all steps. An integrand that grows again, or does not die away, causes an
-    AccuracyError.
+    ``evaluate(u)`` returns the nodes s - c for the parameters u, and the values of the integrand with
+    respect to u. This function returns both for all steps up to the first negligible value. It raises an
+    AccuracyError if the integrand grows again or does not become negligible.
     """
     parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
@@ -291,9 +305,10 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
 
 
 def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
-    """Compute the terms of the quadrature for the tail (row 0) and for the density (row 1), shape (2, nodes).
+    """Compute the terms whose sums are the tail (row 0) and the density (row 1) by quadrature: shape (2, nodes).
 
-    The sum of a row, divided by pi, is the integral relative to the integrand at c.
+    Let c be the point of `crossing` and K the cumulant function. The sum of row 0, divided by pi, is the tail divided
+    by exp(K(c) - c x) / |c|. The sum of row 1, divided by pi, is the density divided by exp(K(c) - c x).
     """
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
@@ -301,9 +316,10 @@ def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
 
 
 def _growth(crossing: Crossing, shift: Complex) -> Complex:
-    """Compute K(c + shift) - K(c) for the nodes c + shift of a quadrature.
+    """Compute K(c + shift) - K(c), the change of the cumulant function K, for the nodes c + shift of a quadrature.
 
-    The logarithms of 1 - q shift, with q = r / (1 - r c), are computed by real arithmetic.
+    Here c is the point of `crossing`. The logarithms of 1 - q shift, with q = r / (1 - r c) for each group of
+    weights, are computed by real arithmetic; r is the center of the group divided by the largest weight.
     """
     form = crossing.form
     q = form.r / crossing.slack
@@ -320,11 +336,12 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 
 
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
-    """Compute Im sum_i mass_i / (1 - 2 w_j s_i) for every weight w_j, and the sum with the denominator squared.
+    """Compute Im sum_i mass_i / (1 - 2 w_j s_i)^k for every weight w_j, once for k = 1 and once for k = 2.
 
-    The nodes are s_i = c + shift_i. For a weight w = m (1 + e) in a cluster with the center m, let
-    I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2 w s) is I sum_p (V e)^p, and its square is
-    I^2 sum_p (p + 1) (V e)^p.
+    Im is the imaginary part. The nodes of the quadrature are s_i = c + shift_i, where c is the point of `crossing`.
+    For a weight w = m (1 + e) in a cluster with the center m, let I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2
+    w s) is I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p. So the sums over the nodes are computed once
+    for each cluster and power p.
     """
     form = crossing.form
     inverse = 1 / (crossing.slack - np.outer(shift, form.r))
@@ -339,7 +356,7 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights:
 
 
 def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
-    """Compute sum_p rows[p][group] e^p by Horner's rule, where `group` and `e` have an entry for each weight."""
+    """Compute the power series sum_p rows[p][group[j]] e[j]^p for every weight j, by Horner's rule."""
     total = rows[-1][group]
     for row in rows[-2::-1]:
         total *= e

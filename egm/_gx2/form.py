@@ -1,4 +1,4 @@
-"""Normalize the parameters of Q: divide the weights by twice the largest one, and gather close weights in clusters."""
+"""Normalize the parameters of a weighted sum Q of chi-square variables, and gather close weights in clusters."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ Real: TypeAlias = Any  # a float or a np.longdouble
 
 @dataclass(frozen=True)
 class Form:
-    """Represent the normalized variable Q / unit, where `unit` is twice the largest weight of Q.
+    """Hold the parameters of Q / unit, where Q is a weighted sum of chi-square variables.
 
-    With r = w / max w in (0, 1], the factor 1 - 2 w s of a weight w becomes 1 - r s. Weights are
-    gathered in groups, and each array has an entry for each group: `lowest` is its smallest weight,
-    `centers` its center, `k` the sum of its degrees of freedom and `nc` the sum of its
-    noncentralities. If the weights center * (1 + e_j) of a group may differ, `moments` has the sums
-    of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER. Otherwise it is None.
+    `unit` is twice the largest weight of Q. For a weight w let r = w / max w, which is in (0, 1]. Then the
+    factor 1 - 2 w s of the cumulant function of Q becomes 1 - r s. Weights are gathered in groups, and each
+    array has one entry for each group: `lowest` is the smallest weight of the group, `centers` is its
+    center, `k` is the sum of its degrees of freedom, and `nc` is the sum of its noncentralities. If the
+    weights of a group, center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of
+    nc_j e_j^p over the group, for p = 1 ... ORDER. Otherwise `moments` is None.
     """
 
     unit: float
@@ -43,14 +44,18 @@ class Form:
 
     @cached_property
     def gap(self) -> Array:
-        """Return 1 - r for each group, with r = center / max w; the weights are subtracted first, which is exact."""
+        """Return 1 - r for each group of weights, where r is the center of the group divided by the largest weight.
+
+        The center is subtracted from the largest weight before the division, so that no digits are lost if r is near 1.
+        """
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 
     @cached_property
     def exact_r(self) -> Long:
-        """Return r = center / max w in extended precision, because its rounding error may be multiplied.
+        """Return r, the center of each group of weights divided by the largest weight, in extended precision.
 
-        The rounding error is multiplied by the degrees of freedom, which may be large.
+        A double is not enough, because the rounding error of r is multiplied by the degrees of freedom,
+        which may be large.
         """
         return self.centers / np.longdouble(self.unit / 2)
 
@@ -84,10 +89,11 @@ def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array
 
 
 def form_of(weights: Array, dof: Array, nc: Array) -> Form:
-    """Return the `Form` of parameters that were checked by `parameters`.
+    """Return the `Form` of weights, degrees of freedom and noncentralities that `parameters` has checked.
 
-    Equal weights are merged to one group. If there are many weights, close ones are gathered in
-    clusters, provided that this leaves at most a quarter as many groups as weights.
+    Equal weights become one group. If there are more than 256 weights, close weights are gathered in
+    clusters, and each cluster is a group. But if there would be more clusters than a quarter of the number
+    of weights, only equal weights are gathered.
     """
     if weights.size <= _EXACT:
         return _merged(weights, dof, nc)
@@ -109,7 +115,10 @@ def _merged(weights: Array, dof: Array, nc: Array) -> Form:
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> Form:
-    """Return the `Form` with one group for each cluster; the weights are sorted, and a cluster begins at each start."""
+    """Return the `Form` with one group for each cluster of weights.
+
+    The weights are sorted, and `starts` has the index of the first weight of each cluster.
+    """
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     centers = np.add.reduceat(weights * dof, starts) / k
@@ -119,7 +128,10 @@ def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp
 
 
 def _edges(smallest: float, largest: float) -> Array:
-    """Return the lower edges of all clusters of weights, at equal steps of log(r / (1 - r)) with r = w / largest."""
+    """Return the lower edges of the clusters that cover all weights from `smallest` to `largest`.
+
+    The edges are at equal steps of log(r / (1 - r)), where r is a weight divided by `largest`.
+    """
     theta = np.arange(np.log(smallest) - np.log(largest) - _WIDTH, 37.0, _WIDTH)
     decay = np.exp(-np.abs(theta))
     edge = largest * (decay / (1 + decay))
@@ -127,7 +139,11 @@ def _edges(smallest: float, largest: float) -> Array:
 
 
 def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
-    """Compute the sums of values_j e_j^p over each cluster, for p = 1 ... ORDER: shape (ORDER, clusters)."""
+    """Compute the sums of values_j e_j^p over the weights j of each cluster, for p = 1 ... ORDER.
+
+    `e` has the relative distance of each weight from the center of its cluster, and `starts` the index of the first
+    weight of each cluster. The result has the shape (ORDER, clusters).
+    """
     if not values.any():
         return np.zeros((ORDER, starts.size))
     power = np.array(values)

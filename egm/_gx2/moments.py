@@ -19,11 +19,11 @@ def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     Parameters
     ----------
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -51,11 +51,11 @@ def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     Parameters
     ----------
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -99,11 +99,11 @@ def rvs(
     Parameters
     ----------
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
     size : int or sequence of int, optional
         Shape of the result. Without it the result is a single number.
     rng : numpy.random.Generator
@@ -145,11 +145,11 @@ def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: Arra
     x : float
         Value of Q, finite and > 0, in the units of `weights`.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------

@@ -25,18 +25,18 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
 def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """Compute the upper quantile of a generalized chi-square variable Q.
 
-    It is the x with P[Q > x] = p.
+    The upper quantile is the x with P[Q > x] = p.
 
     Parameters
     ----------
     p : float or array_like
         Probability or probabilities, in [0, 1].
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
 
     See Also
     --------
-    ilogsf : The upper quantile for probabilities that are too small for a double.
+    ilogsf : The upper quantile for a probability that is given by its logarithm.
     ppf : The lower quantile.
     egm.bounds : Upper bounds on this quantile in closed form.
 
@@ -80,24 +80,24 @@ def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
 def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
     """Compute the lower quantile of a generalized chi-square variable Q.
 
-    It is the x with P[Q <= x] = p.
+    The lower quantile is the x with P[Q <= x] = p.
 
     Parameters
     ----------
     p : float or array_like
         Probability or probabilities, in [0, 1].
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
     float or ndarray
-        The quantile, in the shape of `p` and in the units of `weights`: 0 where it would underflow,
-        and infinity for ``p = 1``.
+        The quantile, in the shape of `p` and in the units of `weights`. It is 0 where the exact
+        quantile would underflow, and infinity for ``p = 1``.
 
     Raises
     ------
@@ -124,9 +124,9 @@ def ilogsf(logp: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 
 @overload
 def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
 def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
-    """Compute the upper quantile of a generalized chi-square variable Q from a log probability.
+    """Compute the upper quantile of a generalized chi-square variable Q from the logarithm of a probability.
 
-    It is the x with log P[Q > x] = logp. This function is for probabilities that are too small for
+    The quantile is the x with log P[Q > x] = logp. This function is for probabilities that are too small for
     a double: `logp` may be -1e6.
 
     Parameters
@@ -134,11 +134,11 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
     logp : float or array_like
         Logarithm or logarithms of the probability, <= 0.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
 
 
 def _log_probability(p: ArrayLike) -> Array:
-    """Compute log p, with log 0 = -inf, or raise a ValueError for a p outside [0, 1]."""
+    """Return log p, where log 0 is -inf, or raise a ValueError if an entry of p is outside [0, 1]."""
     p = real(p=p)
     if np.any((p < 0) | (p > 1)):
         raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
@@ -178,9 +178,10 @@ def _log_probability(p: ArrayLike) -> Array:
 
 
 def quantile(form: Form, log_p: float, lower: bool) -> float:
-    """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is log_p.
+    """Find the quantile x at which a tail has the logarithm `log_p`: P[Q <= x] if `lower` is true, else P[Q > x].
 
-    The computation uses the tail that is the smaller of the two at x.
+    Q is the variable whose parameters `form` holds. The search uses the smaller one of the two tails at x, because the
+    larger one may be too close to 1.
     """
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0
@@ -193,10 +194,10 @@ def quantile(form: Form, log_p: float, lower: bool) -> float:
 def _above_mean(form: Form, log_upper: float) -> bool:
     """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q.
 
-    If so, the quantile is searched by the upper tail, else by the lower tail. Both searches end at
-    the same x; this function only picks the tail that is not close to 1. P[Q > mean] is 0.317 for
-    chi2(1) and rises towards 1/2 with the degrees of freedom, so for most probabilities it need not
-    be computed.
+    `quantile` searches such an x by the upper tail, and any other x by the lower tail. Both searches end at
+    the same x, but a tail that is close to 1 makes the search inaccurate. P[Q > mean] is 0.317 for one
+    degree of freedom, and rises towards 1/2 for more of them. So for most probabilities the answer is known
+    without computing P[Q > mean].
     """
     if log_upper >= np.log(0.5):
         return False
@@ -206,12 +207,13 @@ def _above_mean(form: Form, log_upper: float) -> bool:
 
 
 def _search(form: Form, log_p: float, lower: bool) -> float:
-    """Find the x, in units of the form, at which the lower or the upper tail has the logarithm log_p.
+    """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
-    The search is over the parameter theta of a `Crossing`. The logarithm of a tail is nearly
-    proportional to a power of exp(theta). So log(log tail / log_p), with a constant subtracted from
-    both inner logarithms, is nearly a straight line in theta, and its root is searched: first with
-    the saddlepoint formula in place of the tail, and then, from this root, with the tail itself.
+    The result is divided by the unit of `form`. The search is over the parameter theta of a `Crossing`. The
+    logarithm of a tail, less a constant, is nearly proportional to a power of exp(theta). So the function
+    whose zero is searched is the logarithm of the ratio of log tail to `log_p`, each less this constant; it
+    is nearly a straight line in theta. A first search has the saddlepoint formula in place of the tail. A
+    second one starts from its result and has the tail itself.
     """
     depth = _LAPLACE_TOP - log_p
 

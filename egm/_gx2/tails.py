@@ -32,11 +32,11 @@ def sf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -63,8 +63,8 @@ def sf(
     Notes
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the
-    page of the module explains. The estimated error is the difference of the last two quadratures,
-    squared, plus a bound on the rounding in the exponent. The estimate is not a proven bound, but
+    docstring of `egm.gx2` explains. The estimated error is the difference of the last two quadratures,
+    squared, plus a bound on the rounding error of the exponent. The estimate is not a proven bound, but
     it is at least the true error in every reference case of the tests.
 
     References
@@ -105,11 +105,11 @@ def logsf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -158,19 +158,19 @@ def cdf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
     Returns
     -------
     tail : float or ndarray
-        The probability :math:`P[Q \leq x]`, in the shape of `x`. It has the relative accuracy of
-        `sf`, also near zero.
+        The probability :math:`P[Q \leq x]`, in the shape of `x`. It is as accurate as the result of
+        `sf`, also where it is nearly zero.
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -215,11 +215,11 @@ def logcdf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -263,11 +263,11 @@ def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -307,11 +307,11 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the terms of Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
     dof : float or array_like, shape (d,), default 1
-        Degrees of freedom of the terms, finite and > 0; they need not be whole numbers.
+        Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
-        Noncentralities of the terms, finite and >= 0.
+        Noncentralities of these variables, finite and >= 0.
 
     Returns
     -------
@@ -340,10 +340,11 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
 
 
 def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
-    """Compute the tail to which the crossing belongs and the density, both at x and for the normalized Q of the form.
+    """Compute the logarithms of a tail and of the density at x, both by one contour, for the distribution of a `Form`.
 
-    The results are the logarithm of the tail, its estimated error, the logarithm of the density,
-    and the slope of the logarithm of the density in x.
+    The contour is that through the point of `crossing`, and the tail is the lower one if `crossing.lower` is
+    true, else the upper one. x is divided by the unit of the form. The results are the logarithm of the
+    tail, its estimated error, the logarithm of the density, and the derivative of the latter by x.
     """
     shift, mass, error = integrate(crossing, x)
     tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
@@ -357,7 +358,7 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
 def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    One tail is integrated along its contour, and the other one is the complement to 1.
+    One of the tails is integrated along a contour, and the other one is 1 minus this tail.
     """
     x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
@@ -374,31 +375,37 @@ def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
 
 
 def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute the logarithm of the upper tail and its estimated error at every x, along a last axis of length two."""
+    """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of x.
+
+    The result is an array whose last axis, of length two, has the logarithm and its error.
+    """
     return at_each(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
 
 
 def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute the logarithm of the lower tail and its estimated error at every x, along a last axis of length two."""
+    """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of x.
+
+    The result is an array whose last axis, of length two, has the logarithm and its error.
+    """
     return at_each(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    The last axis of `log_and_error` holds log and error.
+    Here log and error are the two entries along the last axis of `log_and_error`, as `_upper` returns it.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 
 
 def log_complement(log_p: float) -> float:
-    """Compute log(1 - p) from log p."""
+    """Compute log(1 - p) from `log_p`, the logarithm of p."""
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
 def _log_density(form: Form, x: Real) -> float:
-    """Compute the logarithm of the density of Q at x."""
+    """Compute the logarithm of the density at x of the variable Q whose parameters `form` holds."""
     x = x / np.longdouble(form.unit)
     if x < 0 or np.isinf(x):
         return -np.inf
@@ -407,9 +414,10 @@ def _log_density(form: Form, x: Real) -> float:
 
 
 def _log_density_at_zero(form: Form) -> float:
-    """Compute the logarithm of the limit of the density from above at zero.
+    """Compute the logarithm of the density of Q / unit at zero, as the limit from above, for the parameters in `form`.
 
-    The limit is finite and positive only for two degrees of freedom in all.
+    Here unit is the unit of `form`. The result is inf if the degrees of freedom sum to less than two, and -inf if they
+    sum to more than two.
     """
     total = np.sum(form.k)
     if total != 2:
@@ -420,10 +428,10 @@ def _log_density_at_zero(form: Form) -> float:
 def at_each(
     function: Callable[[Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
 ) -> Any:
-    """Compute function(form, value) for every entry of `values`, with the `Form` of the three parameters.
+    """Compute function(form, value) for every entry of `values`, with the `Form` of `weights`, `dof` and `nc`.
 
-    The result is an array of the shape of `values`, or a single number if `values` is one. If the
-    function returns a pair, the result has an additional last axis of length two.
+    The result is an array of the shape of `values`, or a single number if `values` is a single number. If
+    the function returns a pair, the result has an additional last axis of length two.
     """
     form = form_of(*parameters(weights, dof, nc))
     if np.size(values) == 0:

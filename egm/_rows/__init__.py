@@ -1,1 +1,1 @@
-"""Round rows to integers and add them up exactly, whether they are in an array, in blocks or in a dask array."""
+"""Clip rows, round them to integers, and add them up exactly: rows of an array, of several blocks, or of dask."""

@@ -1,8 +1,8 @@
 """Sum the rows of dask arrays, which may be larger than memory or computed on many machines.
 
-Each block of rows is one pure task, and the sums of consecutive blocks are added on the machines that have them. If a
-worker is lost, only time is lost: the scheduler computes its results again, and the result of a task counts once even
-if the task has run twice. No task draws noise.
+Each block of rows is one task of dask, whose result depends on the block alone. The sums of consecutive blocks are
+added on the machines that have computed them. If a machine fails, dask's scheduler computes its results again, and
+the sum stays the same: the result of a task counts once, even if the task has run twice. No task draws noise.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
 
 def is_dask(X: object) -> bool:
-    """Return whether X is an object of dask, without importing dask."""
+    """Return whether the type of X is defined by dask; dask itself is not imported."""
     return type(X).__module__.split(".")[0] == "dask"
 
 
 def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
-    """Apply `partial` to the blocks of rows of X, and return at most 16 pairs (total, rows), in the order of the rows.
+    """Sum each block of rows of a dask array X by `partial`, and add the sums of blocks to at most 16 results.
 
-    X is a dask array (n, d) in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
-    picklable function that maps a block, an array (m, d), to (total, rows), where totals can be added. Because it may
-    be called more than once for a block, it must depend on nothing else. Each pair is the sum over consecutive blocks,
-    computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are
-    passed on.
+    X has the shape (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
+    function that can be pickled. It maps a block, which is an array (m, d), to a pair (total, number of rows), and
+    totals can be added. Because it may be called more than once for a block, its result must depend on the block
+    alone.
 
-    Raise TypeError for another dask collection, and ValueError for another number of axes, or for columns in several
-    chunks of unknown size.
+    The result is a list of such pairs in the order of the rows, each for consecutive blocks. They are computed by
+    dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are passed on. A
+    TypeError is raised for another object of dask, and a ValueError for an array that has not two axes, or that has
+    its columns in several chunks of unknown size.
     """
     import dask
     from dask.array import Array
@@ -58,27 +59,27 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
-    """Apply a function to each block of rows, and return a dask array (blocks, 1) that holds one result for each block.
+    """Apply `function` to each block of rows of X, and return a dask array (blocks, 1) with one result for each block.
 
-    Because the result has two axes, dask makes a single task of loading a block and calling the function.
+    Because the results are in an array with two axes, dask makes one task of loading a block and calling the function.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
 
 
 def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
-    """Return the result of `partial` for one block, inside an array (1, 1)."""
+    """Return `partial(block)`, inside an array of shape (1, 1)."""
     return _cell(partial(block))
 
 
 def _added(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of several results (totals and numbers of rows), inside an array (1, 1)."""
+    """Return the sum of several results, each a total and a number of rows, inside an array of shape (1, 1)."""
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 
 
 def _cell(result: Sum) -> NDArray[Any]:
-    """Return an array (1, 1) whose only entry is this object."""
+    """Return an array of shape (1, 1) whose only entry is the object `result`."""
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell

@@ -1,6 +1,6 @@
-"""Center, scale, clip and round rows, and add them up: the compiled inner loop of `egm._rows.lattice`.
+"""Center, scale, clip and round rows, and add them up: the compiled functions for the sums of `egm._rows.lattice`.
 
-This module is imported only when rows are summed, because compilation takes seconds the first time
+This module is imported only when rows are summed, because numba takes seconds to compile it the first time
 on a machine, and half a second in later processes.
 """
 
@@ -26,9 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _compiled(**options: Any) -> Callable[[F], F]:
-    """Return a decorator that compiles a function with numba and lets it run in parallel threads (without the GIL).
+    """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
 
-    The compiled code is kept in a cache folder if there is one that can be written to.
+    The compiled code is stored in numba's cache folder, if there is one to which the process can write. `options` are
+    further arguments of `numba.njit`.
     """
 
     def decorate(function: F) -> F:
@@ -42,9 +43,9 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 
 @_compiled(fastmath={"reassoc"})
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
-    """Write (row - center) * scaling into `y`, and return its squared norm.
+    """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
-    The squares are added up in an order that is fast, and the same in every call.
+    The compiler chooses the order in which the squares are added, so that it is fast; every call has the same order.
     """
     square = 0.0
     for j in range(y.size):
@@ -56,9 +57,10 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
 
 @_compiled()
 def _careful_norm(y: Array) -> float:
-    """Return the norm of a row y whose squares overflow or underflow, computed relative to its largest entry.
+    """Return the norm of a vector y whose squares overflow or underflow.
 
-    Entries of y beyond 1e300 are first set to 1e300, in place.
+    Entries of y beyond 1e300 in size are first set to 1e300, in place, with their sign. The entries are divided by the
+    largest of them before they are squared.
     """
     largest = 0.0
     for j in range(y.size):
@@ -74,7 +76,7 @@ def _careful_norm(y: Array) -> float:
 
 @_compiled()
 def _first_not_finite(row: Array) -> int:
-    """Return the index of the first entry that is not finite, or -1 if all are finite."""
+    """Return the index of the first entry of `row` that is not finite, or -1 if all entries are finite."""
     for j in range(row.size):
         if not np.isfinite(row[j]):
             return j
@@ -83,7 +85,7 @@ def _first_not_finite(row: Array) -> int:
 
 @_compiled()
 def _first_nan(y: Array) -> int:
-    """Return the index of the first entry that is NaN, or -1 if there is none."""
+    """Return the index of the first entry of `y` that is NaN, or -1 if there is none."""
     for j in range(y.size):
         if np.isnan(y[j]):
             return j
@@ -100,15 +102,16 @@ def add_rows(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Add the integer vectors of the rows to `total`, and the number of rows that are clipped to `clipped`.
+    """Clip and round all rows of X; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
-    A row x becomes y = (x - center) * scaling. It adds trunc(target / max(||y||, clip_norm) y) to
-    `total`, int64 (d,), and 1 to `clipped`, int64 (1,), if ||y|| > clip_norm. X has shape (n, d)
-    and C order, and n * target is below 2**62. The rows are added four at a time, which saves
-    reading and writing the sum; the last four are completed by rows of zeros.
+    Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,). Let y be a row x of X after
+    centering and scaling: y = (x - center) * scaling. Its vector of integers, trunc(target / max(||y||, clip_norm) y),
+    is added to `total`, and 1 is added to `clipped` if ||y|| > clip_norm. X has shape (n, d) and C order, and
+    n * target is below 2**62. The rows are added four at a time, which is faster; if n is not a multiple of four, the
+    last rows are completed by rows of zeros.
 
-    The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the
-    flattened X, of the first entry that is not finite, and `total` and `clipped` are not valid.
+    The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the flattened X, of the
+    first entry that is not finite; then `total` and `clipped` are not valid.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -143,7 +146,7 @@ def add_rows(
 
 @_compiled()
 def _flush(integers: Array, total: NDArray[np.int64]) -> None:
-    """Add the integers, which are held as doubles, to the total, and set them to zero."""
+    """Add `integers`, which are integers held as doubles, to `total`, and set them to zero; both in place."""
     for j in range(total.size):
         total[j] += np.int64(integers[j])
         integers[j] = 0.0

@@ -2,15 +2,14 @@ r"""Round vectors to integers, so that sums are exact and rounding cannot increa
 
 A sum in floating point depends on the order of its terms and on rounding errors, and the sums of two neighboring data
 sets can differ by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here each vector is first
-rounded to multiples of a unit, which is so small that the loss does not matter, and everything after that is integer
-arithmetic:
+rounded to multiples of a unit, which is so small that the loss does not matter. All later steps compute with integers:
 
 1. A row that is clipped to norm C becomes an integer vector of norm at most K. It is rounded towards zero, so that no
    entry grows.
-2. Any other value is rounded to the nearest integer. This can increase the difference of two neighbors by one in
-   each entry, which is added to the sensitivity.
-3. The noise is a discrete Gaussian. Its distance from a rounded continuous Gaussian reduces the delta for which the
-   noise is calibrated.
+2. Any other value is rounded to the nearest integer. This can increase the difference between two neighboring data
+   sets by one in each entry, and so this increase is added to the sensitivity.
+3. The noise is a discrete Gaussian. It is calibrated for less than the promised delta, because its distribution is
+   not that of a rounded continuous Gaussian.
 
 Let :math:`r` be the distribution of a normal variable :math:`N(0, s^2)` that is rounded to the
 nearest integer, and :math:`p` the discrete Gaussian distribution. By Jensen's inequality and
@@ -31,8 +30,8 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
     \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
 
-The noise is calibrated for delta minus six times this additional term, with :math:`d / (4 s^2)` in place of the
-fraction. This also covers the tails beyond 64 bits.
+The noise is calibrated for delta minus six times the additional term, which is :math:`(1 + e^\varepsilon) d / (4 s^2)`.
+The surplus also covers the tails of the noise, which 64-bit integers cut off.
 """
 
 from __future__ import annotations
@@ -68,17 +67,19 @@ T = TypeVar("T")
 
 
 class Lattice:
-    """Represent rows that are clipped to a norm by integer vectors.
+    """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
-    The norm of the integer vector of a row is at most `radius`. This is a power of two: 2**40, or less if the noise
-    would not fit into 64-bit integers. The integer 1 stands for the length `unit`. A row is shortened by the factor
-    `shrink`, slightly below 1, so that rounding errors cannot make its integer vector longer than the radius.
+    The norm of the integer vector of a row is at most `radius`. The radius is a power of two: 2**40, or less if the
+    noise would not fit into 64-bit integers. The integer 1 stands for the length `unit`. A row is also shortened by
+    the factor `shrink`, slightly below 1, so that rounding errors cannot make its integer vector longer than the
+    radius.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
-        """Make the lattice for rows (d,) and noise whose standard deviation is `noise` times the clip norm.
+        """Choose `radius`, `shrink` and `unit` for rows with d entries and a given amount of noise.
 
-        Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise that leaves too few bits.
+        The standard deviation of the noise is `noise` times the clip norm. Raise ValueError for a clip norm outside
+        1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -88,23 +89,26 @@ class Lattice:
         self.unit = clip_norm / (self.radius * self.shrink)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """Return the integer vector of each row of X, shape (m, d), as int64; the rows are computed one at a time."""
+        """Return the integer vector of each row of X, shape (m, d), as int64.
+
+        Each vector is computed by a call of `sum` for one row.
+        """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Add up exactly the integer vectors of the clipped rows (x - center) * scaling of X (m, d).
+        """Return the exact sum of the integer vectors of the rows (x - center) * scaling, clipped, for all rows x of X.
 
-        X holds numbers of any real type and size, in any memory order; it is not copied as a whole. The
-        result (d,) holds Python integers. On processors of one kind a row always gives the same integers, whatever
-        rows it is added with; other processors may add up its norm in another order. Raise ValueError for an entry of
-        X that is not finite.
+        X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
+        The result, shape (d,), holds Python integers. On processors of one kind a row always gives the same integers,
+        whatever rows it is added with; another kind of processor may compute the norm of the row in another order.
+        Raise ValueError for an entry of X that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
     def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
-        """Add up the rows as `sum` does, and count those that are longer than the clip norm.
+        """Return the result of `sum`, and the number of rows (x - center) * scaling that are longer than the clip norm.
 
-        Whether a row is counted does not depend on the rows around it, and is the same on all processors of one kind.
+        Whether a row is counted does not depend on the other rows, and is the same on all processors of one kind.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
@@ -112,7 +116,10 @@ class Lattice:
         return np.array(total, dtype=object), clipped
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """Return the sum of the integer vectors of a range of rows, and last the number of clipped rows: (d + 1,)."""
+        """Sum the integer vectors of the rows of X whose indices are in `part`, and count the clipped rows among them.
+
+        The result is one array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
+        """
         from egm._rows import kernel  # compiles
 
         joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
@@ -131,14 +138,18 @@ class Lattice:
 
 
 def _parts(rows: int, d: int) -> list[range]:
-    """Divide the rows into ranges: one for each core if there is much to do, and none too long for 64-bit sums."""
+    """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each is summed by one thread.
+
+    If there are many numbers, there is one range for each core, and otherwise there are fewer. No range is so long
+    that a sum over it could overflow 64 bits.
+    """
     cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // cores), _MOST))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
-    """Return the list of function(item) for all items, computed in threads if there are several items."""
+    """Return the list of function(item) for all items; several items are computed in parallel threads."""
     if len(items) < 2:
         return [function(item) for item in items]
     return list(_pool().map(function, items))
@@ -146,7 +157,7 @@ def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads that is used for all sums in this process."""
+    """Return the pool of threads that computes all sums in this process."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
 
 
@@ -155,10 +166,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def fineness(noise: float) -> int:
-    """Return the k for which lattices have a unit of 2**-k times the sensitivity: 40, or less if the noise is large.
+    """Return the k for which the integer 1 of a lattice stands for 2**-k times the sensitivity.
 
-    `noise` is the standard deviation of the noise, divided by the sensitivity. With this unit the noise fits into
-    64-bit integers. Raise ValueError if k would be below 20.
+    `noise` is the standard deviation of the noise, divided by the sensitivity. k is 40, or less if the noise is so
+    large that it would not fit into 64-bit integers. Raise ValueError if k would be below 20.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:
@@ -167,22 +178,26 @@ def fineness(noise: float) -> int:
 
 
 def rounded(value: NDArray[Any], unit: Array) -> list[int]:
-    """Return the Python integers nearest to value / unit, in C order, for two arrays of the same shape.
+    """Return the integers nearest to value / unit, entry by entry, for two arrays of the same shape.
 
-    `value` holds numbers of any real type, or objects that are real numbers. They are not converted to doubles, because
-    rounding integers beyond 2**53 to doubles can increase the difference of two neighbors.
+    The result is a list of Python integers in C order. The entries of `value` may be of any real type, or objects that
+    are real numbers. They are not converted to doubles, because this rounds integers beyond 2**53, and so can increase
+    the difference between two neighboring data sets.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
 
 
 def _fraction(number: Any) -> Fraction:
-    """Return a finite real number of Python or NumPy as a fraction, exactly."""
+    """Return the exact value of a finite real number of Python or NumPy as a fraction."""
     return Fraction(int(number)) if isinstance(number, np.integer) else Fraction(*number.as_integer_ratio())
 
 
 def nearest_double(steps: int, unit: float) -> float:
-    """Return the double nearest to steps * unit, or the largest double with the same sign if the product is larger."""
+    """Return the double nearest to steps * unit.
+
+    If the product is too large for a double, the result is the largest double, with the sign of `steps`.
+    """
     numerator, denominator = unit.as_integer_ratio()
     try:
         return steps * numerator / denominator
@@ -192,11 +207,12 @@ def nearest_double(steps: int, unit: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of discrete Gaussian noise for integer vectors (d,), in units of the lattice.
+    """Return the standard deviation of discrete Gaussian noise that makes vectors of d integers private.
 
-    Integer vectors of this l2 sensitivity plus this noise are (epsilon, delta)-differentially private. A part of delta
-    is first subtracted for the difference between discrete noise and a rounded Gaussian, as the head of this module
-    explains. Raise ValueError if this part is half of delta or more.
+    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
+    is in the same unit as the sensitivity. The noise is calibrated for less than `delta`: a part is subtracted for
+    the difference between discrete noise and a rounded Gaussian, as the docstring of this module explains. Raise
+    ValueError if this part is half of delta or more.
 
     The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
     computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zero-concentrated differential

@@ -1,8 +1,8 @@
-"""Compute the norms of the rows of a matrix, and shorten rows to a norm.
+"""Compute the norms of the rows of a matrix, and shorten rows to a given norm.
 
-Sums of clipped rows do not use this module: `egm._rows.kernel` computes norms and clips while it adds up rows, without
-a copy of them. The published errors in `egm.study.rivals` depend in their last digits on the order in which squares are
-added, so that module has a function of its own.
+Sums of clipped rows do not use this module: `egm._rows.kernel` computes norms and clips rows while it adds them up,
+without a copy of the matrix. `egm.study.rivals` has its own function for norms: its published errors depend, in their
+last digits, on the order in which squares are added.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["clip", "norms"]
 
 
 def norms(rows: Array) -> Array:
-    """Return the Euclidean norms of the rows (n, d), also of rows so long that their squares overflow: shape (n,)."""
+    """Return the Euclidean norm of each row, shape (n,), for rows (n, d) whose squares may overflow."""
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
 
 
 def clip(rows: Array, clip_norm: float) -> Array:
-    """Return the rows (n, d) in a new array, where rows longer than clip_norm are shortened to it."""
+    """Return a copy of the rows (n, d) in which every row that is longer than `clip_norm` is shortened to this norm."""
     return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]

@@ -21,12 +21,13 @@ __all__ = ["clipped_sum"]
 def clipped_sum(
     X: ArrayLike | Iterator[ArrayLike], grid: Lattice, center: Array, scaling: Array, count_clipped: bool = False
 ) -> tuple[Whole, int]:
-    """Center, scale and clip rows (n, d), round them to integers, and return their sum and the number of rows.
+    """Center, scale and clip rows, and round them to integers; return the sum of the rows and the number of rows.
 
-    X is an array, an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never changed or
-    copied as a whole. The sum is exact, in Python integers: it is the same for any order, any blocks, and any machines
-    of one kind. It has shape (d,), or (d + 1,) under `count_clipped`, where the number of clipped rows comes last.
-    Raise ValueError for another shape and for an entry that is not finite, and TypeError for anything but real numbers.
+    X is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never
+    changed or copied as a whole. The sum is exact, in Python integers: it is the same for any order of the rows, any
+    division into blocks, and any machines with one kind of processor. It has shape (d,). If `count_clipped` is true, it
+    has shape (d + 1,), and its last entry is the number of rows that were clipped. Raise ValueError for an array of
+    another shape or with an entry that is not finite, and TypeError for anything but real numbers.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped)
     if isinstance(X, Iterator):
@@ -42,7 +43,7 @@ def clipped_sum(
 
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
-    """Return the sum and the number of the rows of one array or list, as `clipped_sum` does for all blocks."""
+    """Return the result of `clipped_sum` for one array or list of rows: their sum and their number."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)

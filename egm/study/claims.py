@@ -31,12 +31,12 @@ MIME = "application/vnd.egm.finding+json"
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of checking a claim, which a notebook shows and stores in the output of a cell.
+    """Result of checking a claim; a notebook shows the result, and stores it in the output of a cell.
 
     Parameters
     ----------
     claim : str
-        Key of the claim in the ledger.
+        Key of the claim in the ledger, the list of all claims in ``ledger/claims.yml``.
     result : str
         Result of the check: `HOLDS`, `CORRECTED` or `FAILS`.
     figures : dict of str to float, optional
@@ -66,16 +66,17 @@ class Finding:
 
 
 def record(claim: str, *, printed: bool, corrected: bool | None = None, **figures: SupportsFloat) -> None:
-    """Display the result of checking a claim, in the output of the running cell.
+    """Display the result of checking a claim, as a `Finding` in the output of the running notebook cell.
 
     Parameters
     ----------
     claim : str
-        Key of the claim in the ledger.
+        Key of the claim in the ledger, the list of all claims in ``ledger/claims.yml``.
     printed : bool
         Whether the claim holds as its source prints it.
     corrected : bool, optional
-        Whether the claim holds after the correction. It is given only if the printed form fails.
+        Whether the claim holds after a correction. This argument is given only if the printed form
+        fails and there is a correction.
     **figures : float
         Numbers that the check computed, by their names.
 
@@ -84,8 +85,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     TypeError
         If `printed` or `corrected` is not a truth value.
     ValueError
-        If a correction is given although the printed form holds, or if the correction fails: then
-        the chapter is wrong, and not the source of the claim.
+        If `corrected` is given although the printed form holds, or if it is false. In both cases it
+        is the chapter that is wrong, and not the source of the claim.
 
     Examples
     --------
@@ -106,9 +107,10 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
 
 
 def _truth(name: str, value: object) -> bool:
-    """Return a truth value of Python or NumPy as a bool, or raise a TypeError for anything else.
+    """Return `value` as a bool if it is True or False, of Python or of NumPy; raise a TypeError for anything else.
 
-    A number or an array is refused, because it would be taken for true or false by accident.
+    A number or an array is refused, because it could be taken for True or False by accident. The error names the
+    argument `name`.
     """
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")

@@ -10,7 +10,7 @@ __all__ = ["check_parameters"]
 
 
 def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
-    """Raise an error for a parameter that a notebook does not have, or for a value outside its range.
+    """Raise a ValueError if a notebook is run with a parameter that it does not have, or with a value out of range.
 
     Papermill, which runs a notebook with given parameters, only warns of an unknown name, and then
     runs the notebook with its defaults.

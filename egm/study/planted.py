@@ -1,8 +1,9 @@
-"""Make mechanisms with known bugs, and find the bugs by the lower bounds of epsilon of `egm.audit`.
+"""Put known bugs into mechanisms, to test whether the audits of `egm.audit` find the bugs.
 
-`table` audits every mechanism without a bug and with each of its bugs, on the worst neighboring
-data sets that are known. The bugs are planted in the running package, so never use this module in a
-process that makes real releases.
+An audit computes from many releases a lower bound of a mechanism's epsilon. `table` audits every
+mechanism, without a bug and with each of its bugs, on the worst neighboring data sets that are known.
+The bugs are planted in the running package, so never use this module in a process that makes real
+releases.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ class Case:
         Function of a data set, a number of releases, and an rng (a Generator, or None), that
         returns the releases.
     size : int
-        Number of releases that is sufficient to find a mechanism whose noise is too small by the
-        factor 0.9, with probability at least 1 - 1e-6.
+        Number of releases for each data set. It is sufficient to find, with probability at least
+        1 - 1e-6, that the noise is too small by the factor 0.9.
     bugs : tuple of str
-        Names of the bugs that concern the mechanism; see `plant`.
+        Names of the bugs that this mechanism can have; see `plant`.
 
     See Also
     --------
-    cases : All cases.
+    cases : Make the list of all cases.
 
     Examples
     --------
@@ -92,19 +93,22 @@ class Case:
     bugs: tuple[str, ...]
 
     def bound(self, rng: Rng | None = None, share: float = 1.0) -> float:
-        """Compute a lower bound of epsilon from new releases for the two data sets.
+        """Audit the mechanism: draw releases for both data sets, and compute from them a lower bound of its epsilon.
+
+        If the bound is larger than the promised epsilon, the mechanism does not keep its promise.
 
         Parameters
         ----------
         rng : numpy.random.Generator, optional
             Source of simulated noise; by default the noise is secure.
         share : float, default 1.0
-            Part of `size` that is drawn.
+            Number of releases for each data set, divided by `size`.
 
         Returns
         -------
         float
-            Result of `lower_bound` at its default confidence.
+            Lower bound of the epsilon for which the mechanism is private together with the promised
+            delta: the result of `egm.audit.lower_bound` at its default confidence, 1 - 1e-6.
 
         Examples
         --------
@@ -120,15 +124,15 @@ class Case:
 
 
 def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
-    """List the cases that are audited: every mechanism, and two parts of the adaptive mechanism.
+    """List the cases that are audited: all mechanisms but the adaptive one, and two parts of the adaptive one.
 
     Parameters
     ----------
     epsilon : float, default 1.0
-        Epsilon that is promised together with `delta`. A mechanism without a delta promises twice
-        this epsilon.
+        Epsilon that is promised together with `delta`. A mechanism that has no delta promises twice
+        this epsilon, and delta = 0.
     delta : float, default 0.3
-        Delta that is promised. A mechanism without a delta promises delta = 0.
+        Delta that is promised by the mechanisms that have one.
 
     Returns
     -------
@@ -137,8 +141,9 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
     Notes
     -----
-    The larger delta is, the fewer releases are needed to find a bug. A mechanism without a delta
-    gets 2 `epsilon` because it then needs about as many releases as the others.
+    The larger delta is, the fewer releases are needed to find a bug. A mechanism that has no delta
+    promises twice the epsilon, because its bugs are then found with about as many releases as those
+    of the others.
 
     Examples
     --------
@@ -172,24 +177,30 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
 
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
-    """Return two data sets of two rows: one row at the center, and one far away, on opposite sides in the two sets.
+    """Return two neighboring data sets, of which one row is replaced; each has two rows.
 
-    The second row lies in the direction in which all scaled coordinates are equal.
+    The first row is at the center in both data sets. The second one is far from the center, in opposite directions in
+    the two data sets; all coordinates of its difference from the center are equal after scaling.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
     return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """Return two data sets: a row at the center together with a row that is far away, and the first row alone."""
+    """Return two neighboring data sets, to one of which a row is added.
+
+    The first data set has a row at the center and a row far away from it; the second one has only the row at the
+    center.
+    """
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Return a function that draws releases of a mechanism: the estimate, and the noisy count if there is one.
+    """Return a function of a data set, a number of releases and an rng that draws releases of `mechanism`.
 
-    Each release is made inside the context manager `setting`.
+    Each release is returned as an array: its estimate, followed by the noisy count of rows if the mechanism
+    releases one. It is made inside the context that `setting()` returns.
     """
 
     def once(value: ArrayLike, rng: Rng | None) -> Array:
@@ -203,7 +214,8 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
-    Their budget rho is that of a Gaussian mechanism which is exactly (epsilon, delta)-private.
+    The budget rho of each mean is that of a Gaussian mechanism that is (epsilon, delta)-private, with no smaller
+    epsilon.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -216,16 +228,20 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 
 
 def _ranks() -> tuple[Array, Array]:
-    """Return two data sets of two values each, whose medians are as far apart as the range [0, 10] allows.
+    """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    In the first data set only the lowest tenth of the range has the rank of the median, and the
-    other points miss it by one. In the second data set it is the reverse.
+    A point is a median if one of the two values is below it. In the first data set these are the points from 0 to 1
+    of the range, and every other point has two values below it. In the second data set they are the points from 1 to
+    10, and every other point has none.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
 
 def _quantile(epsilon: float) -> Draw:
-    """Return a function that draws `size` private medians of the same values, in the range from 0 to 10."""
+    """Return a function of values, a number `size` and an rng that draws `size` private medians of these values.
+
+    Each median is a point in the range from 0 to 10, and private for `epsilon`.
+    """
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:
         columns = np.repeat(values[:, None], size, axis=1)
@@ -238,9 +254,9 @@ def _quantile(epsilon: float) -> Draw:
 
 @contextlib.contextmanager
 def _coarse() -> Iterator[None]:
-    """Round rows to a lattice of only 3 units instead of 2**40 as long as the context lasts.
+    """Return a context in which rows are rounded coarsely: the clip norm is only 3 units long instead of 2**40.
 
-    On so coarse a lattice the rounding of a single number matters.
+    So the rounding of a single number changes the release visibly.
     """
     right = lattice.Lattice.__init__
 
@@ -262,10 +278,10 @@ def plant(bug: str) -> Iterator[None]:
     Parameters
     ----------
     bug : str
-        Name of the bug, or "none" to leave the package as it is. In "noise × 0.9" all noise is too
-        small by this factor. In "sensitivity halved" all noise is halved, because all noise is
-        proportional to the sensitivity. In "clip skipped" rows are not clipped. In "centre from the
-        data" the mean of the rows replaces the public center. In "rounding away from zero" rows are
+        Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is too
+        small by this factor. With "sensitivity halved" all noise is halved, because all noise is
+        proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
+        the data" the mean of the rows replaces the public center. With "rounding away from zero" rows are
         rounded away from zero instead of towards zero.
 
     Yields
@@ -297,7 +313,7 @@ def plant(bug: str) -> Iterator[None]:
 
 
 def _patches() -> dict[str, list[Patch]]:
-    """Return, for the name of each bug, the functions of the package to replace and their replacements."""
+    """Return a dictionary from the name of each bug to a list of functions of the package with their replacements."""
     return {
         "none": [],
         _NOISE[0]: _less_noise(0.9),
@@ -309,9 +325,9 @@ def _patches() -> dict[str, list[Patch]]:
 
 
 def _less_noise(factor: float) -> list[Patch]:
-    """Return replacements of all samplers that multiply the noise by a factor.
+    """Return replacements for all samplers of noise, which multiply the noise by `factor`.
 
-    For private quantiles, which add no noise, epsilon is divided by the factor.
+    A private quantile has no noise to multiply; for it, epsilon is divided by the factor.
     """
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
@@ -323,13 +339,16 @@ def _less_noise(factor: float) -> list[Patch]:
 
 
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
-    """Draw noise by the function `right`, and return it times a factor; integers are rounded to integers."""
+    """Return what the sampler `right` draws, times `factor`; if it draws integers, the products are rounded.
+
+    `scale` and `other` are the arguments of the sampler.
+    """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
-    """Return a replacement of `Lattice.sum` that rounds by the given function, and clips only if `clip` is true."""
+    """Return a replacement of `Lattice.sum` that clips rows only if `clip` is true, and rounds by `rounding`."""
 
     def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
@@ -340,7 +359,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 
 def _recentered() -> list[Patch]:
-    """Return replacements that take the mean of the private data as the center."""
+    """Return replacements that put the mean of the private data in place of the center."""
     release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
@@ -359,7 +378,7 @@ def _recentered() -> list[Patch]:
 
 @dataclass(frozen=True)
 class Row:
-    """Result of one audit: the promised epsilon, and the lower bound that releases give.
+    """Result of one audit: the promised epsilon, and a lower bound of the true epsilon, from releases.
 
     Parameters
     ----------
@@ -368,17 +387,17 @@ class Row:
     bug : str
         Name of the planted bug, or "none".
     secure : bool
-        Whether the noise was secure.
+        Whether the noise was secure, and not simulated.
     delta : float
         Promised delta.
     epsilon : float
         Promised epsilon.
     bound : float
-        Lower bound of epsilon.
+        Lower bound of the true epsilon, as `Case.bound` computes it.
 
     See Also
     --------
-    table : Makes rows for all cases and bugs.
+    table : Make the rows for all cases and bugs.
 
     Examples
     --------
@@ -396,7 +415,7 @@ class Row:
 
     @property
     def caught(self) -> bool:
-        """Whether the releases show that the promise is broken: the bound is above the promised epsilon."""
+        """Return whether the releases show that the promise is broken: the bound is above the promised epsilon."""
         return self.bound > self.epsilon
 
 
@@ -410,7 +429,7 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
     rng : numpy.random.Generator, optional
         Source of simulated noise; by default the noise is secure.
     share : float, default 1.0
-        Part of each case's number of releases that is drawn.
+        Number of releases for each data set, divided by the `size` of the case.
 
     Returns
     -------

@@ -145,9 +145,10 @@ def line(i: int | str, j: int | None = None) -> dict[str, Any]:
     Parameters
     ----------
     i : int or str
-        Number of the style, from 0; there are seven, which repeat. Or a key of `STYLES`.
+        Number of the style, from 0, or a key of `STYLES`. There are seven styles; larger numbers
+        repeat them.
     j : int, optional
-        Number of the style whose dashes are taken; by default that of `i`.
+        Number of another style, whose dashes replace those of style `i`.
 
     Returns
     -------
@@ -170,11 +171,12 @@ def dots(i: int | str, hollow: bool = False, **options: Any) -> dict[str, Any]:
     Parameters
     ----------
     i : int or str
-        Number of the style, from 0; there are seven, which repeat. Or a key of `STYLES`.
+        Number of the style, from 0, or a key of `STYLES`. There are seven styles; larger numbers
+        repeat them.
     hollow : bool, default False
         Whether the points are drawn as outlines.
     **options
-        Further keyword arguments, which take precedence.
+        Further keyword arguments of `matplotlib.axes.Axes.plot`. They replace those of the style.
 
     Returns
     -------
@@ -198,7 +200,7 @@ def trace(i: int) -> dict[str, Any]:
     Parameters
     ----------
     i : int
-        Number of the color, from 0. There are seven colors, which repeat.
+        Number of the color, from 0. There are seven colors; larger numbers repeat them.
 
     Returns
     -------
@@ -224,8 +226,8 @@ def curves(
 ) -> Axes:
     """Draw one column of a table over another, with one line for each value of a third column.
 
-    A value that is a key of `STYLES` is drawn in this style. The other values get the remaining styles in the order of
-    the table.
+    If the value of a line is a key of `STYLES`, such as "none", the line has this style. The other lines get the
+    remaining styles in the order of the table.
 
     Parameters
     ----------
@@ -240,8 +242,8 @@ def curves(
     by : str, optional
         Name of the column whose values distinguish the lines. By default there is one line, of all rows.
     label : str or mapping, default "{}"
-        Name of a line: a format for the value of the column `by`. Or a mapping of values to names; then
-        only these lines are drawn, in its order.
+        Name of a line: a format string for the value of the column `by`, or a mapping of such values to
+        names. With a mapping only the lines of its values are drawn, in the order of the mapping.
 
     Returns
     -------
@@ -280,8 +282,8 @@ def intervals(
 ) -> Axes:
     """Draw points with error bars, with one line for each value of a column.
 
-    The bars reach two standard errors to either side. Each line is drawn a little to the right of the one
-    before, so that no bar hides another.
+    The bars reach two standard errors above and below each point. Each line is drawn a little to the right
+    of the line before, so that no bar hides another.
 
     Parameters
     ----------
@@ -298,10 +300,11 @@ def intervals(
     by : str, optional
         Name of the column whose values distinguish the lines. By default there is one line, of all rows.
     label : str or mapping, default "{}"
-        Name of a line: a format for the value of the column `by`. Or a mapping of values to names; then
-        only these lines are drawn, in its order.
+        Name of a line: a format string for the value of the column `by`, or a mapping of such values to
+        names. With a mapping only the lines of its values are drawn, in the order of the mapping.
     between : tuple of str, optional
-        Names of the two columns with the lower and the upper end of the bars. They replace `se`.
+        Names of the two columns with the lower and the upper end of the bars. If they are given, `se` is
+        not used.
 
     Returns
     -------
@@ -341,9 +344,9 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     ax : matplotlib.axes.Axes
         Axes whose lines are named.
     places : sequence of float, optional
-        Place of each name along its line, as a fraction of the width of the axes. By default a name stands
-        at the right end of its line, or where the line leaves the picture, and names that would overlap
-        are moved apart.
+        Horizontal position of each name, as a fraction of the width of the axes; the name stands beside
+        its line there. By default a name stands at the right end of its line, or where the line leaves
+        the axes, and names that would overlap are moved apart.
     sides : str or sequence of str, default "above"
         Side of the line on which the name stands, for all lines or for each: "above", "below", "left",
         "right", or two of them, such as "above left". It has an effect only with `places`.
@@ -380,7 +383,7 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
 
 
 def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int | str = 4) -> Axes:
-    """Write a text at a place in the data, or beside it.
+    """Write a text at a point that is given in the coordinates of the data, or on one side of this point.
 
     Parameters
     ----------
@@ -389,10 +392,10 @@ def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int | str =
     text : str
         The text.
     x, y : float
-        Place, in the coordinates of the data.
+        The point, in the coordinates of the data.
     side : str, default ""
-        Side of the place on which the text stands: "above", "below", "left", "right", or two of them, such
-        as "above left". By default the text is centered at the place.
+        Side of the point on which the text stands: "above", "below", "left", "right", or two of them, such
+        as "above left". By default the center of the text is at the point.
     i : int or str, default 4
         Number of the color, from 0 to 6, or a key of `STYLES`. The default is the color of all other text.
 
@@ -423,7 +426,7 @@ def rule(
 ) -> Axes:
     """Draw a thin dotted line across the axes, with a text beside it.
 
-    One of `x` and `y` is given: the line is vertical at `x`, or horizontal at `y`.
+    If `x` is given, the line is vertical at `x`. If `y` is given, the line is horizontal at `y`.
 
     Parameters
     ----------
@@ -432,13 +435,13 @@ def rule(
     text : str, default ""
         The text.
     x : float, optional
-        Place of a vertical line, in the coordinates of the data.
+        Position of a vertical line, in the coordinates of the data.
     y : float, optional
-        Place of a horizontal line, in the coordinates of the data.
+        Position of a horizontal line, in the coordinates of the data.
     place : float, default 1.0
-        Place of the text, as a fraction of the length of the line.
+        Point of the line beside which the text stands, as a fraction of the length of the line.
     side : str, default "above left"
-        Side of that place on which the text stands: "above", "below", "left", "right", or two of them.
+        Side of this point on which the text stands: "above", "below", "left", "right", or two of them.
 
     Returns
     -------
@@ -505,8 +508,8 @@ def ellipse(ax: Axes, radii: ArrayLike, i: int | str, name: str | None = None) -
         Axes to draw on.
     radii : array_like, shape (2,)
         Half of the width and half of the height.
-    i : int
-        Number of the line of `curves` whose color and dashes are taken, from 0 to 6.
+    i : int or str
+        Number of the style whose color and dashes are taken, from 0 to 6, or a key of `STYLES`.
     name : str, optional
         Name for the legend.
 
@@ -626,23 +629,24 @@ class _MinorTicks(LogLocator):
     """Place minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Return the ticks between two values."""
+        """Return the minor ticks between `vmin` and `vmax`."""
         low, high = sorted((vmin, vmax))
         self.set_params(subs=range(2, 10) if high < 1e8 * max(low, 1e-300) else (1.0,), numticks=99)
         return super().tick_values(vmin, vmax)
 
 
 class _Plain(Formatter):
-    """Write the labels of a logarithmic axis: all as numbers such as 0.01, 1, 100 if possible, or as powers of ten.
+    """Write the labels of a logarithmic axis: as plain numbers such as 0.01, 1, 100, or as powers of ten.
 
-    Minor ticks get a label at 2 and 5, if there are only a few of them.
+    Plain numbers are written if all numbers on the axis are between 5e-4 and 2e4. With `minor`, only ticks at 2 and
+    at 5 times a power of ten get a label, and only if the axis is short.
     """
 
     def __init__(self, minor: bool = False) -> None:
         self.minor = minor
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return the label of one tick."""
+        """Return the label of the tick at x, which is empty for most minor ticks."""
         axis: Any = self.axis
         low, high = sorted(axis.get_view_interval())
         digit = f"{x:e}"[0]
@@ -656,17 +660,18 @@ class _Plain(Formatter):
 
 
 def _number(style: int | str) -> int:
-    """Return the number of a style, from 0 to 6, for its number or for a key of `STYLES`."""
+    """Return the number, from 0 to 6, of a style that is given by its number or by a key of `STYLES`."""
     return (STYLES[style] if isinstance(style, str) else style) % 7
 
 
 def _groups(
     table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
 ) -> list[tuple[int, Any, StructuredArray]]:
-    """Divide a table by the values of column `by`; return (number of the style, name, rows) for each value.
+    """Divide a table into one group of rows for each value of the column `by`.
 
-    The order is that of the table, or of the mapping {value: name} if `label` is one. If `by` is None, all rows are one
-    group without a name.
+    Return a list of (number of the style, name, rows) for the groups, in the order of the table. If `label` is a
+    mapping of values to names, only its values have a group, in the order of the mapping. If `by` is None, the only
+    group has all rows and no name.
     """
     if by is None:
         return [(0, None, table)]
@@ -680,15 +685,15 @@ def _groups(
 
 
 def _settle(ax: Axes) -> None:
-    """Compute the layout of the whole figure without drawing it."""
+    """Compute the layout of the whole figure without drawing it, so that positions on the page are known."""
     figure: Any = ax.figure
     figure.draw_without_rendering()
 
 
 def _visible(ax: Axes, one: Any) -> Array:
-    """Return the points (x, y) of a line that are inside the axes, from left to right.
+    """Return the points (x, y) of the line `one` that are inside the axes, from left to right.
 
-    The coordinates are distances on the page, in points of 1/72 inch.
+    Their coordinates are distances on the page, in points of 1/72 inch.
     """
     inside = ax.bbox.padded(1)
     with np.errstate(all="ignore"):  # a zero on a logarithmic axis
@@ -698,16 +703,20 @@ def _visible(ax: Axes, one: Any) -> Array:
 
 
 def _along(ax: Axes, one: Any, place: float) -> Array:
-    """Return the point of a line at a given fraction of the width of the axes, as distances on the page."""
+    """Return the point of the line `one` at a fraction `place` of the width of the axes.
+
+    Its coordinates are distances on the page, in points of 1/72 inch. Between two points of the line they are
+    interpolated.
+    """
     seen, edges = _visible(ax, one), ax.bbox.intervalx * 72 / ax.figure.dpi
     x = edges[0] + place * (edges[1] - edges[0])
     return np.array([x, np.interp(x, *seen.T)])
 
 
 def _apart(heights: Array) -> Array:
-    """Move heights apart, so that there is a line of text between any two, and return the new heights.
+    """Move heights apart, so that any two differ by at least the height of a line of text; return the new heights.
 
-    The heights keep their order and are moved as little as possible.
+    The heights keep their order. The sum of the squared moves is as small as possible.
     """
     order, steps = np.argsort(heights, kind="stable"), _LINE * np.arange(len(heights))
     apart = np.empty(len(heights))
@@ -716,7 +725,7 @@ def _apart(heights: Array) -> Array:
 
 
 def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
-    """Return the offset in points, and the alignment, of a text that stands on this side of a point."""
+    """Return where to write a text that stands on a given side of a point: its offset in points, and its alignment."""
     across = ("right" in side) - ("left" in side)
     up = ("above" in side) - ("below" in side)
     align = {"ha": ("center", "left", "right")[across], "va": ("center", "bottom", "top")[up]}
@@ -724,7 +733,11 @@ def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
 
 
 def _write(ax: Axes, text: str, point: ArrayLike, side: str, color: str, rise: float = 0.0) -> Axes:
-    """Write a text beside a point; the point is given as distances on the page, but then moves with the data."""
+    """Write a text beside a point of the page, and return the axes.
+
+    `point` has distances on the page in points of 1/72 inch. The text is fixed to the data at this point, and `rise` is
+    how many points higher it is written.
+    """
     shift, align = _beside(side)
     x, y = ax.transData.inverted().transform(np.asarray(point) * ax.figure.dpi / 72)
     shift = (shift[0], shift[1] + rise)

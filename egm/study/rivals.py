@@ -11,8 +11,8 @@ step that adds Gaussian noise of standard deviation :math:`D / \sqrt{2 \rho_i}` 
 costs :math:`\rho_i`. A step that is an exponential mechanism of parameter :math:`\varepsilon` costs
 :math:`\varepsilon^2 / 8` (Cesar and Rogers 2021, Lemma 3.4).
 
-Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row that lies beyond
-this bound is allowed; the docstring of each method says how it is treated. A method that also gets something that a
+Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathrm{radius}_j`. A row may lie
+beyond this bound; the docstring of each method says what then happens to it. A method that also gets something that a
 user would not know, such as the true mean, is called an oracle.
 
 All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
@@ -116,8 +116,8 @@ def gaussian(
 def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.random.Generator) -> Array:
     r"""Estimate the mean by a private median of each coordinate.
 
-    Its error does not depend on a clip norm. So it has less error than other methods if d is large and `rho` is small.
-    For normal data the median alone, without any noise, has :math:`\pi / 2` times the variance of the mean.
+    The error of this method does not depend on a clip norm. So it is below that of other methods if d is large and
+    `rho` is small. For normal data the median has :math:`\pi / 2` times the variance of the mean, even without noise.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
     rho : float
         Privacy budget in zCDP, > 0. Each coordinate gets `rho` / d of it.
     radius : float or array_like, shape (d,)
-        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A
-        value beyond it is clipped to it.
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. An
+        entry of `X` beyond this bound is clipped to it.
     rng : numpy.random.Generator
         Generator of the random choices, which makes this a simulation.
 
@@ -199,22 +199,24 @@ def plan(
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. For
-        the medians, a value beyond it is clipped to it; for the mean, the row is clipped to the clip norm.
+        the medians, an entry of `X` beyond this bound is clipped to it. For the mean, each row is
+        clipped to the clip norm, as usual.
     rng : numpy.random.Generator
         Generator of the noise, which makes this a simulation.
     sigma : float or array_like, shape (d,), optional
         Standard deviations of the coordinates, > 0, in the units of `X`, if they are known. The whole
-        search is then for the center. By default the spread is estimated privately.
+        budget of the search is then spent on the center. By default the standard deviations are
+        estimated privately.
     search_share : float, default 0.25
         Share of `rho` that is spent to find the center and the spread, in (0, 1).
     center_share : float, default 0.25
         Share of the budget of the search that is spent on the center, in (0, 1). It has no effect if
         `sigma` is given.
     clip_share : float, default 0.25
-        Share of the budget after the search that is spent on the clip norm, in (0, 1). The noise gets
-        what remains.
+        Share of the budget after the search that is spent to find the clip norm, in (0, 1). The noise of
+        the mean gets the rest.
     beta : float, default 0.1
-        Probability of failure that the choice of the clip norm allows for, in (0, 1).
+        Probability, in (0, 1), with which the search for the clip norm may fail; see Notes.
 
     Returns
     -------
@@ -296,9 +298,10 @@ def huang_liang_yi(
 ) -> Array:
     r"""Estimate the mean by the shifted clipped mean of Huang, Liang and Yi.
 
-    The rows are rotated at random, centered by private medians and clipped at a private quantile of their norms. After
-    the rotation all coordinates have about the same spread. So the error depends only on the spread of the data as a
-    whole, and the method gains nothing if the spreads of the coordinates differ.
+    The rows are rotated at random, centered at private medians of the rotated coordinates, and clipped to a private
+    quantile of their norms. Their mean, with Gaussian noise, is rotated back. After the rotation all coordinates have
+    about the same spread. So the error depends only on the sum of the variances of all coordinates, and the method
+    does not benefit from coordinates with a small spread.
 
     Parameters
     ----------
@@ -308,19 +311,20 @@ def huang_liang_yi(
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
-        enters only through the default of `norm_bound`.
+        is used only for the default of `norm_bound`.
     rng : numpy.random.Generator
         Generator of the rotation and of the noise, which makes this a simulation.
     norm_bound : float, optional
         Public bound R on the l2 norm of the mean, > 0, in the units of `X`. By default it is the norm of
-        `radius`. A row beyond the bounds that follow from it is shortened to the clip norm.
+        `radius`. It limits the ranges in which medians and clip norm are searched. A row beyond it is
+        shortened to the clip norm like any other.
     search_share : float, default 0.25
         Share of `rho` that is spent on the medians, in (0, 1).
     clip_share : float, default 0.25
-        Share of the budget after the medians that is spent on the clip norm, in (0, 1). The noise gets
-        what remains.
+        Share of the budget after the medians that is spent to find the clip norm, in (0, 1). The noise
+        of the mean gets the rest.
     slack : float, default 1.0
-        Factor of the number of rows that are clipped, > 0; see Notes.
+        Number, > 0, to which the number of rows that are clipped is proportional; see Notes.
     steps : int, default 20
         Number of steps of each binary search, >= 1.
     beta : float, default 0.1
@@ -343,25 +347,26 @@ def huang_liang_yi(
     -----
     The method is that of Section 3 of [1]_. The rows are padded with zeros to a length :math:`d'` that is
     a power of two, get random signs and are multiplied by a Hadamard matrix. Medians and clip norm are
-    found by binary search with noisy counts, in `steps` steps: the medians in
+    found by binary searches of `steps` steps with noisy counts. Each median is searched in the range
 
     .. math:: |x| \le R \sqrt{2 \ln(2 d' / \beta) / d'},
 
-    and the clip norm in the interval from 0 to :math:`2 R`. The rank of the clip norm among the norms is
+    where R is `norm_bound`, and the clip norm in the interval from 0 to :math:`2 R`. The rank of the clip norm among
+    the norms is
 
     .. math:: n - \mathrm{slack} \left(\sqrt{2 d' / \rho_3}
        + \sqrt{\mathrm{steps} / (2 \rho_{\mathrm{clip}})}\right),
 
-    where :math:`\rho_3` is the budget of the noise. With this rank noise and clipping cause about the same error. But
-    the rank is only two or three standard deviations of a noisy count below n. So sometimes the search takes a wrong
-    step at a point above all the data, and the clip norm is many times too large. The published results show this as
-    well.
+    where :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm and :math:`\rho_3` that of the
+    noise of the mean. With this rank noise and clipping cause about the same error. But the rank is only two or three
+    standard deviations of a noisy count below n. So sometimes the search takes a wrong step at a point above all
+    norms, and the clip norm is many times too large. The published results show this as well.
 
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
-    The shares and the rank are those of the authors' public code. The copy of that code in the experiments of PLAN (see
-    `plan`) has ``clip_share=0.01`` and ``slack=2``, which is better for normal data, and searches the medians within
-    :math:`R / \sqrt{d}`.
+    The shares of the budget and the rank are those of the authors' public code. The copy of that code in the
+    experiments of PLAN (see `plan`) has ``clip_share=0.01`` and ``slack=2``, which is better for normal data, and
+    searches each median at a distance of at most :math:`R / \sqrt{d}` from 0.
 
     References
     ----------
@@ -415,8 +420,8 @@ def coinpress(
 ) -> Array:
     r"""Estimate the mean by CoinPress, which shrinks a ball that contains the mean step by step.
 
-    Each step clips the rows to a ball around the last estimate and releases their noisy mean, which is the
-    center of a smaller ball.
+    Each step clips the rows to a ball around the last estimate and releases their noisy mean. This mean is
+    the center of the next ball, which is smaller.
 
     Parameters
     ----------
@@ -426,19 +431,19 @@ def coinpress(
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A row
-        beyond it is clipped like any other.
+        beyond this bound is clipped like any other.
     rng : numpy.random.Generator
         Generator of the noise, which makes this a simulation.
     sigma : float or array_like, shape (d,)
-        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them, and
-        the covariance of the result must be at most the identity. A user may know the largest standard
-        deviation; with the true ones, shape (d,), the method is an oracle.
+        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them,
+        and the covariance matrix of the divided rows must be at most the identity. A user may know the largest standard
+        deviation; with the true standard deviations, shape (d,), the method is an oracle.
     covariance_steps : int, default 0
-        Number of steps, >= 0, of the paper's private estimate of the covariance. If it is positive, these
-        steps spend half of `rho` to find a better bound than `sigma`.
+        Number of steps, >= 0, of the paper's private estimate of the covariance. If there
+        are any, they spend half of `rho` to find a better bound than `sigma`.
     steps : int, optional
-        Number of steps of the estimate of the mean, >= 1. By default it is the number up to 40 that leaves
-        the least noise.
+        Number of steps by which the mean is estimated, >= 1. By default it is the number, up to 40, for
+        which the last step has the least noise.
     beta : float, default 0.01
         Probability of failure of all steps together, in (0, 1).
     clip_probability : float, optional
@@ -541,28 +546,28 @@ def anisotropic(
     rho : float
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
-        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. Its
-        only use is that the estimate is clipped to it, unless `center` is given.
+        Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
+        is used only to clip the estimate, unless `center` is given.
     rng : numpy.random.Generator
         Generator of the noise, which makes this a simulation.
     sigma : float or array_like, shape (d,)
         Standard deviations of the coordinates, > 0, in the units of `X`.
     center : float or array_like, shape (d,), optional
         The mean, in the units of `X`, if it is known, which makes the method an oracle. Then rows further
-        than :math:`\lambda / \sqrt{2}` from it are left out (see Notes), all of `rho` is for the noise,
-        and `delta` is not spent.
+        than :math:`\lambda / \sqrt{2}` from the center are left out (see Notes), all of `rho` is spent on
+        the noise of the mean, and `delta` is not spent.
     delta : float, default 1e-6
         Probability, in (0, 1), with which the noise may be larger than the filter of the rows assumes.
     beta : float, default 0.1
         Probability of failure for which the distance :math:`\lambda` is chosen, in (0, 1); see Notes.
     size_share : float, default 0.05
-        Share of the budget after the filter that is spent on the noisy number of rows, in (0, 1).
+        Share of the budget after the filter that is spent to count the remaining rows, in (0, 1).
 
     Returns
     -------
     ndarray, shape (d,)
         Private estimate of the mean of the rows, in the units of `X`. It is 0, the middle of the box of
-        possible means, if fewer than half of the rows seem to be left.
+        possible means, if by the noisy count fewer than half of the rows remain.
 
     Raises
     ------
@@ -580,8 +585,8 @@ def anisotropic(
     .. math:: \|y - y'\|^2 \le \lambda^2
        = 2 \left(\|\sigma\|_1 + 2 \|\sigma\|_2 \sqrt{t} + 2 \|\sigma\|_\infty t\right).
 
-    Two normal rows fail to be friends with probability at most :math:`\beta / n`. A row is kept if its
-    number of friends, plus noise, exceeds half of n by more than the noise reaches. Then any two rows that
+    Two normal rows are not friends with probability at most :math:`\beta / n`. A row is kept if its
+    number of friends, plus noise, exceeds half of n by more than the noise can be. Then any two rows that
     are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
     divided by their number, for which a noisy lower bound is taken.
 
@@ -645,14 +650,17 @@ def anisotropic(
 
 
 def _gaussian(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Return a vector of the given l2-sensitivity plus Gaussian noise that costs rho in zCDP."""
+    """Return `value` plus Gaussian noise that makes it private, at the cost `rho` in zCDP.
+
+    `sensitivity` is the largest l2 distance between the values of two neighboring data sets.
+    """
     return value + samplers.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
 def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Return the noisy mean of rows that are shortened to `clip_norm`, at the cost rho.
+    """Return the noisy mean of the rows of Y, each shortened to at most `clip_norm`, at the cost `rho`.
 
-    One replaced row moves the mean by at most 2 * clip_norm / n.
+    If one row is replaced, the mean moves by at most 2 * clip_norm / n.
     """
     shortened = clip_norm / np.maximum(_norms(Y), clip_norm)
     return _gaussian(shortened @ Y / len(Y), 2 * clip_norm / len(Y), rho, rng)
@@ -661,10 +669,11 @@ def _clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Genera
 def _binary_search(
     columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
 ) -> Array:
-    """Find, for each of the k columns of a matrix (n, k), a point that about `rank` values do not exceed.
+    """Find, for each of the k columns of a matrix (n, k), a point that about `rank` values of the column do not exceed.
 
-    Each step of the binary search counts with noise and costs rho / steps. One row changes every count by at most 1, so
-    that a step has sensitivity sqrt(k). This is PrivQuant of Huang, Liang and Yi (2021).
+    The result is private and costs `rho`. Each of the `steps` steps of the binary search, from `low` to `high`,
+    counts values with noise and costs rho / steps. If one row is replaced, every count changes by at most 1, so that
+    the counts of a step together have sensitivity sqrt(k). This is PrivQuant of Huang, Liang and Yi (2021).
     """
     for _ in range(steps):
         middle = (low + high) / 2
@@ -675,9 +684,10 @@ def _binary_search(
 
 
 def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Array:
-    """Estimate the standard deviation of each column privately, at the cost rho for each column.
+    """Estimate the standard deviation of each column privately; each estimate costs `rho`.
 
-    Each estimate comes from the private median of half the squared differences of random pairs of rows.
+    The rows are paired at random. The estimate comes from the private median of half the squared differences in the
+    pairs.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
@@ -685,7 +695,10 @@ def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Ar
 
 
 def _hadamard(Z: Array) -> Array:
-    """Multiply rows (n, 2**k) by the Hadamard matrix, scaled to be orthogonal, in k passes."""
+    """Multiply each row of Z, shape (n, 2**k), by the orthogonal Hadamard matrix of this size; return the products.
+
+    The fast algorithm with k passes over Z is used.
+    """
     n, d = Z.shape
     half = 1
     while half < d:
@@ -696,23 +709,29 @@ def _hadamard(Z: Array) -> Array:
 
 
 def _tail(d: int, p: float) -> float:
-    """Return a number that the norm of a standard normal vector of d entries exceeds with probability at most p.
+    """Return a bound that the norm of a standard normal vector of d entries exceeds with probability at most p.
 
-    It is g(p) in the notes of `coinpress`. The bound is Lemma 1 of Laurent and Massart (2000).
+    The bound is called g(p) in the notes of `coinpress`. It is from Lemma 1 of Laurent and Massart (2000).
     """
     t = np.log(1 / p)
     return np.sqrt(d + 2 * np.sqrt(d * t) + 2 * t)
 
 
 def _budgets(rho: float, steps: int) -> list[float]:
-    """Divide rho among steps: the last step gets 3/4 of it, and the steps before share the rest equally."""
+    """Divide `rho` among steps, and return the list of the parts.
+
+    The last step gets 3/4 of `rho`, and the others get equal parts of the rest. A single step gets all.
+    """
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
 
 def _balls(
     n: int, d: int, r: Number, rho: float, steps: int, beta: float, clip_probability: float | None
 ) -> list[tuple[float, float]]:
-    """Return the clip norm and the budget of each step of CoinPress, which begins with a ball of radius r."""
+    """Return a list with the clip norm and the budget of each step of CoinPress.
+
+    Before the first step, the mean is known to be in a ball of radius `r`. The notes of `coinpress` have the formulas.
+    """
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):
         beta_i = beta / 4 if i == steps - 1 else beta / (4 * (steps - 1))
@@ -725,12 +744,17 @@ def _balls(
 
 
 def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
-    """Find privately a matrix A (d, d) with A covariance A.T <= I, for rows whose covariance is <= I.
+    """Find privately a matrix A, shape (d, d), that makes the covariance matrix of the rows nearly the identity I.
 
-    For large n, A covariance A.T is near the identity I. The method is MVCRec of the CoinPress paper. One row changes
-    one of the n/2 differences w, and so w w.T by at most sqrt(2) g**2 in Frobenius norm, where g is the norm to which
-    the differences are clipped. The norm of the symmetric noise of standard deviation s is at most 2 s
-    (sqrt(d) + sqrt(ln(1/beta))) with probability 1 - beta; this bound replaces a larger one of the paper.
+    Let S be the covariance matrix of the rows of X. It must be at most I: the matrix I - S has no negative
+    eigenvalue. With probability near 1, A S A.T is then at most I, too; for large n it is also near I. The search has
+    several steps and costs `rho`. It is MVCRec of the CoinPress paper.
+
+    The rows are paired at random, and each pair gives a vector w: the difference of its rows, divided by sqrt(2). In
+    each step the vectors A w are clipped to a norm g, and the mean of the matrices A w w.T A.T gets symmetric noise.
+    If one row is replaced, one of these matrices changes, by at most sqrt(2) g**2 in the Frobenius norm. Noise of
+    standard deviation s has the spectral norm 2 s (sqrt(d) + sqrt(ln(1/beta))) at most, with probability 1 - beta;
+    this bound replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)
@@ -751,7 +775,7 @@ def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Gen
 
 
 def _friends(Y: Array, reach: float) -> Array:
-    """Return, for each row, the number of rows (the row itself included) at a distance of at most `reach`."""
+    """Return, for each row of Y, the number of rows that are at most `reach` away from it; the row itself counts."""
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))
@@ -764,14 +788,17 @@ def _friends(Y: Array, reach: float) -> Array:
 
 
 def _norms(Y: Array) -> Array:
-    """Return the Euclidean norms of rows, also of rows that are so long that their squares overflow."""
+    """Return the Euclidean norm of each row of Y, also if the squares of its entries overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)
 
 
 def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
-    """Check the arguments of a method; return X as a matrix, rho as a number, and radius as a vector of d entries."""
+    """Check the arguments of a method; return X as a matrix (n, d), rho as a number, and radius as a vector (d,).
+
+    Raise ValueError or TypeError for an argument that is not allowed.
+    """
     generator(rng)
     shape = np.shape(X)
     if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
@@ -783,7 +810,7 @@ def _checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generat
 
 
 def _sigma(sigma: ArrayLike, d: int) -> Array:
-    """Return standard deviations, given as one number or as d of them, as a vector of d entries."""
+    """Return standard deviations, which are given as one number or as d numbers, as a vector of d entries."""
     sigma = positive(sigma=sigma)
     if sigma.shape not in ((), (d,)):
         raise ValueError(f"sigma must be a number or have the {d} entries of a row, got shape {sigma.shape}")

@@ -82,7 +82,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     alpha : float
         Skewness of Zipf's law, >= 0.
     scaling : {"expected_norm", "optimal"}, default "expected_norm"
-        Scaling of Lemma 4.1, which is the report's, or the scaling of least noise.
+        The scaling of Lemma 4.1 in the report, or the scaling of least noise.
 
     Returns
     -------
@@ -135,7 +135,10 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
 
 def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
-    """Tabulate the multiplier and the noise of each coordinate for three scalings, with spreads by Zipf's law.
+    """Tabulate, for three scalings, by what each coordinate is multiplied and how much noise it gets.
+
+    A scaling multiplies coordinate j of every row by a number b_j before rows are clipped. The standard deviations of
+    the coordinates follow Zipf's law, and the noise is that of egm.mechanisms.GaussianDataMechanism.
 
     Parameters
     ----------
@@ -154,9 +157,10 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     -------
     ndarray, shape (3 * d,)
         Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1) or
-        "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, its standard deviation,
-        scaled to the sum 1; `b`, its multiplier; and `noise_std`, the standard deviation
-        of the noise in the released sum, in the unit of `sigma`.
+        "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, the standard deviation of the
+        data in this coordinate, where those of all coordinates sum to 1; `b`, the number by which the
+        scaling multiplies the coordinate; and `noise_std`, the standard deviation of the noise in this
+        coordinate of the released sum, in the unit of `sigma`.
 
     Raises
     ------
@@ -165,7 +169,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
 
     See Also
     --------
-    egm.mechanisms.GaussianDataMechanism : The mechanism.
+    egm.mechanisms.GaussianDataMechanism : The mechanism whose noise is tabulated.
 
     Examples
     --------
@@ -216,7 +220,7 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Stru
 def lugannani_rice(x: float, weights: ArrayLike) -> float:
     r"""Approximate the upper tail of a weighted sum of squared normal variables by the saddlepoint formula.
 
-    The formula is here for comparison only: `egm.gx2.sf` is exact.
+    The formula is here for comparison only: `egm.gx2.sf` computes this tail up to rounding.
 
     Parameters
     ----------
@@ -343,7 +347,7 @@ def searches() -> StructuredArray:
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
     - `coverage`: the share of the entries of the sum that were within the interval for 95 %, and
       `coverage_se`: its standard error between runs.
-    - `believed`: the share of the runs in which the mechanism took the rows for normal.
+    - `believed`: the share of the runs in which the mechanism reported that the rows look normal.
     - `sampling`: the median, over the runs, of the error divided by the standard deviation with which the sum itself
       varies from one sample of rows to another.
 
@@ -363,9 +367,10 @@ def searches() -> StructuredArray:
 
 
 def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
-    """Read a table of measurements from a CSV file of the package.
+    """Read a table of measurements from the CSV file of this name in the package.
 
-    The values of a column are converted by its function in `kinds`; columns without one are numbers.
+    `kinds` has, for some columns, the function that converts the text of an entry, such as `str`. All other columns are
+    numbers.
     """
     lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
@@ -391,8 +396,8 @@ def duels(
     method : str, default "ours"
         Name of the method in the column `method`.
     told : sequence of str, default ("", "largest sigma", "norm of mu")
-        Values of the column `knows`: what another method may know, besides the range of the mean, to be compared. It
-        must also have given an estimate in every run.
+        Values of the column `knows`. Another method is compared with `method` only if what it knows besides the range
+        of the mean is among these values, and if it has given an estimate in every run.
 
     Returns
     -------

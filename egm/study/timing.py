@@ -17,10 +17,10 @@ __all__ = ["race"]
 def race(
     functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0
 ) -> StructuredArray:
-    """Measure the times of several functions, which run in turns.
+    """Measure how long several functions take, by calling them in turns: each function once, and then again.
 
-    Because they run in turns, other work of the machine slows all of them alike. So the ratios of the
-    times are reliable even if the times are not.
+    Because of the turns, other work of the machine slows all functions alike. So the ratios of the times
+    are reliable even if the times are not.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def race(
     repetitions : int, default 5
         How often each function is run at most, >= 1.
     patience : float, default 1.0
-        Time in seconds. A function that has taken this time in all its runs is not run again.
+        Time in seconds. A function is not run again when all its runs together have taken this time.
 
     Returns
     -------
