@@ -125,10 +125,10 @@ Not these.
 
 @CHAPTERS
 def test_one_statement_a_line(chapter):
-    """Each line of a code cell has at most one statement, and no statement strings several calls together.
+    """Each line of a code cell has at most one statement, and no statement joins several calls.
 
-    Commas, brackets, comprehensions and the operators `and` and `or` could do so, as in `f(), g()`. Only the last
-    statement of a cell may be such a list, because it shows several values.
+    Calls could be joined by commas, brackets, a comprehension, `and` or `or`, as in `f(), g()`. Only the last statement
+    of a cell may be like this, because the notebook shows its values.
     """
     for cell in code_cells(chapter):
         body = tree(cell).body
@@ -296,7 +296,7 @@ def executed_again(project):
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """A build executes a chapter again if a module of the package has changed that the chapter loads.
+    """A build executes a chapter again if the chapter loads a module of the package that has changed.
 
     A build executes all chapters again if constraints.txt, a data file of the package, or the package's list of files
     has changed. It executes no chapter again if another file, such as README.md, has changed. `again` has the numbers
@@ -335,7 +335,7 @@ def test_what_is_gone_is_noticed(uses):
 
 
 def test_change_of_the_text_executes_no_chapter_again(uses):
-    """If only text or captions of a chapter change, a build does not execute it, but copies the stored outputs into it.
+    """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
     The result is the same file as after a new execution.
     """

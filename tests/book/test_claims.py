@@ -71,9 +71,9 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
     """The statement and the check of an entry in the ledger have not changed since a person last compared them.
 
-    The ledger is the list of claims and errata. A digest of the statement and of the code of its check (`ledger.seal`)
-    is stored in ledger/lock. If this test fails, compare the statement and its check with the entry, then run
-    `python -m tools.ledger lock`.
+    The ledger is the list of claims and errata. The file ledger/lock has a digest of the statement and of the code of
+    its check (`ledger.seal`) from the last comparison; the test fails if the present digest differs. Then compare the
+    statement and its check with the entry, and run `python -m tools.ledger lock`.
     """
     it = entry(book_ledger, key)
     if it.cell:
@@ -456,9 +456,9 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` compares a computed number with a written one in those digits that are written.
+    """`ledger.agrees` compares a computed number with a written one only in those digits that are written.
 
-    `same` says whether the two numbers agree.
+    For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result.
     """
     assert ledger.agrees(computed, written) == same
 
@@ -575,7 +575,7 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function that plants an error: the function `scaling.<name>` returns sigma to the given power."""
+    """Return a function that plants an error: it makes `scaling.<name>` return sigma to the given power."""
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
 
