@@ -41,8 +41,8 @@ LEAST, LEAST_ROUGHLY = 1e-7, 1e-5
 def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0):
     """Return the `GaussianDataMechanism` of the package for a setting of the explorer, an interactive page of the book.
 
-    `p` is a clip probability, "1/n", or "best". For "best" the clip norm is that of least error, if the mean of the
-    rows differs from the center by `offset` standard deviations in each coordinate.
+    `p` is the clip probability: a number, "1/n", or "best". For "best", the clip norm is the one of least error if the
+    mean of the rows differs from the center by `offset` standard deviations in each coordinate.
     """
     best = {"clip_probability": "optimal", "center_std": offset * np.array(sigma), "sigma_factor": 1}
     clip = best if p == "best" else {} if p == "1/n" else {"clip_probability": p}
@@ -226,7 +226,8 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma):
     """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
     The numbers are in cards and in a table with one row for each coordinate. If the clip probability is the best one,
-    numbers that depend on where a flat minimum is found agree to fewer digits, but their total agrees to six.
+    the total error agrees to six digits, but numbers that depend on where a flat minimum is found agree to fewer
+    digits.
     """
     start(page)
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -456,7 +457,7 @@ def test_no_label_leaves_the_frame(page, address, width):
 
 @pytest.mark.parametrize(("width", "rows"), [(1280, [3, 3, 3]), (1920, [3, 3, 3]), (390, [1, 2, 2, 2, 2])])
 def test_cards_fill_their_rows(page, width, rows):
-    """The cards of the explorer, one for each number, fill their rows: on a phone, the first card has a row of its own.
+    """The cards of the explorer, one for each number, stand in full rows; on a phone the first has a row of its own.
 
     `width` is the width of the window in pixels, and `rows` has the numbers of cards in the rows. No number leaves its
     card.
@@ -598,7 +599,7 @@ def test_address_may_be_old_or_bad(book, browser):
 
 
 def test_says_so_without_scripts(book, browser):
-    """In a browser without scripts, the page of the explorer tells its reader of the explorer in a notebook."""
+    """In a browser without scripts, the page of the explorer says that there is also an explorer in a notebook."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())

@@ -157,7 +157,7 @@ STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_can_be_read(book, theme):
-    """Each color of the figures' palette, and the gray of their texts, has a contrast of at least 4.5 to the page.
+    """Each color of the figures, and the gray of their texts, has a contrast of at least 4.5 to the page's background.
 
     In the dark theme a filter inverts the figures, so the contrast is that of the inverted colors.
     """

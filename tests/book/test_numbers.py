@@ -75,10 +75,10 @@ def coin_releases(epsilon):
 
 
 def draws_enough(error, beta):
-    """Return the least number of coin tosses from which on the share of heads is surely enough within `error` of 1/2.
+    """Return how many coin tosses are enough for the share of heads to differ from 1/2 by at most `error`.
 
-    Surely enough means with a probability of at least 1 - `beta`, for this and every larger number of tosses (below
-    2000).
+    Enough means that the probability of a larger difference is at most `beta`, for this number of tosses and for every
+    larger one (below 2000).
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure

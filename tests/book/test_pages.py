@@ -178,8 +178,8 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices rows far from the others, if their share is what the page on practice states.
 
-    A release has noticed them if its error is below three times the forecast one and its intervals contain the exact
-    sum. All eight releases must notice this share of far rows, and not all of them a third of it. `reach` is n
+    A release has noticed them if its error is below three times the forecast error, and if its intervals contain the
+    exact sum. All eight releases must notice them for the stated share, but not for a third of it. `reach` is n
     sqrt(rho), for n rows and the budget rho in zCDP.
     """
     text = " ".join(PRACTICE.split())

@@ -217,7 +217,7 @@ def fonts(resources, seen):
 
 
 def test_fonts_are_embedded(typeset):
-    """All fonts of the PDF are embedded, and none is of type 3, because journals refuse PDFs with other fonts."""
+    """All fonts of the PDF are embedded, and none is of type 3, because journals refuse a PDF with such fonts."""
     seen, wrong = set(), set()
     for page in PdfReader(typeset).pages:
         for font in fonts(page["/Resources"], seen):

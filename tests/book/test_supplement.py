@@ -127,7 +127,7 @@ def test_chapters_are_executed(files):
 def test_findings_are_those_of_the_ledger(files):
     """The file findings.json of the supplement has all entries of the ledger of claims and errata, in order.
 
-    Each entry that a chapter checks has a recorded result, and that of a claim is the result in the ledger.
+    Each entry that a chapter checks has a recorded result, which for a claim is the result in the ledger.
     """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]

@@ -54,7 +54,7 @@ def test_constraints_are_exact(pins):
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
     """The version of a package in constraints.txt is within the bounds of pyproject.toml for this package.
 
-    The book is built with the versions in constraints.txt. `name` is a direct dependency, and `bound` is its bounds.
+    The book is built with the versions in constraints.txt. `name` is a direct dependency, and `bound` has its bounds.
     """
     assert bound.contains(str(pins[name]).removeprefix("=="))
 

@@ -205,7 +205,7 @@ def test_wrong_names_are_seen(text, wrong, known):
 def test_own_name_may_stand_in_messages_of_the_package(known):
     """`wrongly_installed` lets a message of the package name the project in `pip install`, in order to add an extra.
 
-    pip then finds that the project is installed, and adds only the packages of the extra.
+    An extra is a set of optional dependencies. pip finds that the project is installed, and adds only the dependencies.
     """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 

@@ -1,9 +1,9 @@
 """Write improvement.json: squared noise without scaling over that with the scaling of Lemma 4.1, for many settings.
 
 A setting is a number of coordinates d, an exponent alpha, and a number of rows n. The standard deviations sigma_i are
-proportional to i^-alpha. The ratio E_n/E_t is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of
-sum_j w_j Z_j^2 for the probability 1/n, and the Z_j are standard normal. sigma is computed as an exact real power, not
-as a double, and its scale does not change the ratio.
+proportional to i^-alpha. The ratio is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of sum_j
+w_j Z_j^2 for the probability 1/n, and the Z_j are standard normal. sigma is computed as an exact real power, not as a
+double. A factor of sigma does not change the ratio.
 """
 
 from contour import isf, make_form

@@ -273,7 +273,8 @@ def test_plan_has_its_published_error(rho, published, error):
     """The mean squared error of `plan` agrees with the one that its authors published, within four standard errors.
 
     The published mean and its standard error are those of 50 runs on N(0, I), n = 4000, d = 128:
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++".
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++". As in
+    these runs, the budget is 3.75 rho.
     """
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
