@@ -91,9 +91,10 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """Each relative link on a page of the supplement leads to a file in it, and to an anchor that exists.
+    """Each relative link on a page of the supplement leads to a file in it and, if it has an anchor, to a valid one.
 
-    The same holds for images, scripts and styles. So the book can be read without a network.
+    An anchor (#id) is valid if the page has an element with this id. Images, scripts and styles of the pages are files
+    of the supplement, too, so the book can be read without a network.
     """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
