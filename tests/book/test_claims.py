@@ -52,7 +52,7 @@ def book_ledger(executed):
 
 
 def entry(found, key):
-    """Return the entry of the ledger `found` whose id is `key`."""
+    """Return the entry with the id `key` from the ledger `found`, which lists claims and errata."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
@@ -81,10 +81,9 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each result that a chapter records, and each statement of the report in it, has exactly one entry in the ledger.
+    """Each result that a chapter records, and each numbered statement in it, has exactly one entry in the ledger.
 
-    The ledger is the list of claims and errata in the folder ledger. A statement is counted if it has a number in the
-    report.
+    The ledger is the list of claims and errata in the folder ledger. The numbers of statements are those of the report.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -101,9 +100,9 @@ def test_numbered_statement_has_an_entry(key):
 
 
 def test_artifact_appendix_names_checks():
-    """Each main result in ARTIFACT-APPENDIX.md names an entry of the ledger, and the chapter that checks this entry.
+    """Each main result in ARTIFACT-APPENDIX.md names an entry of the claims and errata, and the chapter that checks it.
 
-    The ledger is the list of claims and errata. There are at least five main results.
+    There are at least five main results.
     """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
@@ -114,7 +113,8 @@ def test_artifact_appendix_names_checks():
 def test_lock_has_no_leftovers(book_ledger):
     """The file ledger/lock has one digest for each entry of the ledger that has a check, and no other digest.
 
-    A digest (`ledger.seal`) is computed from the statement of an entry and the code of its check.
+    The ledger is the list of claims and errata. A digest (`ledger.seal`) is computed from the statement of an entry and
+    the code of its check.
     """
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
@@ -170,7 +170,7 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Return a copy of `sound_project`, a small project with a correct ledger, in which a test may plant a fault."""
+    """Return a copy, which a test may change, of the small project `sound_project` with a correct list of claims."""
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
@@ -182,7 +182,10 @@ def edit(file, old, new):
 
 
 def complaints(project):
-    """Execute the chapters of a project that have changed, and return all faults of its ledger as a list of texts."""
+    """Execute the chapters of a project that have changed, and return all faults of its ledger as a list of texts.
+
+    The ledger is the list of claims and errata, which must agree with what the chapters find.
+    """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
     lock = ledger.read_lock(project)
@@ -191,7 +194,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """Without a planted fault the small project has no complaint, so in other tests complaints come from the faults."""
+    """`complaints` finds no fault in the small project as it is, so in other tests it finds only the planted faults."""
     assert complaints(project) == []
 
 
@@ -215,7 +218,7 @@ def test_sound_ledger_has_no_complaint(project):
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """If a chapter is changed so that it contradicts the ledger of claims and errata, the ledger has a complaint.
+    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
 
     The text `old` of the chapter is replaced by `new`, and `complaint` must be reported. The changes are, for instance,
     a wrong number, a deleted check, a renamed cell and a new statement.
@@ -324,7 +327,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If the cell of a check is deleted, the ledger complains that the cell and the recorded result are missing."""
+    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -351,7 +354,7 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """If an entry of the ledger of claims and errata contains a mistake, the ledger has a complaint.
+    """If an entry of the ledger of claims and errata contains a mistake, `complaints` reports it.
 
     A mistake is an unknown value, a contradiction between two fields, an id that occurs twice, or a reference to
     something that does not exist. The text `old` of the file is replaced by `new`, and `complaint` must be reported.
@@ -361,20 +364,20 @@ def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """The ledger complains of an entry for an error in print if its check finds that the printed form is true."""
+    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """The ledger complains of an entry for an error in print if its check does not test the corrected form."""
+    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form."""
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """If an entry for an error in print lacks the field `weight`, reading the ledger raises a TypeError.
+    """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a TypeError.
 
     The field says whether the error affects a result, a proof, or only the wording.
     """
@@ -654,6 +657,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """If a field of a claim in the ledger has a misspelled name (`reslut`), a TypeError is raised."""
+    """If a field of an entry in the list of claims has a misspelled name (`reslut`), a TypeError is raised."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

@@ -1,9 +1,8 @@
 """Read the chi-square sums sum_j w_j chi2(k_j, nc_j) in gx2.json, as lists of the doubles that NumPy would use.
 
 The weights w_j are stored as {"weights": [...]}, as {"power": {"d": d, "alpha": "a"}} for j^-a with j = 1, ..., d, or
-as {"halving": d} for 1, 1/2, 1/4, ... with d terms. A form may also have "dof" for the degrees of freedom k_j and "nc"
-for the noncentralities nc_j: a number for all terms, or a list. The defaults are 1 and 0. Only the standard library is
-needed.
+as {"halving": d} for 1, 1/2, 1/4, ... with d terms. "dof" has the degrees of freedom k_j and "nc" the noncentralities
+nc_j, each as a number for all terms or as a list; the defaults are 1 and 0. Only the standard library is needed.
 """
 
 from decimal import Decimal, localcontext

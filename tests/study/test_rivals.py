@@ -427,10 +427,9 @@ def test_median_has_the_variance_of_a_median():
 
 
 def test_median_wins_at_low_budget_in_high_dimension():
-    """At a low budget and in a high dimension, `coordinate_median` has less than half the error of two other methods.
+    """At a low budget and in a high dimension, `coordinate_median` has less than half the squared error of two rivals.
 
-    These are `huang_liang_yi` and `plan`, and errors are squared. The rows are N(0, I), with n = 4000, d = 2048 and rho
-    = 1/8.
+    These are `huang_liang_yi` and `plan`. The data are 4000 standard normal rows with 2048 columns, and rho = 1/8.
     """
     X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
     median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))
