@@ -1,4 +1,4 @@
-"""Fixtures: the book, built once for all tests as HTML and as PDF, and a browser that opens it."""
+"""Provide fixtures for tests of the book: the book, built once for all tests as HTML and as PDF, and a browser."""
 
 import shutil
 import subprocess
@@ -22,7 +22,10 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Return a function that calls `make` once for all test processes, and returns the path that `make` returns."""
+    """Return a function `path(make)` that calls the function `make` only once, even if several processes run the tests.
+
+    Every call of `path` with the same function `make` returns the path that `make` has returned.
+    """
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
 
@@ -49,7 +52,7 @@ def executed(book):
 
 
 def contents():
-    """Return the path, without suffix, of each page in the table of contents, in order."""
+    """Return a list of the pages in the table of contents (_toc.yml), in order, as paths without suffix."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -57,13 +60,13 @@ def contents():
 
 @pytest.fixture(scope="session")
 def toc():
-    """Return the pages that are written by hand, in the order of the table of contents."""
+    """Return a list of the book's pages that are written by hand, as paths without suffix, in the order of the book."""
     return contents()
 
 
 @pytest.fixture(scope="session")
 def made_by_sphinx():
-    """Return the names of the pages that Sphinx makes by itself."""
+    """Return the names of the pages that Sphinx makes by itself: the index of names, and the page of the search."""
     return MADE_BY_SPHINX
 
 
@@ -75,7 +78,10 @@ def page_name(request):
 
 @pytest.fixture(scope="session")
 def browser(do_without):
-    """Yield a browser that cannot use the network; skip the test if none is installed."""
+    """Yield a browser (Chromium) that makes no requests to the network by itself; if none is installed, skip the test.
+
+    On continuous integration the test fails instead of being skipped.
+    """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
         do_without(f"no browser found, looked for {', '.join(BROWSERS)}")
@@ -87,7 +93,10 @@ def browser(do_without):
 
 @pytest.fixture(scope="session")
 def xelatex(do_without):
-    """Skip the test if XeLaTeX or pdftotext, with which the PDF is made and read, is not installed."""
+    """Skip the test if XeLaTeX, latexmk or pdftotext, the programs that make and read the PDF, are not installed.
+
+    On continuous integration the test fails instead of being skipped.
+    """
     try:
         pdf.require_tex("pdftotext")
     except BookError as error:
@@ -96,13 +105,13 @@ def xelatex(do_without):
 
 @pytest.fixture(scope="session")
 def typeset(book, once, xelatex):
-    """Build the PDF of the book as `make pdf` does, and return its path; chapters are not executed again."""
+    """Build the PDF of the whole book as `make pdf` does, and return its path; chapters are not executed again."""
     return once(pdf.build)
 
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """Build the PDF of the article as `make paper` does, and return its path."""
+    """Build the PDF of the paper as `make paper` does, and return its path; the paper is a page of the book."""
     return once(pdf.paper)
 
 
@@ -132,7 +141,11 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 
 @pytest.fixture(scope="session")
 def small(once, tmp_path_factory):
-    """Build a book of one page and one chapter, with the project's settings and as if on GitHub; return its folder."""
+    """Build a small book of one page and one chapter with the project's settings, and return the folder of its HTML.
+
+    The book is built from a git repository and with the variables of a workflow on GitHub, so the build finds a commit
+    and an address of the project (github.com/owner/repository).
+    """
 
     def small_book():
         root = tmp_path_factory.mktemp("small")

@@ -1,4 +1,4 @@
-"""Test what Sphinx does not warn of in the HTML of the book: numbers, links, anchors, figures and citations."""
+"""Test what Sphinx does not check in the HTML of the book: numbers, links, anchors, figures and citations."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -19,7 +19,10 @@ def pages(book, toc):
 
 
 def test_toc_names_every_source(toc):
-    """The table of contents names every page and chapter of the project, because a missing one causes no warning."""
+    """The table of contents of the book names every page and every chapter of the project.
+
+    Sphinx would not warn of a missing one.
+    """
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
 
@@ -34,7 +37,7 @@ def test_every_chapter_was_executed(book):
 
 
 def test_chapters_have_the_number_of_their_file(pages):
-    """The number of a chapter is that in its file's name: chapter 7 is made from 07-*.ipynb."""
+    """The heading of a chapter has the number with which its file's name begins: chapter 7 is made from 07-*.ipynb."""
     for path, page in pages.items():
         if path.parent.name == "notebooks":
             number = page.select_one("article h1").get_text().split(".")[0]
@@ -42,7 +45,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """A statement of the report has the report's number in the book: its Lemma 4.1 is Lemma 4.1 here."""
+    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -51,7 +54,7 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """No two statements of the book have the same number, whether the number is the report's or the book's own."""
+    """No label of a statement, such as "Lemma 4.1", belongs to two statements of the book."""
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 

@@ -1,6 +1,7 @@
 """Test the built book in a browser without a network: layout, colors, keyboard, search, folds and printing.
 
-Pages are opened at three widths, light and dark, and axe-core checks the rules of WCAG 2.1 AA for accessibility.
+Pages are opened at three widths of the window, in a light and a dark theme. The program axe-core checks the rules of
+accessibility in WCAG 2.1 AA.
 """
 
 from contextlib import contextmanager
@@ -31,7 +32,11 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 
 @contextmanager
 def opened(browser, path, width="laptop", anchor=""):
-    """Open a page of the book in a fresh browser profile, wait until its scripts have ended, and yield the page."""
+    """Open a page of the book in a fresh browser profile without network, wait for its scripts to end, and yield it.
+
+    `width` is a key of WIDTHS, and `anchor` is added to the address. Errors and requests are listed in
+    `page.complaints`.
+    """
     context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
     page = context.new_page()
     page.complaints = complaints_of(page)
@@ -64,9 +69,9 @@ def resize(page, width):
 
 
 def switch_theme(page, theme):
-    """Click the theme's switch until the page shows this theme.
+    """Click the switch of themes until the page shows the given one, "light" or "dark".
 
-    The switch cycles through light, dark and automatic.
+    Each click leads to the next of three settings: light, dark, and automatic.
     """
     for _ in range(3):
         if page.evaluate("document.documentElement.dataset.mode") != theme:
@@ -76,18 +81,18 @@ def switch_theme(page, theme):
 
 
 def violations(page, **options):
-    """Return the violations that axe-core, a checker of accessibility, finds on a page, one line for each element.
+    """Return the faults that axe-core, a checker of accessibility, finds on a page: one text for each faulty element.
 
-    The options are added to the usual ones in WCAG.
+    `options` are options of axe-core; they extend or replace those in the constant WCAG.
     """
     found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG | options)
     return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 
 
 def look_at(page, path):
-    """Return a dictionary from each kind of fault to the list of such faults on a page.
+    """Examine a page at several widths and in both themes; return a dictionary from each check to the faults it found.
 
-    The page is examined at all widths and in both themes.
+    `path` is the HTML file of the page. A check that found no fault has an empty value.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -114,22 +119,26 @@ def look_at(page, path):
 
 
 def anchors(path):
-    """Return the ids of all elements in the HTML file of a page, before scripts change it."""
+    """Return the set of the ids of all elements in the HTML file of a page, before scripts change the page."""
     return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").select("[id]")}
 
 
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
-    """The pages that this module's tests open are all pages of the book."""
+    """The HTML files of the book are index.html, the pages in the table of contents, and the pages that Sphinx adds.
+
+    The pages of the last two kinds are those that `test_page` opens, so it omits only index.html, which leads to the
+    first page.
+    """
     made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
     assert {name for name in found if not name.startswith("_static/")} == made | set(toc)
 
 
 def test_page(book, browser, page_name):
-    """A page makes no request to the network, has no error, and breaks no rule of WCAG 2.1, levels A and AA.
+    """No page of the book makes a network request, has a script error, or breaks a rule of accessibility (WCAG 2.1 AA).
 
-    It shows every formula in the color of its text. At no width is anything too wide, cut off, on top of something
-    else, or out of the keyboard's reach.
+    Each formula is rendered, and has the color of the text around it. At three widths of the window nothing is too
+    wide, cut off, or on top of something else, and the keyboard reaches all that the mouse can click or scroll.
     """
     path = book / f"{page_name}.html"
     with opened(browser, path) as page:
@@ -149,7 +158,7 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The checks in looking.js find each fault that is planted on a page, and none on a sound page."""
+    """The functions in looking.js, which look for faults of layout, find a planted fault, and none on a sound page."""
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
     page.evaluate(LOOKING)
@@ -168,9 +177,10 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """Low contrast of a text is found, although only one of several similar elements is examined.
+    """axe-core, a checker of accessibility, finds a text of low contrast among similar elements with enough contrast.
 
-    The examination is by axe-core, a checker of accessibility.
+    Before it runs, `looking.sample` removes all but one of the elements that are alike in name, class and style, to
+    save time. The faint element must remain.
     """
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
@@ -189,7 +199,10 @@ def focused(page):
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize("name", ["book/index", "book/notation", "notebooks/02-gaussian-mechanism", "search"])
 def test_tab_reaches_everything(book, browser, name, width):
-    """The Tab key visits each link, button, fold and scrolling box of a page in order, with a visible focus."""
+    """The Tab key moves a visible focus to each link, button, fold and scrolling box of a page, in order.
+
+    A fold is a box that a reader opens and closes.
+    """
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
         page.evaluate("document.activeElement.blur()")
@@ -203,7 +216,10 @@ def test_tab_reaches_everything(book, browser, name, width):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
-    """A fold opens and closes with Enter and with Space; the title of the first fold in chapter 2 is "Imports"."""
+    """A fold (a cell of code that a reader can open and close) opens and closes with Enter, and with the space bar.
+
+    The test takes the first fold of chapter 2, whose title must be "Imports".
+    """
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
@@ -215,9 +231,9 @@ def test_folds_open_by_keyboard(book, browser, key):
 
 
 def test_one_button_shows_all_code(book, browser):
-    """The button "Show all code" opens each folded cell, and the next chapter then opens with its code shown.
+    """The button "Show all code" opens all folded code cells of a chapter, and of chapters that are opened afterwards.
 
-    A second press of the button closes the cells.
+    A second press of the button, which is then called "Hide all code", closes the cells.
     """
     shown = "[...document.querySelectorAll('article div.cell details.hide')].map((fold) => fold.open)"
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
@@ -230,10 +246,7 @@ def test_one_button_shows_all_code(book, browser):
 
 
 def test_link_to_an_entry_opens_its_box(book, browser):
-    """A link to an entry of the ledger of claims and errata opens the box that holds the entry.
-
-    Boxes are closed otherwise.
-    """
+    """If a reader clicks a link to an entry of the errata page, the closed box that contains the entry opens."""
     with opened(browser, book / "book" / "errata.html") as page:
         entry = page.locator("#ledger-slip-lemma-4-1-clip-norm")
         assert not entry.is_visible()
@@ -242,9 +255,10 @@ def test_link_to_an_entry_opens_its_box(book, browser):
 
 
 def test_entries_are_filtered(book, browser):
-    """If words are typed into the filter of the ledger's page, only entries with all these words are shown.
+    """If words are typed into the filter on the page of claims, it shows only the entries that contain all these words.
 
-    Their boxes are open. If the words are deleted, all boxes are closed.
+    The filter ignores upper and lower case. If the words are deleted, no entry is visible, because all boxes are
+    closed.
     """
     with opened(browser, book / "book" / "claims.html") as page:
         rows = page.locator("details.entries tbody tr")
@@ -258,7 +272,7 @@ def test_entries_are_filtered(book, browser):
 
 
 def test_theme_changes_by_keyboard(book, browser):
-    """The theme can be changed with the Enter key, and the next page has the theme that was chosen."""
+    """Enter on the switch of themes changes the theme (light, dark or automatic), and the next page keeps it."""
     with opened(browser, book / "book" / "notation.html") as page:
         before = page.evaluate("document.documentElement.dataset.mode")
         page.locator(".bd-header-article .theme-switch-button").focus()
@@ -269,7 +283,7 @@ def test_theme_changes_by_keyboard(book, browser):
 
 
 def test_buttons_work_by_keyboard(book, browser):
-    """By keyboard the search opens and closes, code can be copied, and the menu of downloads opens."""
+    """The keyboard alone can open and close the search, copy code with its button, and open the menu of downloads."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         page.locator(".search-button__button:visible").first.focus()
         page.keyboard.press("Enter")
@@ -290,7 +304,11 @@ def test_buttons_work_by_keyboard(book, browser):
 
 @pytest.mark.parametrize("side", ["primary", "secondary"])
 def test_drawers_work_by_keyboard(book, browser, side):
-    """On a phone, Enter opens a table of contents and gives it the focus; Escape closes it and returns the focus."""
+    """On a phone, Enter on a sidebar's button opens the sidebar and moves the focus into it; Escape undoes both.
+
+    The sidebar has a table of contents: that of the book if `side` is "primary", or that of the page if it is
+    "secondary".
+    """
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html", "phone") as page:
         drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
         assert not drawer.is_visible()
@@ -328,7 +346,10 @@ def test_search_finds_the_chapter(book, browser, width):
     ],
 )
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
-    """A search for a number of the report gives first the place where the book states what has this number."""
+    """The first result of a search for a label of the report, such as "lemma 4.1", is where the book states the lemma.
+
+    `place` is the end of the address of this result.
+    """
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")
         first = page.locator("#search-results li a").first
@@ -337,7 +358,10 @@ def test_search_finds_what_the_report_numbers(book, browser, words, place):
 
 
 def test_what_goes_on_fades_out(book, browser):
-    """On a phone, what is wider than the page fades out at the right, until it is scrolled to its end."""
+    """On a phone, a box fades out at its right edge only if it is too wide, and no longer if it is scrolled to its end.
+
+    Such a box is, for instance, a long formula.
+    """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")
         assert fading.count()
@@ -348,7 +372,10 @@ def test_what_goes_on_fades_out(book, browser):
 
 
 def test_link_shows_what_it_leads_to(book, browser):
-    """With the pointer or the keyboard on a link to a statement, the page shows the statement; Escape hides it."""
+    """While the mouse pointer or the keyboard focus is on a link to a lemma, the page shows the lemma in a box.
+
+    The box disappears if the pointer leaves the link, or if the Escape key is pressed.
+    """
     with opened(browser, book / "notebooks" / "04-gaussian-data.html") as page:
         link = page.locator("article a.internal[href$='05-lagrangian.html#lemma-4-1']:visible").first
         box = page.locator("#preview")
@@ -367,7 +394,11 @@ def test_link_shows_what_it_leads_to(book, browser):
 
 
 def test_sources_of_a_figure_are_there(book, browser):
-    """Below a figure, links lead to its code, which opens, and to its data and drawings, under the name of its cell."""
+    """Below a figure are four links: to its code, to its data as CSV, and to the drawing as SVG and as PDF.
+
+    The test takes the figure "left" of chapter 10. Its files are named 10-left, with the suffixes csv, svg and pdf. The
+    CSV file has the columns panel, name, x and y. The link to the code opens the folded cell that draws the figure.
+    """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html") as page:
         links = page.locator("#fig-left .figure-source a")
         assert links.all_inner_texts() == ["code", "CSV", "SVG", "PDF"]
@@ -394,7 +425,11 @@ PLACES = [
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize(("name", "kind"), PLACES)
 def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
-    """A link to an element of a page shows this element on the screen, not behind the header or in a closed fold."""
+    """A page that is opened with an anchor (#id in its address) shows the element with this id in the window.
+
+    The element is near the top, below the header of the page, and not in a closed fold. If the page cannot scroll
+    further, it may be lower.
+    """
     path = book / f"{name}.html"
     place = BeautifulSoup(path.read_text(), "html.parser").select(kind)[-1]["id"]
     with opened(browser, path, width, f"#{place}") as page:
@@ -407,7 +442,7 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
 
 
 def test_landing_page_is_found(book, browser, toc):
-    """The file index.html, whose path `make book` prints, leads to the first page of the book."""
+    """The file index.html, whose path `make book` prints, sends the reader on to the first page of the book."""
     page = browser.new_page()
     page.goto((book / "index.html").as_uri())
     page.wait_for_url(f"**/{toc[0]}.html")
@@ -416,7 +451,7 @@ def test_landing_page_is_found(book, browser, toc):
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_prints_the_text_alone(book, browser, theme):
-    """A printed page has black text in any theme, fits the width of the sheet, and shows no buttons."""
+    """A printed page has black text in any theme, fits the width of the paper, and shows no sidebars or buttons."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         switch_theme(page, theme)
         page.emulate_media(media="print")

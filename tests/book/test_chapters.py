@@ -1,4 +1,4 @@
-"""Test the chapters as they are committed, as papermill runs them, and when the book is built after a change."""
+"""Test the chapters as they are committed, as papermill runs them, and how a build treats them after a change."""
 
 import ast
 import re
@@ -30,13 +30,16 @@ def tree(cell):
 
 
 def parameters(chapter):
-    """Return the cell of a chapter that has the tag "parameters"; there must be exactly one."""
+    """Return the code cell of a chapter that has the tag "parameters"; there must be exactly one."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     return cell
 
 
 def papermill(chapter, folder, *arguments):
-    """Run a chapter by papermill in the folder `folder`; return the exit code and all that was printed."""
+    """Run a chapter by the program papermill in `folder`; return (exit code, all that was printed).
+
+    `arguments` are further arguments of papermill. The executed chapter is written to out.ipynb.
+    """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -58,9 +61,10 @@ def test_runs_on_any_machine(chapter):
 
 @CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
-    """A visible code cell has at most 15 lines; no cell has a line of more than 88 characters, or a definition.
+    """A code cell has at most 15 lines that are not blank, no line of more than 88 characters, and no definition.
 
-    So a reader sees a cell at a glance. Functions and classes belong to egm, where tests check them.
+    A definition is a function, a class or a named lambda; definitions belong to the package egm, where tests check
+    them. The limits let a reader see a cell at a glance.
     """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
@@ -74,10 +78,7 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 @CHAPTERS
 def test_folded_code_has_a_title(chapter):
-    """Each folded code cell has a title that says what it does.
-
-    Only the titles "Code of this figure" may occur more than once in a chapter.
-    """
+    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure"."""
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
     titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
     assert all(titles)
@@ -99,9 +100,9 @@ def test_book_is_read_in_a_day():
 
 
 def test_length_counts_what_is_seen():
-    """`tools.lengths.of_markdown` counts the words, formulas and open boxes that a reader sees.
+    """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
 
-    It does not count tables, folded boxes and options of directives.
+    It does not count those in tables, in folded boxes, and in options of directives.
     """
     text = """# One title
 Three words $x$ here, and {ref}`a link <label>`.
@@ -124,9 +125,10 @@ Not these.
 
 @CHAPTERS
 def test_one_statement_a_line(chapter):
-    """A cell has at most one statement a line, and does not join calls by commas or brackets into one statement.
+    """Each line of a code cell has at most one statement, and no statement joins several calls.
 
-    Only the last statement of a cell may do so, in order to show several values.
+    Calls could be joined by commas, brackets, a comprehension, `and` or `or`, as in `f(), g()`. Only the last statement
+    of a cell may be like this, because the notebook shows its values.
     """
     for cell in code_cells(chapter):
         body = tree(cell).body
@@ -141,7 +143,12 @@ def test_one_statement_a_line(chapter):
 
 @CHAPTERS
 def test_findings_are_recorded_out_of_sight(chapter):
-    """Calls of `claims.record`, which store the result of a check, are in hidden cells, and so is `glue`."""
+    """A call of `claims.record` or `glue` is in a code cell whose code the book does not show.
+
+    `claims.record` stores whether a statement of the report holds. The cells that call it, and no others, have the tag
+    "record"; they also have the tag "remove-input". `glue` stores a value for the text of the book, and its cell has
+    the tag "remove-cell".
+    """
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])
         assert ("claims.record(" in cell.source) == ("record" in tags), cell.id
@@ -151,7 +158,10 @@ def test_findings_are_recorded_out_of_sight(chapter):
 
 @CHAPTERS
 def test_parameters_are_plain_and_checked(chapter, monkeypatch):
-    """The cell of parameters only assigns names, and the chapter passes each of them to `check_parameters`."""
+    """The cell with a chapter's parameters contains only assignments, and the chapter checks the range of each one.
+
+    It does so by one call of `check_parameters`, which gets a range for each assigned name, and for no other name.
+    """
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
     (check,) = [cell for cell in code_cells(chapter) if "check_parameters(" in cell.source]
@@ -172,7 +182,7 @@ def test_unknown_parameter_is_refused(chapter, tmp_path):
 
 
 def test_parameter_from_elsewhere(tmp_path):
-    """papermill can run a chapter with a changed parameter from any folder, as the README promises."""
+    """papermill can run a chapter with a changed parameter in any folder, as the README promises."""
     failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
     assert not failed, printed
 
@@ -188,12 +198,12 @@ def test_bad_parameter_is_refused(value, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """Return the folder of a small project with one chapter that works."""
+    """Return the folder of a small project whose only chapter runs without an error."""
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write a small project with one chapter that works into a folder, and return the folder."""
+    """Write a small project, whose only chapter runs without an error, into a folder, and return the folder."""
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -210,7 +220,7 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Write a chapter that consists of these code cells."""
+    """Write a chapter with the given code cells into the folder of a project, as notebooks/`name`.ipynb."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
@@ -218,7 +228,7 @@ def write_chapter(project, name, *cells):
 def test_failing_chapter_stops_the_build(project):
     """If a chapter fails, the build ends with an error that names the chapter, the cell and the reason.
 
-    Chapters that still run are stopped, and no book remains, not even an older one.
+    Chapters that are still running are stopped. The HTML of an earlier build is removed.
     """
     write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
     write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
@@ -232,9 +242,9 @@ def test_failing_chapter_stops_the_build(project):
 
 @pytest.fixture(scope="module")
 def executed_project(tmp_path_factory):
-    """Return an executed project of two chapters, with a small package in place of egm.
+    """Return a project of two executed chapters, with a small package in place of egm.
 
-    The second chapter calls a function that imports a module of the package only when it is called.
+    The second chapter calls a function of the package. Only when this function runs, it imports the module `late`.
     """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
@@ -252,13 +262,13 @@ def executed_project(tmp_path_factory):
 
 @pytest.fixture
 def uses(executed_project, tmp_path, monkeypatch):
-    """Return a copy of the executed project of two chapters, which a test may change."""
+    """Return a copy of `executed_project` (two executed chapters and a small package), which a test may change."""
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")
 
 
 def executed_again(project):
-    """Return the numbers of the chapters that a build would execute now, as a string such as "12"."""
+    """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2."""
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -286,9 +296,11 @@ def executed_again(project):
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """A chapter is executed again if a module that it loads, or constraints.txt, has changed.
+    """A build executes a chapter again if the chapter loads a module of the package that has changed.
 
-    The same holds for the data and the list of files of the package. Other files, such as README.md, have no effect.
+    A build executes all chapters again if constraints.txt, a data file of the package, or the package's list of files
+    has changed. It executes no chapter again if another file, such as README.md, has changed. `again` has the numbers
+    of the chapters that are executed again after a change of `file`.
     """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
@@ -298,9 +310,9 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 
 
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
-    """If a module changes while a chapter runs, the next build executes the chapter again.
+    """If a module of the package changes while a chapter runs, the next build executes the chapter again.
 
-    The reason is that the stored result may belong to the old module.
+    The reason is that the stored result may have been computed with the old module.
     """
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
@@ -310,9 +322,10 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 
 
 def test_what_is_gone_is_noticed(uses):
-    """A chapter is executed again if the record of its last run is lost, or if a module of the package is deleted.
+    """A build executes a chapter again if the record of the chapter's last run is lost.
 
-    The second holds for all chapters, even if they have not loaded the module.
+    If a module of the package is deleted, a build executes all chapters again, even those that have not loaded the
+    module.
     """
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
@@ -322,9 +335,9 @@ def test_what_is_gone_is_noticed(uses):
 
 
 def test_change_of_the_text_executes_no_chapter_again(uses):
-    """If only text or captions of a chapter change, the stored outputs are put into the new text without a new run.
+    """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
-    The result is the same file as after a new run.
+    The result is the same file as after a new execution.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -342,7 +355,7 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 
 @pytest.mark.parametrize("change", ["source", "id", "tags"])
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
-    """If the source, the tags or the id of a code cell change, the chapter is executed again.
+    """If the source, the tags or the id of a code cell change, a build executes the chapter again.
 
     Tags and ids matter because recorded results and links refer to them.
     """
@@ -354,9 +367,10 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
 
 
 def test_chapters_start_no_process():
-    """Neither chapters nor the package import a module that starts processes.
+    """Neither chapters nor the package import a module that starts processes, such as multiprocessing or subprocess.
 
-    The list of modules that a chapter loads, on which a new execution depends, would miss those of another process.
+    A build executes a chapter again if a module that the chapter loads has changed. It would not notice modules that
+    are loaded in another process.
     """
     trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
@@ -405,7 +419,7 @@ def read_again(project):
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """After a change, Sphinx reads only the pages that depend on it, and the book equals that of a complete build."""
+    """After a change, Sphinx reads only the pages that depend on it, and writes the same book as a complete build."""
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
         ("part.md", "New part.\n", 1),
@@ -427,9 +441,10 @@ def contents(folder):
 
 
 def test_warning_stops_every_build_until_it_is_mended(small_book):
-    """A warning of Sphinx stops each build until its cause is mended, even if the page itself does not change again.
+    """If Sphinx warns of a page, this build and all later builds fail until the cause of the warning is removed.
 
-    No book remains after such a build, not even an older one.
+    A later build fails even if the page has not changed since. A page also fails if it refers to a label that is
+    deleted on another page. A build that fails removes the HTML of earlier builds.
     """
     page = small_book / "book" / "index.md"
     text = page.read_text()

@@ -1,6 +1,6 @@
-"""Test the ledger of claims and errata: each entry agrees with what the checks in the chapters find.
+"""Test that each entry of the ledger of claims and errata agrees with what the checks in the chapters find.
 
-Faults are planted, too, to show that they would be noticed.
+Other tests plant faults, in a small ledger or in the code of checks, and show that the faults are noticed.
 """
 
 import ast
@@ -52,23 +52,28 @@ def book_ledger(executed):
 
 
 def entry(found, key):
-    """Return the entry of the ledger `found` whose id is `key`."""
+    """Return the entry with the id `key` from the ledger `found`, which lists claims and errata."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """An entry of the ledger of claims and errata names a cell that was executed and found what the entry says."""
+    """Each entry of the ledger of claims and errata agrees with what its check in a chapter finds.
+
+    `ledger.disagreements` must return no message: the cell of the check exists, it found the result and the numbers
+    that the entry states, and the fields of the entry are valid. `key` is the id of the entry.
+    """
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
 @EACH
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
-    """The check of an entry in the ledger of claims and errata has not changed since its author compared the two.
+    """The statement and the check of an entry in the ledger have not changed since a person last compared them.
 
-    For this, a digest (seal) of entry and check is stored in ledger/lock. If this test fails, read the statement and
-    its check against the entry, then run `python -m tools.ledger lock`.
+    The ledger is the list of claims and errata. The file ledger/lock has a digest of the statement and of the code of
+    its check (`ledger.seal`) from the last comparison; the test fails if the present digest differs. Then compare the
+    statement and its check with the entry, and run `python -m tools.ledger lock`.
     """
     it = entry(book_ledger, key)
     if it.cell:
@@ -76,9 +81,9 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each result that a chapter records, and each labeled statement in a chapter, has exactly one entry in the ledger.
+    """Each result that a chapter records, and each numbered statement in it, has exactly one entry in the ledger.
 
-    The ledger is the list of claims and errata in the folder ledger.
+    The ledger is the list of claims and errata in the folder ledger. The numbers of statements are those of the report.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -87,12 +92,18 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Each statement that the report or the lecture notes number has an entry in the ledger of claims and errata."""
+    """Each statement with a number in the report or the lecture notes has an entry in the ledger of claims and errata.
+
+    Statements include equations, algorithms and figures. `key` is the id of the entry, such as "lemma-4-1".
+    """
     assert key in {entry["id"] for entry in ENTRIES}
 
 
 def test_artifact_appendix_names_checks():
-    """Each main result of the artifact appendix names an entry of the ledger, and the chapter whose cell checks it."""
+    """Each main result in ARTIFACT-APPENDIX.md names an entry of the claims and errata, and the chapter that checks it.
+
+    There are at least five main results.
+    """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
     assert len(rows) >= 5
@@ -100,12 +111,16 @@ def test_artifact_appendix_names_checks():
 
 
 def test_lock_has_no_leftovers(book_ledger):
-    """ledger/lock has a seal, a digest of entry and check, for each entry with a check, and no other seal."""
+    """The file ledger/lock has one digest for each entry of the ledger that has a check, and no other digest.
+
+    The ledger is the list of claims and errata. A digest (`ledger.seal`) is computed from the statement of an entry and
+    the code of its check.
+    """
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
 def test_findings_are_computed():
-    """No cell of a chapter passes a literal such as True to `claims.record`: each recorded result is computed."""
+    """No cell of a chapter calls `claims.record` with a constant such as True: each recorded result is computed."""
     cells = [cell for chapter in chapters() for cell in nbformat.read(chapter, as_version=4).cells]
     trees = [ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)) for cell in cells if cell.cell_type == "code"]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -117,7 +132,10 @@ def test_findings_are_computed():
 
 @pytest.fixture(scope="module")
 def sound_project(tmp_path_factory):
-    """Return an executed project with one chapter, which checks a claim and an error in print, and a correct ledger."""
+    """Make a small project with one executed chapter and a correct ledger of claims and errata, and return its folder.
+
+    The ledger has two entries, which the chapter checks: a true statement and an error in print.
+    """
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
         (tmp_path / folder).mkdir()
@@ -152,19 +170,22 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Return a copy of the project with the correct ledger, in which a test may plant a fault."""
+    """Return a copy, which a test may change, of the small project `sound_project` with a correct list of claims."""
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
 def edit(file, old, new):
-    """Replace the text `old` by `new` in a file; `old` must occur there."""
+    """Replace the text `old` by `new` in a file; raise an AssertionError if `old` does not occur there."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 def complaints(project):
-    """Execute the chapters that have changed, and return all faults of the project's ledger as a list of texts."""
+    """Execute the chapters of a project that have changed, and return all faults of its ledger as a list of texts.
+
+    The ledger is the list of claims and errata, which must agree with what the chapters find.
+    """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
     lock = ledger.read_lock(project)
@@ -173,7 +194,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """The ledger of the correct project has no fault, so the faults in other tests are those that they plant."""
+    """`complaints` finds no fault in the small project as it is, so in other tests it finds only the planted faults."""
     assert complaints(project) == []
 
 
@@ -197,7 +218,11 @@ def test_sound_ledger_has_no_complaint(project):
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """A changed number, a deleted check, a renamed cell and a new statement in a chapter are reported as faults."""
+    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
+
+    The text `old` of the chapter is replaced by `new`, and `complaint` must be reported. The changes are, for instance,
+    a wrong number, a deleted check, a renamed cell and a new statement.
+    """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
 
@@ -216,9 +241,10 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell on which a check depends is changed, its entries must be read again, even if all results are equal.
+    """If a cell is changed on which a check depends, all entries with this check are reported as changed.
 
-    A change of any other cell has no such effect.
+    This holds even if the check finds the same results as before. If no check depends on the changed cell, no entry is
+    reported. `stale` has the expected reports.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -251,18 +277,20 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
     ],
 )
 def test_dependencies_follow_the_names(cells, needed):
-    """`dataflow.dependencies` returns the cells that assign, change or draw from a name that the last cell uses.
+    """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
 
-    It follows the names through other cells.
+    These are the cells that assign such a name, change its value, or draw from it, if it is a generator of random
+    numbers; and the cells on which these cells depend in turn. `needed` has their places in `cells`.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
 
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
-    """If the mechanism in a chapter changes, the seals of the entries that are checked with it change, and no others.
+    """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
 
-    Entries that are checked by algebra alone are not affected. A seal is a digest of an entry and its check.
+    The digests of entries that are checked by algebra alone stay the same. A digest (`ledger.seal`) is computed from
+    the statement of an entry and all code of its check.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
@@ -273,9 +301,9 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 
 def test_dependencies_have_only_the_imports_in_use():
-    """`dataflow.dependencies` returns only those imports that a check uses.
+    """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check uses.
 
-    So a new import that it does not use does not make anybody read its entries again.
+    So if a chapter gets an import that a check does not use, nobody has to compare the check with its entries again.
     """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
@@ -283,9 +311,10 @@ def test_dependencies_have_only_the_imports_in_use():
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
-    """A check in a chapter reads only names from the cells and imports that `dataflow.dependencies` returns for it.
+    """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    So the check could run with these alone.
+    Each name that the check or one of these cells reads is assigned by an earlier one of the cells, imported, or built
+    in.
     """
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -298,7 +327,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If a cell with a check is deleted, the ledger reports that the cell is missing and that it records nothing."""
+    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -325,31 +354,32 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """An entry of the ledger of claims and errata with an unknown value or a contradiction is reported as a fault.
+    """If an entry of the ledger of claims and errata contains a mistake, `complaints` reports it.
 
-    So is an entry that refers to something that does not exist.
+    A mistake is an unknown value, a contradiction between two fields, an id that occurs twice, or a reference to
+    something that does not exist. The text `old` of the file is replaced by `new`, and `complaint` must be reported.
     """
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """An entry for an error in print (a slip) is refused if the check finds that the printed form holds."""
+    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """An entry for an error in print (a slip) is refused if its check does not test the corrected form."""
+    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form."""
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
 
 def test_slip_without_a_weight_is_refused(project):
-    """An entry for an error in print (a slip) is refused if it has no weight.
+    """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a TypeError.
 
-    The weight says how much the error matters, and the page of errata is ordered by it.
+    The field says whether the error affects a result, a proof, or only the wording.
     """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
@@ -357,9 +387,10 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """On the page of errata, within a version of the report, errors that change a result come first.
+    """On the page of errata, the errors that change a result precede all other errors in a version of the report.
 
-    All others follow in the order of the file. Each of them says what the final report did about it.
+    Errors of equal weight are in the order of the ledger's file. Each error of the report, unlike one of the lecture
+    notes, says what the final report did about it.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -374,7 +405,10 @@ def test_slips_that_change_a_result_are_listed_first(project):
 
 
 def test_ten_slips_have_a_headline(book_ledger):
-    """The page of errata begins with ten errors of the report, one line each, with a link to the whole entry."""
+    """`pages.list_headlines` lists the ten main errors in print of the report, each on one line with headline and link.
+
+    The link leads to the whole entry of the error.
+    """
     listed = pages.list_headlines(book_ledger).splitlines()
     assert len(listed) == 10
     for line, slip in zip(listed, (slip for slip in book_ledger.slips if slip.headline), strict=True):
@@ -383,9 +417,10 @@ def test_ten_slips_have_a_headline(book_ledger):
 
 
 def test_index_has_everything_that_the_report_numbers(book_ledger):
-    """The index has a line for each numbered item of the report.
+    """`pages.list_numbered` returns a table with one row for each item that has a number in the report.
 
-    The line links to the place in the book where the item is stated, and shows what its check found.
+    A row links to the place in the book where the item is stated, and shows what its check found. The row of Theorem 4
+    is compared in full.
     """
     lines = pages.list_numbered(book_ledger).splitlines()[2:]
     assert len(lines) == sum(map(len, NUMBERED.values()))
@@ -397,14 +432,14 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """If two cells record a result for the same claim, reading the ledger raises an error."""
+    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """What a check has found is stored in a JSON file beside the executed chapter, with the id of its cell."""
+    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell."""
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -424,13 +459,16 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` compares a computed number with a written one in all digits that are written, and in no more."""
+    """`ledger.agrees` compares a computed number with a written one only in those digits that are written.
+
+    For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result.
+    """
     assert ledger.agrees(computed, written) == same
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return a list to which `claims.record` adds each result that it would display."""
+    """Return a list to which `claims.record` appends each result, instead of displaying it in the notebook."""
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -446,9 +484,10 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """`claims.record` finds that a claim "holds", "holds with correction" or "does not hold", from two truth values.
+    """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
 
-    They say whether the printed and the corrected form of the claim hold.
+    The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
+    otherwise "does not hold".
     """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
@@ -457,9 +496,9 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 
 @pytest.mark.parametrize("truth", [{"printed": True, "corrected": True}, {"printed": False, "corrected": False}])
 def test_correction_must_be_needed_and_hold(shown, truth):
-    """`claims.record` raises an error if a correction is not needed or does not hold, and displays nothing.
+    """`claims.record` raises a ValueError if a correction is offered for a true claim, or if the correction is false.
 
-    Such a correction would be an error of the chapter and not of the report.
+    It displays nothing then, because the error is in the chapter and not in the report.
     """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", **truth)
@@ -468,14 +507,21 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 
 @pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
 def test_truth_value_is_required(shown, value):
-    """`claims.record` refuses a number or an array in place of a truth value, because it is often true by accident."""
+    """`claims.record` raises a TypeError if the truth value `printed` is a number, a text, None or an array.
+
+    Python would take such a value as true or false, perhaps by accident.
+    """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
     assert not shown
 
 
 def run(chapter, cell, *changes):
-    """Execute a cell of a chapter after the cells that it needs, with the texts in `changes` replaced."""
+    """Execute one cell of a chapter and, before it, the parameters and the cells on which it depends.
+
+    `changes` are pairs (old, new) of texts: before the execution, `old`, which must occur in the code, is replaced by
+    `new`.
+    """
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))
     needed, imports = dataflow.dependencies(code, cell)
@@ -487,7 +533,7 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Change the simulated noise: half of it in the first coordinate, and one and a half times as much in the last."""
+    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one."""
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -495,7 +541,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Change the Gaussian mechanism so that its noise is larger where the answer is larger than 10."""
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger where the answer is larger than 10."""
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -506,7 +552,11 @@ def noise_of_the_data(patch):
 
 
 def rarer(factor):
-    """Return a function that replaces quantiles by those of `factor` times the probability, and tails to match them."""
+    """Return a function `mutate(patch)` that plants an error in the tails of the chi-square forms in `gx2`.
+
+    Afterwards `gx2.isf(p)` returns the upper quantile of the probability `factor` * p instead of p, and `gx2.sf`
+    returns the tail probability divided by `factor`. So the two functions still agree with each other.
+    """
     isf, sf = gx2.isf, gx2.sf
 
     def mutate(patch):
@@ -517,7 +567,10 @@ def rarer(factor):
 
 
 def too_little_noise(patch):
-    """Make the noise of all mechanisms one percent smaller, and change the privacy curve so that it hides this."""
+    """Plant a bug: make the noise of all Gaussian mechanisms one percent smaller than privacy demands.
+
+    `calibration.gaussian_delta` is changed, too, so that a comparison with the privacy curve does not show the bug.
+    """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
         patch.setattr(room, "calibrate", lambda mechanism: 0.99 * least(mechanism))
@@ -525,7 +578,7 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function that replaces the scaling `name` by a power of sigma."""
+    """Return a function that plants an error: it makes `scaling.<name>` return sigma to the given power."""
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
 
@@ -586,9 +639,11 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 @pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
 @pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
-    """A check in a chapter finds what the ledger says, and something else after a planted fault.
+    """A check in a chapter finds the result that the ledger states, but not after a fault is planted.
 
-    The fault is in the chapter or in the package. The ledger is the list of claims and errata.
+    The ledger is the list of claims and errata, and `claim` is the id of an entry. `mutation` is the fault: a text of
+    the chapter with its replacement, or a function that changes the package. The test fails if the check overlooks the
+    fault.
     """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
@@ -602,6 +657,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A claim of the ledger with a misspelled field raises a TypeError."""
+    """If a field of an entry in the list of claims has a misspelled name (`reslut`), a TypeError is raised."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

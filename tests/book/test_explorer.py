@@ -39,14 +39,22 @@ LEAST, LEAST_ROUGHLY = 1e-7, 1e-5
 
 
 def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0):
-    """Return the package's mechanism for a setting; the best clip probability is that for a known offset."""
+    """Return the `GaussianDataMechanism` of the package for a setting of the explorer, an interactive page of the book.
+
+    `p` is the clip probability: a number, "1/n", or "best". For "best", the clip norm is the one of least error if the
+    mean of the rows differs from the center by `offset` standard deviations in each coordinate.
+    """
     best = {"clip_probability": "optimal", "center_std": offset * np.array(sigma), "sigma_factor": 1}
     clip = best if p == "best" else {} if p == "1/n" else {"clip_probability": p}
     return GaussianDataMechanism(sigma, n, epsilon, delta, scaling=scaling, **clip)
 
 
 def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
-    """Return what the package computes for a setting, as a dictionary with the page's names."""
+    """Return the numbers that the package computes for a setting, as a dictionary with the explorer's names for them.
+
+    The explorer is an interactive page of the book. If `sigma` is None, the standard deviations are
+    `zipf_sigma(d, alpha)`. `setting` has the other parameters of the function `mechanism`.
+    """
     sigma = zipf_sigma(d, alpha) if sigma is None else np.array(sigma, dtype=float)
     found = mechanism(sigma, p=p, offset=offset, **setting)
     plain = mechanism(sigma, p=p, offset=offset, **setting | {"scaling": "none"})
@@ -73,7 +81,7 @@ def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
 
 
 def settings():
-    """Return corners of the ranges that the page allows, and twenty random settings between them."""
+    """Return settings of the explorer as dictionaries: five near the ends of the ranges, and twenty random ones."""
     rng = np.random.default_rng(20)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.0, 1000, 10), (0.3, 1000, 10**9), (10.0, 2, 37)]
     corners = [(*corner, *budget) for corner, budget in zip(corners, BUDGETS, strict=True)]
@@ -88,7 +96,10 @@ BUDGETS = [(0.01, 1e-12), (50.0, 0.1), (0.01, 0.1), (50.0, 1e-12), (1.0, 1e-6)]
 
 @pytest.fixture(scope="module")
 def page(book, browser):
-    """Open the explorer once for all tests, and yield it; fail at the end if one of its scripts raised an error."""
+    """Open the explorer, an interactive page of the book, once for all tests, and yield it.
+
+    The tests fail at the end if one of its scripts has raised an error.
+    """
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -100,7 +111,10 @@ def page(book, browser):
 
 @contextmanager
 def opened(book, browser, address):
-    """Open the explorer in a new window with a setting in its address, wait for its numbers, and yield the page."""
+    """Open the explorer in a new window with a setting in its address, wait for its numbers, and yield the page.
+
+    The setting is the argument `address`, which begins with "#".
+    """
     page = browser.new_page()
     page.goto((book / "book" / "explorer.html").as_uri() + address)
     settle(page)
@@ -109,14 +123,14 @@ def opened(book, browser, address):
 
 
 def type_in(page, **values):
-    """Type numbers into the fields of the page, as a reader would, and wait for the results."""
+    """Type values into fields of the explorer, which are given by name, and wait until it shows the new results."""
     for name, value in values.items():
         page.fill(f"#explorer-{name}", str(value))
     settle(page)
 
 
 def visit(page, address):
-    """Change the address behind the "#", as a link on the page would, and wait for the numbers and the curves."""
+    """Replace the setting in the explorer's address (the part after "#"), and wait for the new numbers and curves."""
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
     settle(page)
@@ -124,17 +138,17 @@ def visit(page, address):
 
 
 def start(page):
-    """Return to the setting that the page has when it is opened."""
+    """Set the explorer back to the setting that it has when it is opened."""
     visit(page, "#alpha=1&scaling=expected_norm")
 
 
 def settle(page):
-    """Wait until the page has finished its computation."""
+    """Wait until the explorer has finished its computation and shows the results."""
     page.locator(".explorer-results[aria-busy=false]").wait_for()
 
 
 def number(text):
-    """Return the value of a number that is written as on the page, such as "1.5 × 10⁻³" or "12,345"."""
+    """Return the value of a number that is written as in the explorer, such as "1.5 × 10⁻³" or "12,345"."""
     plain = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", ",")).replace(" × 10", "e")
     return float(plain)
 
@@ -142,9 +156,10 @@ def number(text):
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("setting", settings(), ids=lambda s: "-".join(f"{value:.3g}" for value in s.values()))
 def test_same_as_the_package(page, setting, scaling):
-    """The page's JavaScript and the package agree in each number of a forecast to 1e-12.
+    """The explorer's JavaScript function `egm.forecast` and the package agree in each number of a forecast, to 1e-12.
 
-    The tolerance is 1e-7 for numbers that depend on where a flat minimum is found.
+    For the scaling "optimal" they agree only to 1e-7 in numbers that depend on where a minimum is found, because the
+    minimum is flat. Differences are relative.
     """
     found = page.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
@@ -153,7 +168,11 @@ def test_same_as_the_package(page, setting, scaling):
 
 
 def other_settings():
-    """Return settings with an offset of the center or another clip probability, at corners and at random."""
+    """Return settings of the explorer in which the center has an offset or the clip probability is not 1/n.
+
+    They are dictionaries. The numbers of rows and columns are at the ends of their ranges or random; the budgets are
+    random.
+    """
     rng = np.random.default_rng(21)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.3, 300, 10**9), (1.0, 100, 10**6), (10.0, 2, 37)]
     shapes = [corner for corner in corners for _ in range(6)]
@@ -168,10 +187,11 @@ def other_settings():
 
 @pytest.mark.parametrize("setting", other_settings(), ids=lambda s: "-".join(map(str, list(s.values())[-3:])))
 def test_same_as_the_package_with_other_centers_and_clips(page, setting):
-    """For other centers and clip probabilities, too, the page and the package agree in each part of the error.
+    """The explorer's JavaScript and the package agree for an offset of the center, and for any clip probability.
 
-    The parts are compared to the total. If the clip probability is the best one, the totals are compared: a flat
-    minimum fixes the clip norm to half of its digits only.
+    They agree in each part of the error (noise, clipping and center), up to 1e-9 of the total error. If the clip
+    probability is the best one, they must agree in the total only, because a flat minimum determines the clip norm to
+    half of its digits.
     """
     found, truth = page.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
     assert found["total"] == pytest.approx(sum(found[part] for part in PARTS), rel=1e-14)
@@ -190,7 +210,11 @@ def test_same_as_the_package_with_other_centers_and_clips(page, setting):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [3.0, 2.0, 0.5], list(1 / np.arange(1.0, 101))])
 @pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-9])
 def test_quantiles(page, weights, p):
-    """The quantiles of a chi-square form that the page's JavaScript computes are those of `egm.gx2.isf`, to 1e-13."""
+    """The explorer's JavaScript function `egm.isf` returns the upper quantiles that the package's `gx2.isf` returns.
+
+    They agree to a relative 1e-13. They are quantiles of a sum of squared normal variables with these weights, for the
+    probability `p`.
+    """
     found = page.evaluate("([p, weights]) => egm.isf(p, weights)", [p, weights])
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
 
@@ -199,10 +223,11 @@ def test_quantiles(page, weights, p):
 @pytest.mark.parametrize("p", ["1/n", "best", 0.02])
 @pytest.mark.parametrize("sigma", [None, OWN])
 def test_shows_what_the_package_computes(page, scaling, p, sigma):
-    """For a typed setting and chosen options, the page shows six digits of the numbers that the package computes.
+    """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
-    They are in cards and in a table with a row for each coordinate. At the best clip norm the package and the page
-    agree in the total, and in fewer digits of what depends on where the flat minimum is found.
+    The numbers are in cards and in a table with one row for each coordinate. If the clip probability is the best one,
+    the total error agrees to six digits, but numbers that depend on where a flat minimum is found agree to fewer
+    digits.
     """
     start(page)
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -226,7 +251,7 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma):
 
 
 def press(page, name, *keys):
-    """Press keys on a slider, and return the values that the field beside it shows after each of them."""
+    """Press keys on the slider `name` of the explorer, and return the number in the field beside it after each key."""
     page.focus(f"#explorer-{name}-slider")
     values = []
     for key in keys:
@@ -237,7 +262,7 @@ def press(page, name, *keys):
 
 @pytest.mark.parametrize("name", SLIDERS)
 def test_sliders_move_the_numbers(page, name):
-    """The Home and End keys move a slider to its ends; the field beside it and the forecast follow."""
+    """The keys End and Home move a slider of the explorer to its ends; the field beside it and the results change."""
     start(page)
     page.check("#explorer-clip-given")
     for key, end in zip(("End", "Home"), SLIDERS[name][::-1], strict=True):
@@ -250,10 +275,9 @@ def test_sliders_move_the_numbers(page, name):
 @pytest.mark.parametrize("typed", [None, 0.123456])
 @pytest.mark.parametrize("name", SLIDERS)
 def test_every_arrow_key_is_a_step(page, name, typed):
-    """Each arrow key changes a slider's value by one step in its direction, and as many steps back return to the start.
+    """An arrow key moves a slider of the explorer by one step, and as many steps back lead to the first value again.
 
-    This holds from every place, also from a number that was typed and is between two steps. Page Up and Page Down make
-    longer steps.
+    This also holds if the first value was typed and lies between two steps. Page Up and Page Down make longer steps.
     """
     start(page)
     page.check("#explorer-clip-given")
@@ -275,7 +299,10 @@ def test_every_arrow_key_is_a_step(page, name, typed):
 
 
 def test_figures_have_a_point_for_each_coordinate(page):
-    """The lines of sigma, of the noise and of the scaling b have one point for each coordinate, in order."""
+    """The explorer's lines of sigma, of the noise and of the scaling b have one point for each coordinate.
+
+    The points are in order from left to right. The line of sigma falls, and that of the scaling rises.
+    """
     type_in(page, **START | {"d": 37})
     lines = (
         page.locator("#egm-explorer figure").nth(0).locator("polyline"),
@@ -291,16 +318,17 @@ def test_figures_have_a_point_for_each_coordinate(page):
 
 
 def points(line):
-    """Return the places of a line's points on the screen, as two arrays."""
+    """Return the positions of a line's points in the drawing as two arrays, horizontal and vertical."""
     return np.array([point.split(",") for point in line.get_attribute("points").split()], dtype=float).T
 
 
 @pytest.mark.parametrize("alpha", [1, 0.37])
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_gain_is_drawn(page, scaling, alpha):
-    """The curves of the gain have 25 points each; they are that of Lemma 4.1 and that of the chosen scaling.
+    """The explorer draws the gain of Lemma 4.1's scaling, and that of the chosen scaling, as curves of 25 points each.
 
-    The ring that marks the present setting lies on the curve of the chosen scaling.
+    The gain is the squared noise without scaling over that with the scaling. A ring marks the present setting, and lies
+    on the curve of the chosen scaling.
     """
     start(page)
     type_in(page, d=5, alpha=alpha)
@@ -320,7 +348,7 @@ def test_gain_is_drawn(page, scaling, alpha):
 
 
 def test_old_curve_stays_until_the_new_one_is_there(page):
-    """While the curve of a new setting is computed, the old one stays in the figure, in gray."""
+    """While the explorer computes the curve for a new setting, the figure still shows the old curve, in gray."""
     start(page)
     page.locator("#explorer-gains[aria-busy=false]").wait_for()
     page.check("#explorer-scaling-optimal")
@@ -333,7 +361,7 @@ def test_old_curve_stays_until_the_new_one_is_there(page):
 
 
 def test_colors_are_those_of_the_figures(page):
-    """The lines of the three scalings have the colors that they have in the figures of the book."""
+    """The explorer draws the lines of the three scalings in the colors that they have in the figures of the book."""
     for name in SCALINGS:
         color = page.evaluate(
             f"getComputedStyle(document.querySelector('#egm-explorer')).getPropertyValue('--line-{name}')"
@@ -342,7 +370,10 @@ def test_colors_are_those_of_the_figures(page):
 
 
 def test_page_answers_while_it_computes(page):
-    """The computation runs in a worker, and the old numbers are marked and stay until the new ones are there."""
+    """The explorer computes in a worker (a thread of the browser), so the page still answers to its reader.
+
+    Until the new numbers are there, the page shows the old ones, and marks them as outdated by the attribute aria-busy.
+    """
     start(page)
     assert len(page.workers) == 1
     before = page.inner_text("#explorer-total")
@@ -361,7 +392,10 @@ def test_page_answers_while_it_computes(page):
 
 
 def test_works_without_a_worker(book, browser):
-    """In a browser that allows no worker to a page from a file, the page computes by itself."""
+    """In a browser without workers (threads), the explorer computes its numbers without one, and they are right.
+
+    Some browsers allow no worker to a page that is opened from a file.
+    """
     page = browser.new_page()
     page.add_init_script("delete window.Worker")
     page.goto((book / "book" / "explorer.html").as_uri())
@@ -410,7 +444,10 @@ STRAY = """() => {
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("address", EXTREMES)
 def test_no_label_leaves_the_frame(page, address, width):
-    """At the ends of the parameters' ranges each text of a figure is inside its frame, and no two labels overlap."""
+    """For extreme settings, each text in a figure of the explorer is inside the frame, and no labels of lines overlap.
+
+    `address` has the setting, and `width` is the width of the window in pixels.
+    """
     page.set_viewport_size({"width": width, "height": 900})
     visit(page, address)
     assert page.locator("#egm-explorer svg text").count() > 9
@@ -420,7 +457,11 @@ def test_no_label_leaves_the_frame(page, address, width):
 
 @pytest.mark.parametrize(("width", "rows"), [(1280, [3, 3, 3]), (1920, [3, 3, 3]), (390, [1, 2, 2, 2, 2])])
 def test_cards_fill_their_rows(page, width, rows):
-    """The cards fill each row; on a phone the first one is as wide as two others. No number leaves its card."""
+    """The cards of the explorer, one for each number, stand in full rows; on a phone the first has a row of its own.
+
+    `width` is the width of the window in pixels, and `rows` has the numbers of cards in the rows. No number leaves its
+    card.
+    """
     page.set_viewport_size({"width": width, "height": 900})
     visit(page, "#alpha=1&sigma=1e-90,3.3&p=best&scaling=none&offset=0.1&n=999999937")
     boxes = [card.bounding_box() for card in page.locator(".explorer-card").all()]
@@ -432,7 +473,10 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_large_numbers_have_separators(page):
-    """Numbers from 10,000 on have commas, except in the fields, which have numbers as a program writes them."""
+    """The explorer writes numbers from 10,000 on with commas between thousands, except in the fields for typing.
+
+    In the Python code on the page, underscores stand between thousands.
+    """
     start(page)
     type_in(page, n=1234567, d=1000, alpha=0.3, epsilon=0.05)
     page.evaluate("document.querySelector('#egm-explorer details').open = true")
@@ -449,7 +493,7 @@ FOCUSED = "getComputedStyle(document.activeElement)"
 
 
 def test_each_control_shows_that_it_has_the_focus(page):
-    """The Tab key visits each control of the form, which has a name and a visible focus."""
+    """The Tab key visits each control of the explorer in order, and one can see that the control has the focus."""
     start(page)
     page.check("#explorer-clip-given")
     page.focus("#explorer-alpha")
@@ -474,7 +518,7 @@ def test_each_control_shows_that_it_has_the_focus(page):
 @pytest.mark.parametrize("sigma", ["", ", ".join(map(str, OWN * 9))])
 @pytest.mark.parametrize("clip", ["default", "best", "given"])
 def test_python_on_the_page_does_the_same(page, clip, sigma):
-    """The Python code that the page shows runs, and its clip norm and its total error are those on the page."""
+    """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer."""
     start(page)
     type_in(page, alpha=0.25, n=12345, offset=0.3, sigma=sigma)
     page.check(f"#explorer-clip-{clip}")
@@ -506,7 +550,7 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
     ],
 )
 def test_bad_values_are_refused(page, name, value, words):
-    """If a bad value is typed, a message says what is allowed, and the page keeps the numbers from before."""
+    """If a bad value is typed into a field of the explorer, a message says what is allowed; the old results stay."""
     start(page)
     before = page.get_attribute("#explorer-total", "data-value")
     type_in(page, **{name: value})
@@ -520,7 +564,7 @@ def test_bad_values_are_refused(page, name, value, words):
 @pytest.mark.parametrize("clip", ["default", "best", "given"])
 @pytest.mark.parametrize("sigma", ["", "18, 1200, 0.5"])
 def test_address_keeps_the_setting(book, browser, page, clip, sigma):
-    """The page's address contains the setting, so that a copy of the address opens the same setting."""
+    """The explorer's address contains its setting: a new window with the address shows the same setting and results."""
     start(page)
     page.check(f"#explorer-clip-{clip}")
     page.check("#explorer-scaling-optimal")
@@ -539,7 +583,11 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
 
 
 def test_address_may_be_old_or_bad(book, browser):
-    """An address without clip probability and center opens as it did before there were such; a bad value is ignored."""
+    """The explorer accepts an address without clip probability and offset, and ignores bad values in an address.
+
+    Such an address was made before these options existed; it means the clip probability 1/n and the offset 0 of the
+    center. In place of a bad value, the explorer takes the value with which it starts.
+    """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")
         assert number(page.inner_text("#explorer-total")) == pytest.approx(truth["total"], rel=6e-6)
@@ -551,7 +599,7 @@ def test_address_may_be_old_or_bad(book, browser):
 
 
 def test_says_so_without_scripts(book, browser):
-    """In a browser without scripts, the page names the chapter that has the explorer as a notebook."""
+    """In a browser without scripts, the page of the explorer says that there is also an explorer in a notebook."""
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())

@@ -48,7 +48,7 @@ def after(source, patch):
 
 
 def test_every_image_is_a_figure_with_a_message(images):
-    """Each image is a figure with a number, and its caption begins with a bold sentence about what to see.
+    """Each image is a figure with a number, and its caption begins with a bold sentence on what the figure shows.
 
     The caption also says whether the values are exact, simulated, or counted.
     """
@@ -93,7 +93,10 @@ def test_landing_page_shows_the_figure_of_its_chapter(images):
 
 
 def test_images_are_drawings_of_one_size(files):
-    """Figures are small SVG files that fit the page, with text in one family of fonts and two sizes."""
+    """Figures are SVG files below 300 kB that fit the column of text, with letters in DejaVu Sans of 10 or 11 points.
+
+    A figure contains no image of pixels, and its letters are drawn as outlines. Only script letters have another font.
+    """
     for path, source in files.items():
         assert path.suffix == ".svg", path
         assert len(source.encode()) < LARGEST, path
@@ -108,7 +111,7 @@ def test_images_are_drawings_of_one_size(files):
 
 
 def test_images_have_the_colours_of_the_style(files):
-    """Figures have no other colors than grays and those of the palette `plots.COLORS`, and no background."""
+    """A figure has no colors but grays and those of the palette `plots.COLORS`, and its background is transparent."""
     own = {colour.lower() for colour in plots.COLORS}
     for path, source in files.items():
         colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
@@ -139,9 +142,10 @@ def half_turn(colour):
 
 
 def backgrounds(book):
-    """Return the background color of the page in the light and in the dark theme, as a dictionary.
+    """Return the background colors of the pages as a dictionary from theme ("light" or "dark") to color.
 
-    The colors are read from the style sheets, of which the last one that the page loads decides.
+    The colors are read from the theme's style sheets. If several of them set a color, the last one that a page loads
+    decides.
     """
     styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
@@ -153,9 +157,9 @@ STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_can_be_read(book, theme):
-    """Each color of the palette, and the gray of texts, has a contrast of at least 4.5 to the background.
+    """Each color of the figures, and the gray of their texts, has a contrast of at least 4.5 to the page's background.
 
-    In the dark theme, figures are inverted by a filter, which is taken into account.
+    In the dark theme a filter inverts the figures, so the contrast is that of the inverted colors.
     """
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
     behind = rgb(backgrounds(book)[theme])

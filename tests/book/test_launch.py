@@ -58,9 +58,10 @@ def commit_all(root):
     ],
 )
 def test_address(tmp_path, urls, environ, address):
-    """`launch.repository` returns the address in pyproject.toml, or else that of the workflow that runs.
+    """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from the workflow.
 
-    It returns None if there is none, or if it is not on GitHub.
+    It returns None if there is no address, or if the one in pyproject.toml is not on GitHub. `environ` has the
+    environment variables of the workflow.
     """
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
@@ -94,9 +95,9 @@ def test_links_of_a_chapter(small, commit):
 
 
 def test_form_for_errata_has_the_fields_of_the_link():
-    """The form for errata on GitHub has a field for each value that the link to it contains.
+    """The form for errata on GitHub has a field for each value in the link that opens the form.
 
-    GitHub fills in a field by its id, and ignores unknown ids without a warning.
+    GitHub fills in a field by its id, and ignores values for unknown ids without a warning.
     """
     form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     fields = {field.get("id"): field["attributes"] for field in form["body"]}
@@ -107,7 +108,10 @@ def test_form_for_errata_has_the_fields_of_the_link():
 
 
 def test_pages_that_are_no_chapter(small):
-    """A page that is no chapter has no buttons for Binder and Colab, but one to report an error."""
+    """A page that is not a chapter has no buttons for Binder and Colab, but it has one to report an error.
+
+    It also has the button of the repository, and the menu of downloads with the files of the book.
+    """
     found = buttons(small, "book/index")
     assert found.keys() == {"Repository", "Report an error", ".md", *launch.FILES.values()}
     assert [found[text] for text in launch.FILES.values()] == [f"../{name}" for name in launch.FILES]
@@ -121,9 +125,10 @@ def test_files_of_the_download_menu_are_published():
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """If the project has no address, a page of the book has only the download button, and mentions no other site.
+    """If the project has a public address, each page has the links that need it; otherwise only the download button.
 
-    If it has one, all pages have the links.
+    The links lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
+    address no page mentions Binder or Colab.
     """
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:
@@ -187,9 +192,9 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """The notebook for Colab begins with a cell that installs the package at the commit.
+    """The notebook for Colab begins with a cell that installs the package as it was at a given commit.
 
-    The cell also installs all packages that the chapter imports.
+    The cell also installs the packages that the chapter imports, except IPython, and chi2comb, which is optional.
     """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
@@ -205,9 +210,9 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 
 
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
-    """Notebooks for Colab are written only from a commit without uncommitted changes, and only if there is an address.
+    """Notebooks for Colab are written only if the project has a public address and no uncommitted changes.
 
-    The reason is that each of them installs the package from the commit that it names.
+    The reason is that each notebook installs the package from the commit whose hash it contains.
     """
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]

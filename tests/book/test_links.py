@@ -9,7 +9,7 @@ from tools import links
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Web server whose only page is `/there`; all other paths answer with status 404."""
+    """Answer requests to a web server whose only page is `/there`; all other paths get the status 404."""
 
     def do_GET(self):
         self.send_response(200 if self.path == "/there" else 404)
@@ -76,7 +76,7 @@ def test_what_counts_as_dead(uri, status, info, dead):
 
 
 def test_links_end_where_the_sentence_goes_on():
-    """The pattern `links.LINK` finds addresses without the punctuation around them."""
+    """The pattern `links.LINK` finds the addresses in a text, without the brackets, commas and periods around them."""
     text = "See <https://a.example/b>, (https://c.example/d_e), https://f.example/g.html. And `https://h.example/i`"
     assert links.LINK.findall(text) == [
         "https://a.example/b",

@@ -1,4 +1,4 @@
-"""Test numbers in sentences of the book: they are read from the built page and computed here independently.
+"""Test the numbers in sentences of the book: they are read from the built page, and computed here a second time.
 
 The computation avoids the package where possible: it uses closed forms, SciPy's distributions and root finder, and
 Imhof's integral for quantiles of sums of weighted squares. The formulas are those of the chapters, but the code is not.
@@ -25,7 +25,10 @@ NUMBER = r"([\d.]+(?:e-?\d+)?)"
 
 
 def delta_of(epsilon, z):
-    """Return delta at `epsilon` for Gaussian noise with noise multiplier z, by the formula of Balle and Wang."""
+    """Return delta at `epsilon` for Gaussian noise with noise multiplier z, by the formula of Balle and Wang.
+
+    The noise multiplier is the standard deviation of the noise over the sensitivity.
+    """
     return ndtr(0.5 / z - epsilon * z) - np.exp(epsilon + log_ndtr(-0.5 / z - epsilon * z))
 
 
@@ -48,9 +51,11 @@ def upper_tail(x, weights):
 
 @cache
 def gain(n, d=100):
-    """Return E_n / E_t, the factor by which a scaling reduces the squared noise, for sigma_j proportional to 1 / j.
+    """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/d.
 
-    It is d times the squared clip norm without scaling, over sum(sigma)**2 times the squared clip norm with scaling.
+    The scaling is that of Lemma 4.1 of the report. The ratio is d C**2 / (sum(sigma)**2 B**2) for the standard
+    deviations sigma, the clip norm C without scaling, and the clip norm B with scaling. A normal row exceeds the clip
+    norm with probability 1/n, where n is the number of rows.
     """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
@@ -59,9 +64,10 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return two values of delta at `epsilon` for a count that gets the number of heads of six coins as its noise.
+    """Return two values of delta at `epsilon` for two releases of a count with binomial noise, the heads of six coins.
 
-    The first is the exact delta of two releases together, and the second is twice the delta of one at epsilon / 2.
+    The first value is the exact delta of both releases together. The second is the bound of basic composition: twice
+    the delta of one release at epsilon / 2.
     """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
@@ -69,9 +75,10 @@ def coin_releases(epsilon):
 
 
 def draws_enough(error, beta):
-    """Return how many coin tosses are enough for the share of heads to be within `error` of 1/2.
+    """Return how many coin tosses are enough for the share of heads to differ from 1/2 by at most `error`.
 
-    For this and any larger number of tosses, the probability of a larger difference is at most beta.
+    Enough means that the probability of a larger difference is at most `beta`, for this number of tosses and for every
+    larger one (below 2000).
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
@@ -79,9 +86,10 @@ def draws_enough(error, beta):
 
 
 def local_accuracy(users, beta, epsilon):
-    """Return the error that a count exceeds with probability beta, if each of `users` adds Laplace noise to it.
+    """Return the error that a count exceeds with probability `beta` if each of `users` persons adds Laplace noise.
 
-    The sum of their noise is a mixture of gamma variables with negative binomial weights.
+    The noise of a person has the scale 1 / `epsilon`. The sum of the noise of all persons is distributed as a mixture
+    of gamma variables with weights of a negative binomial distribution.
     """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
@@ -89,7 +97,10 @@ def local_accuracy(users, beta, epsilon):
 
 
 def chebyshev_ends():
-    """Return the two values of p at which Chebyshev's bound equals the lemma's: the roots of 4 p ln(1/p) = 1."""
+    """Return the two probabilities p at which the bounds of Chebyshev and of Lemma 4.2 on a quantile are equal.
+
+    They are the roots of 4 p ln(1/p) = 1, the smaller one first.
+    """
 
     def crossing(p):
         return 4 * p * np.log(1 / p) - 1
@@ -98,10 +109,11 @@ def chebyshev_ends():
 
 
 def ratios_to_rivals(error):
-    """Return, for each setting of the benchmark, the error of egm's method over that of the best rival.
+    """Return the error of egm's method divided by that of the best rival method, for each setting of the benchmark.
 
-    Rivals that know more than the largest sigma or the norm of the mean, or that failed in some run, are left out. The
-    error is "sample" or "population", a column of the table.
+    A rival counts if it never failed in the setting, and if it knows nothing about the data but, perhaps, the largest
+    standard deviation or the norm of the mean. `error` is a column of the benchmark's table: "sample" for the squared
+    error to the mean of the rows, "population" for that to the mean of their law.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
@@ -111,18 +123,19 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return five numbers about the ratios of `ratios_to_rivals` for the sample mean.
+    """Return five numbers about the ratios of errors that `ratios_to_rivals` returns for the sample mean.
 
-    They are how many are below 1, how many there are, and the least, the largest and the median ratio.
+    They are: how many ratios are below 1, how many ratios there are, and the least, the largest and the median ratio.
     """
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)
 
 
 def rivals_in_short():
-    """Return the largest ratio, the median ratio and the number of ratios of `ratios_to_rivals` for the sample mean.
+    """Return five numbers about the ratios of errors that `ratios_to_rivals` returns.
 
-    Then follow the median ratio, and the number of ratios above 1, for the population mean.
+    The first three are the largest ratio, the median ratio and the number of ratios for the sample mean. The other two
+    are the median ratio, and the number of ratios above 1, for the population mean.
     """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)
@@ -263,9 +276,9 @@ def text(path):
 
 
 def tolerance(shown):
-    """Return half a unit of the last digit of the number `shown`, plus a relative 1e-12.
+    """Return how far the true value may be from a number that a page shows: half a unit of the last digit in `shown`.
 
-    The small addition is for numbers that are shown in full.
+    A relative 1e-12 is added, because a number may be shown in full, and then only rounding errors remain.
     """
     mantissa, _, exponent = shown.partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))

@@ -43,7 +43,10 @@ def run_python(code, names):
 
 
 def run_console(session):
-    """Run the commands of a block, and return what they print; `pip install` is left out."""
+    """Run the commands in a block of console lines, except `pip install`, and return all that they print.
+
+    Commands are the lines that begin with "$ ". A command that prints an error makes the test fail.
+    """
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
     done = [subprocess.run(["sh", "-c", each], env={**os.environ, "PATH": path}, **PIPES) for each in commands]
@@ -73,7 +76,10 @@ def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
 
 
 def test_tutorial_releases_securely():
-    """Each release in the tutorial is made without an rng, unless the variable that holds it is called `trial`."""
+    """Each release in the tutorial has secure noise, unless the variable that holds the release is called `trial`.
+
+    The noise is secure if no rng is given.
+    """
     calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
     assert {name for name, _ in calls} == {"release", "trial"}
     assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
@@ -112,7 +118,7 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 
 
 def test_decisions_rest_on_what_the_package_does():
-    """The numbers on the page about the choice of a mechanism are those that the package computes."""
+    """The numbers on the page about the choice of a mechanism agree with those that the package computes."""
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
@@ -140,9 +146,10 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):
-    """Return a simulated release of X by the adaptive mechanism, and the ends of its 95 % intervals.
+    """Release the sum of the rows X by `AdaptiveDataMechanism`, and return (release, low, high).
 
-    The declared ranges are those of the tutorial.
+    The noise is simulated with the given seed. `low` and `high` are the ends of the 95 % intervals for the sums of the
+    columns. The declared range of the standard deviations and, by default, the radius are those of the tutorial.
     """
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
@@ -150,9 +157,9 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 
 
 def test_interval_is_as_wide_as_the_page_says():
-    """The median width of an adaptive release's interval is as the page on practice says, within 25 %.
+    """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page on practice says, within 25 %.
 
-    Four numbers of rows are tested, and all intervals hold the exact sum.
+    The median half width of nine releases is compared, for four numbers of rows. All intervals contain the exact sum.
     """
     assert (
         "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
@@ -169,9 +176,11 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """If the share of far rows is the one that the page on practice states, a release always takes them into account.
+    """`AdaptiveDataMechanism` notices rows far from the others, if their share is what the page on practice states.
 
-    If it is a third of this, it does not always do so. `reach` is n sqrt(rho).
+    A release has noticed them if its error is below three times the forecast error, and if its intervals contain the
+    exact sum. All eight releases must notice them for the stated share, but not for a third of it. `reach` is n
+    sqrt(rho), for n rows and the budget rho in zCDP.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -195,9 +204,9 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 
 
 def test_guesses_are_better_than_a_search_where_rows_are_few():
-    """For 1000 rows the tutorial's mechanism with guesses has a far smaller forecast than the adaptive mechanism.
+    """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    For 100 000 rows the forecasts are about equal, as the tutorial says.
+    For 100 000 rows the two errors are about equal. The tutorial says both.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -213,7 +222,10 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 
 
 def test_sum_stops_at_the_declared_radius():
-    """If the mean is beyond the declared radius, the released sum stops at it without a warning, as the page says."""
+    """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
+
+    No warning is given, and the interval does not contain the exact sum, as the page on practice says.
+    """
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
     release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
@@ -222,9 +234,9 @@ def test_sum_stops_at_the_declared_radius():
 
 
 def test_sums_by_group_are_as_the_page_says():
-    """For sums of incomes by region, the errors and the number of clipped rows are as the page on mechanisms says.
+    """For sums of incomes by region, the error and the number of clipped rows are those on the page about mechanisms.
 
-    Each row has one nonzero entry, the income in the column of its region.
+    Each row has one nonzero entry: a person's income, in the column of the person's region.
     """
     n, rng = 100_000, np.random.default_rng(1)
     share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
@@ -325,9 +337,9 @@ def reference(book):
 
 
 def test_every_public_name_stands_there_once(reference):
-    """The API reference has one entry for each public name, with the parameters in order.
+    """The API reference has exactly one entry for each public name of the package, with the parameters in order.
 
-    All other entries are attributes of a public class.
+    All other entries are attributes of public classes.
     """
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dt[id^='egm.']")}
     found = Counter(entry["id"] for page in reference.values() for entry in page.select("[id^='egm.']"))
@@ -380,9 +392,10 @@ def test_every_option_is_listed(reference, name):
 
 @pytest.mark.parametrize("name", [name for name in egm.__all__ if name.endswith("Mechanism")])
 def test_mechanism_is_found_by_its_short_name(book, name):
-    """A reference to egm.GaussianDataMechanism leads to the entry of egm.mechanisms.GaussianDataMechanism.
+    """A link to the short name of a mechanism, such as egm.GaussianMechanism, leads to the entry of its full name.
 
-    The same holds for every other mechanism.
+    The full name is egm.mechanisms.GaussianMechanism, for instance; that of the adaptive mechanism begins with
+    egm.adaptive.
     """
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
@@ -396,9 +409,9 @@ DOCUMENTED = [name for name, thing in PUBLIC.items() if callable(thing) or isins
 
 
 class Reader(Validator):
-    """numpydoc's validator, without its search for the line of a definition.
+    """Check docstrings as numpydoc's validator does, but do not look for the line on which a name is defined.
 
-    That search would fail in a module that only imports the name.
+    The search for this line would fail for a name that a module imports from another one.
     """
 
     def __init__(self, obj_name):
@@ -424,7 +437,7 @@ def test_docstring_is_in_the_format(name):
 
 
 def test_docstring_that_is_missing_is_seen(monkeypatch):
-    """A missing docstring is reported even if Python would provide one, as it does for a dataclass or a subclass."""
+    """`complaints` reports a missing docstring even if Python would provide one, as for a dataclass or a subclass."""
 
     @dataclasses.dataclass
     class Silent:

@@ -1,4 +1,4 @@
-"""Test the paper, a page of the book without code whose results come from chapters, and its PDF with the same text."""
+"""Test the paper: a page of the book without code, whose results are inserted from chapters, and its PDF."""
 
 import re
 
@@ -36,17 +36,21 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def page(book):
-    """Return the parsed HTML of the page."""
+    """Return the parsed HTML of the paper, which is a page of the book."""
     return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
 
 
 def test_it_has_no_code(page):
-    """The page of the paper shows no code and no cell; a reader finds the code by links."""
+    """The page of the paper shows no code and no output of code; a reader finds the code by links."""
     assert not page.select("div.cell, div.highlight")
 
 
 def test_numbers_come_from_chapters():
-    """The source of the paper has no numbers but those in GIVEN; all results are inserted from chapters."""
+    """No result is written as a number in the source of the paper; a build inserts each result from a chapter.
+
+    The only numbers in the source are those in the constant GIVEN: conditions, settings, a year, and numbers of
+    chapters.
+    """
     text = re.sub(
         r"\{glue:text\}`[^`]*`|\{[a-z:]+\}`[^`]*`|^:[a-z]+:.*$|\]\([^)]*\)|^#.*$", "", SOURCE, flags=re.MULTILINE
     )
@@ -54,7 +58,7 @@ def test_numbers_come_from_chapters():
 
 
 def test_article_is_short_and_whole(article):
-    """The article has eight to twelve pages, an abstract on the first page, and no unresolved reference ("??")."""
+    """The PDF of the paper has eight to twelve pages, an abstract on the first, and no unresolved reference ("??")."""
     pages = [page.extract_text() for page in PdfReader(article).pages]
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]

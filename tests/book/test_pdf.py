@@ -1,6 +1,6 @@
 """Test the PDF of the book: it has the numbers of the HTML, clean margins, vector figures and embedded fonts.
 
-A defect stops its build.
+A defect of the PDF stops its build with an error.
 """
 
 import posixpath
@@ -28,9 +28,10 @@ MM = 72 / 25.4  # points of PDF
 
 
 def names_in(entries, depth=0):
-    """Yield pairs (docname, depth) for entries of the table of contents and all entries below them.
+    """Yield pairs (docname, depth) for all pages in a part of the table of contents, in order.
 
-    The depth is the number of levels below a chapter.
+    The docname of a page is its path without suffix. A page in `entries` has the given depth, and a page below another
+    one has one more.
     """
     for entry in entries:
         yield entry["file"], depth
@@ -38,21 +39,24 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return pairs (docname, number of levels below a chapter) for all pages of the book, in order."""
+    """Return pairs (docname, depth) for all pages of the book, in order.
+
+    The docname of a page is its path without suffix. The depth is 0 for a chapter, and one more for each level below.
+    """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
 
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """Return a dictionary from docname to the parsed article of its HTML page, in the order of the book."""
+    """Return a dictionary from docname (path without suffix) to the parsed article of each HTML page, in order."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
 
 
 @pytest.fixture(scope="module")
 def latex(typeset):
-    """Return the folder in which XeLaTeX ran."""
+    """Return the folder in which XeLaTeX has made the PDF of the book, with its log and auxiliary files."""
     return typeset.parent / "stage-pdf" / "_build" / "latex"
 
 
@@ -65,9 +69,9 @@ def printed(latex):
 
 @pytest.fixture(scope="module")
 def words(typeset):
-    """Return for each page of the PDF its label, its width, and its words as (left, right, text).
+    """Return a list with (label, width, words) for each page of the PDF; each word is (left, right, text).
 
-    The words and their places are read by pdftotext.
+    The label is the page's number as printed. Widths and positions are in points, as pdftotext reports them.
     """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -121,9 +125,9 @@ def test_every_heading_has_the_number_of_the_html(pages, latex):
 
 
 def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
-    """Every reference to a number leads to the same place and has the same text in PDF and HTML.
+    """Every reference to a numbered item has the same target and the same text in the PDF and in the HTML.
 
-    Links in headings and in titles of tables are not compared, because LaTeX has none there.
+    Links in headings and in titles of tables are not compared, because LaTeX makes none there.
     """
     expected = Counter()
     for name, article in pages.items():
@@ -149,7 +153,7 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
 
 
 def test_numbers_stand_on_their_pages(pages, printed, words):
-    """Each number is visible in the PDF on the page that LaTeX has noted for its label."""
+    """The number of each equation, statement, figure and table is on the PDF page that LaTeX has recorded for it."""
     text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
     for name, article in pages.items():
         for label, number in shown_numbers(name, article).items():
@@ -170,12 +174,15 @@ def test_nothing_stands_in_the_margins(words):
 
 
 def hanging(word):
-    """Return by how many points microtype may push the last character of a word into the margin."""
+    """Return by how many points the LaTeX package microtype may push the last character of a word into the margin."""
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
 
 def test_every_page_has_text(words):
-    """Each page of the PDF has text that can be searched and copied, in the order of reading."""
+    """Each page of the PDF has text that can be searched and copied.
+
+    The text is in the order of reading: the page on which chapter 1 begins starts with the chapter's heading.
+    """
     assert all(found for _, _, found in words)
     text = [" ".join(word for *_, word in found) for _, _, found in words]
     assert any(
@@ -195,7 +202,10 @@ def test_figures_are_vectors(typeset, pages):
 
 
 def fonts(resources, seen):
-    """Yield the font dictionaries in the resources of a PDF page, and in those of the figures on it."""
+    """Yield the font dictionaries in the resources of a PDF page, and in the resources of the figures on it.
+
+    Figures whose ids are in the set `seen` are left out, and the ids of the others are added to it.
+    """
     for font in resources.get("/Font", {}).values():
         font = font.get_object()
         yield from (inner.get_object() for inner in font.get("/DescendantFonts", [font]))
@@ -207,7 +217,7 @@ def fonts(resources, seen):
 
 
 def test_fonts_are_embedded(typeset):
-    """All fonts of the PDF are embedded and none is of type 3, because journals refuse such a PDF."""
+    """All fonts of the PDF are embedded, and none is of type 3, because journals refuse a PDF with such fonts."""
     seen, wrong = set(), set()
     for page in PdfReader(typeset).pages:
         for font in fonts(page["/Resources"], seen):
@@ -218,7 +228,10 @@ def test_fonts_are_embedded(typeset):
 
 
 def test_metadata(typeset):
-    """The PDF has the title and the authors of _config.yml in its metadata, and the date of the commit."""
+    """The PDF has the title and the authors of _config.yml in its metadata, and the time of the commit as its date.
+
+    The first page shows the version.
+    """
     reader, config = PdfReader(typeset), yaml.safe_load((ROOT / "_config.yml").read_text())
     assert (reader.metadata.title, reader.metadata.author) == (config["title"], config["author"])
     command = ["git", "log", "-1", "--format=%ct"]
@@ -229,7 +242,7 @@ def test_metadata(typeset):
 
 
 def test_log_is_clean(latex):
-    """The log of XeLaTeX has no undefined or doubled reference, missing character, error, or line that is too wide."""
+    """The log of XeLaTeX reports no unknown or repeated label, missing character, error, or line that is too wide."""
     assert not pdf.complaints((latex / "egm.log").read_text(errors="replace"))
 
 
@@ -246,18 +259,18 @@ def test_log_is_clean(latex):
     ],
 )
 def test_log_that_is_not_clean(line):
-    """`pdf.complaints` finds each kind of complaint in a log of LaTeX.
+    """`pdf.complaints` returns each line of a LaTeX log that reports a defect, such as `line`.
 
-    It ignores a line that is too wide by less than one can see.
+    It leaves out harmless lines, such as one about a line of text that is too wide by 0.4 points.
     """
     harmless = "This is XeTeX\nOverfull \\hbox (0.4pt too wide) in paragraph at lines 1--2\n"
     assert pdf.complaints(f"{harmless}{line}\n") == [line]
 
 
 def test_missing_programs_are_named(monkeypatch, tmp_path):
-    """Without XeLaTeX, the build of the PDF fails with a message that says what to install.
+    """If XeLaTeX is not installed, the build of the PDF fails with a message that says what to install.
 
-    An outdated PDF is removed.
+    The PDF of an earlier build is removed.
     """
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build" / "egm.pdf").touch()
@@ -303,9 +316,9 @@ def small_book(folder, more=""):
 
 @pytest.mark.usefixtures("xelatex")
 def test_page_of_every_kind(tmp_path, monkeypatch):
-    """A page with raw HTML, long code and Greek letters becomes a PDF: the HTML is left out, and no glyph is missing.
+    """A page with raw HTML, long code and Greek letters becomes a PDF without raw HTML and without missing characters.
 
-    The PDF does not depend on the name of the folder in which it is made.
+    The bytes of the PDF do not depend on the name of the folder in which it is made.
     """
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # no commit gives a date
     (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))

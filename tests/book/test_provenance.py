@@ -1,6 +1,7 @@
-"""Test the stamp at the end of each chapter, a box with commit, versions, parameters and seeds: all of it is true.
+"""Test that the facts in the provenance box of each chapter are true: commit, versions, parameters and seeds.
 
-It must be true for each way in which a chapter comes into the book: executed now, stored, or without a repository.
+The box is at the end of a chapter's page. It must be true for each way in which a chapter comes into the book: executed
+now, stored from an earlier build, or without a git repository.
 """
 
 import ast
@@ -27,20 +28,20 @@ FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
 
 
 def git(*arguments):
-    """Return what a git command prints in this repository."""
+    """Run a git command in the repository of the project, and return what it prints."""
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def code_cells(chapter):
-    """Return the code cells of the committed chapter."""
+    """Return the code cells of a chapter as it is committed."""
     return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
 @pytest.fixture
 def shown(book, chapter):
-    """Return the stamp on a chapter's page as a dictionary from fact to text; its title has the key None.
+    """Return the provenance box at the end of a chapter's page as a dictionary from fact, such as "Commit", to text.
 
-    The stamp is the box at the end with commit, versions, parameters and seeds.
+    The title of the box has the key None.
     """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("details.provenance")
@@ -50,9 +51,9 @@ def shown(book, chapter):
 
 @CHAPTERS
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
-    """The stamp, a box with commit and versions, is the last element of a chapter's page, and is closed.
+    """The provenance box, which shows commit and versions, is the last element of a chapter's page, and is closed.
 
-    It is a `details` element, which a keyboard can open in every browser.
+    It is a `details` element of HTML, which a keyboard can open in every browser.
     """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("article details.provenance")
@@ -63,7 +64,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 
 @CHAPTERS
 def test_commit_and_time(shown):
-    """The stamp of a chapter shows the commit and its time, and says if files differ from the commit."""
+    """The provenance box of a chapter shows the commit and its time, and says whether there are uncommitted changes."""
     assert list(shown) == [None, *FACTS]
     time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
     changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
@@ -74,7 +75,7 @@ def test_commit_and_time(shown):
 
 @CHAPTERS
 def test_parameters(shown, chapter):
-    """The stamp of a chapter shows all its parameters, with the values that its cell of parameters gives them."""
+    """The provenance box of a chapter shows all parameters of the chapter, with the values that its code assigns."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
     exec(cell.source, {}, namespace)
@@ -84,9 +85,10 @@ def test_parameters(shown, chapter):
 
 @CHAPTERS
 def test_versions(shown, book, chapter):
-    """The stamp of a chapter shows the versions, recorded during its run, of all packages that it imports.
+    """The provenance box of a chapter shows the versions of all packages that the chapter imports.
 
-    Also shown are egm, NumPy and SciPy. Packages have the names that pip uses.
+    Also shown are egm, NumPy and SciPy. The versions are those that were recorded during the chapter's run. Packages
+    have the names that pip uses.
     """
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
@@ -101,7 +103,7 @@ def test_versions(shown, book, chapter):
 
 @CHAPTERS
 def test_seeds(shown, chapter):
-    """All random generators of a chapter are made from the parameter `seed`, and the stamp lists it among the seeds."""
+    """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed."""
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
     ]
@@ -136,9 +138,9 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute the project's chapters, lay out its book, and return a dictionary from chapter to the text of its stamp.
+    """Execute and lay out a project's chapters, and return a dictionary from chapter to its provenance box as text.
 
-    A stamp is the box with commit, versions, parameters and seeds.
+    The box has commit, versions, parameters and seeds.
     """
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
@@ -147,7 +149,10 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """During a run, the kernel records the installed versions, and the variables of the chapter are not affected."""
+    """While a chapter runs, the kernel records the versions of its packages without any effect on the chapter.
+
+    It adds no variable to the chapter's own, and the random numbers stay the same.
+    """
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text
     assert re.search(rf"Executed with:.* sympy {re.escape(version('sympy'))}\n", text)
@@ -158,7 +163,10 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """If a chapter need not be executed again, its stamp still names the present commit; nothing else in it changes."""
+    """If a chapter is not executed again after a new commit, its provenance box still names the new commit.
+
+    Nothing else in the box changes.
+    """
     commit_all(project)
     before = stamps(project)
     (project / "README.md").touch()
@@ -186,9 +194,10 @@ def test_same_commit_same_bytes(project):
 
 
 def test_commit_of_a_folder(tmp_path, monkeypatch):
-    """`provenance.commit` returns None for a folder without a repository of its own, without a commit, or without git.
+    """`provenance.commit` returns the hash and the time of a repository's commit, and whether files have changed since.
 
-    For a repository with a commit it returns the hash, the time, and whether files have changed.
+    It returns None for a folder without a repository of its own, for a repository without a commit, and if git is
+    missing.
     """
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -207,14 +216,17 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """In a copy without a repository, the stamp says "not from a repository" and has no date."""
+    """In a copy of the project without a git repository, the provenance box says "not from a repository".
+
+    It has no date.
+    """
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
         assert "- **Commit:** not from a repository\n" in text
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """If the project's address is known, the commit in the stamp is a link to it."""
+    """If the public address of the project is known, the hash in the provenance box is a link to the commit there."""
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
     record = {"python": "3.11.0", "packages": {}}
     text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")

@@ -1,4 +1,4 @@
-"""Test the supplement, the archive that comes with a publication: it is complete and the same whenever it is packed.
+"""Test the supplement, an archive for a publication: it is complete, and is the same whenever it is packed.
 
 It must have no trace of the machine on which it is made.
 """
@@ -30,7 +30,10 @@ WHEN = 1_600_000_000
 
 @pytest.fixture(scope="module")
 def files(book, executed, typeset, article, do_without):
-    """Return a dictionary from path to content of the supplement, made from the book that the tests have built."""
+    """Return the files of the supplement, an archive for a publication, as a dictionary from path to content.
+
+    They are made from the book that the tests have built.
+    """
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
     return supplement.contents(executed, book, [typeset, article])
@@ -49,12 +52,12 @@ def html(files):
 
 
 def test_size(archive):
-    """The archive has less than 40 MB, which journals accept."""
+    """The archive of the supplement has less than 40 MB, the size that journals accept."""
     assert archive.stat().st_size < MOST
 
 
 def test_check_sums(archive, tmp_path):
-    """The list of check sums names each unpacked file but itself, with the right SHA-256 digest."""
+    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file."""
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)
@@ -66,9 +69,9 @@ def test_check_sums(archive, tmp_path):
 
 
 def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
-    """If the same files are packed again in another order, the archive has the same bytes.
+    """If the same files are packed again in another order, the archive of the supplement has the same bytes.
 
-    Its entries are sorted, and have one date and one set of permissions.
+    Its entries are sorted, and all of them have the same date and the same permissions.
     """
     again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
     assert again.read_bytes() == archive.read_bytes()
@@ -80,7 +83,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README of the supplement lists exactly the files and folders at its top, and names the version."""
+    """The README of the supplement lists exactly the files and folders at its top level, and names the version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
@@ -88,9 +91,10 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """Each relative link and each source on a page of the supplement leads to a file in it, and to an existing anchor.
+    """Each relative link on a page of the supplement leads to a file in it and, if it has an anchor, to a valid one.
 
-    So the book can be read offline.
+    An anchor (#id) is valid if the page has an element with this id. Images, scripts and styles of the pages are files
+    of the supplement, too, so the book can be read without a network.
     """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
@@ -122,9 +126,9 @@ def test_chapters_are_executed(files):
 
 
 def test_findings_are_those_of_the_ledger(files):
-    """The file findings.json has all entries of the ledger of claims and errata, in order.
+    """The file findings.json of the supplement has all entries of the ledger of claims and errata, in order.
 
-    Each entry that is checked in a chapter has the result of its check.
+    Each entry that a chapter checks has a recorded result, which for a claim is the result in the ledger.
     """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
@@ -136,7 +140,7 @@ def test_findings_are_those_of_the_ledger(files):
 
 
 def test_only_a_commit_is_archived(monkeypatch, tmp_path):
-    """With uncommitted changes, or outside of a repository, no archive is made, and an older one is removed."""
+    """With uncommitted changes, or outside of a repository, no supplement is made, and an older archive is removed."""
     (tmp_path / "_build").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     outdated = tmp_path / "_build" / "egm-supplement-0.0.9.zip"
@@ -150,7 +154,7 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
 
 
 def test_book_is_the_same_when_built_again(small, tmp_path):
-    """If the book is built again, in another folder and by another process, its HTML is the same byte for byte."""
+    """If a book is built again, in another folder and by another process, its HTML has the same bytes."""
     stage = tmp_path / "another stage"
     shutil.copytree(small.parents[1], stage, ignore=shutil.ignore_patterns("_build"))
     (tmp_path / "_build").mkdir()
@@ -160,5 +164,5 @@ def test_book_is_the_same_when_built_again(small, tmp_path):
 
 
 def different(one, other):
-    """Return the names for which two dictionaries have different contents, or which only one of them has."""
+    """Return the set of keys for which two dictionaries have different values, or which only one of them has."""
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

@@ -1,4 +1,4 @@
-"""Fixtures that build the files for the registry once for all tests, and install them in an environment."""
+"""Provide fixtures for tests of the package's built files: the files, and an environment that has them installed."""
 
 import os
 import subprocess
@@ -19,9 +19,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Paths of the built files: the sdist (source archive), the wheel made from it, and a wheel made from the sources.
+    """Hold the paths of the built files: an sdist (source archive), and two wheels (binary packages).
 
-    `sources` is the folder with the sources.
+    `wheel` is made from the sdist, and `direct` is made directly from the sources in the folder `sources`.
     """
 
     sdist: Path
@@ -39,9 +39,10 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Build an sdist (source archive) and a wheel from it as for publication, and a wheel directly from the sources.
+    """Build an sdist (source archive), a wheel from it as for publication, and a wheel directly from the sources.
 
-    They are built without network, from a copy of the project that contains leftovers of work as well.
+    All of them are built without a network, from a copy of the project with additional files that a developer may leave
+    in it. The additional files must not get into the built files.
     """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
@@ -60,7 +61,7 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment, and an empty folder in which its commands are run."""
+    """Hold a virtual environment of Python in `folder`, and an empty folder in which its commands are run."""
 
     folder: Path
     empty: Path
@@ -68,7 +69,7 @@ class Environment:
     def run(self, command, *args):
         """Run a command of the environment in the empty folder, and return the completed process.
 
-        Variables that would lead Python to the sources are removed.
+        The command does not get environment variables that would lead Python to the sources of the project.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
@@ -76,7 +77,7 @@ class Environment:
 
 
 def needed(requirements):
-    """Return the names of all distributions that these requirements need, directly or through dependencies."""
+    """Return the names of all packages that the given requirements need, directly or through other packages."""
     found, waiting = set(), [Requirement(line) for line in requirements]
     while waiting:
         requirement = waiting.pop()
@@ -89,7 +90,10 @@ def needed(requirements):
 
 @pytest.fixture(scope="session")
 def installed(distributions, tmp_path_factory):
-    """Make a virtual environment with the wheel and links to its dependencies only, without network, and return it."""
+    """Return a virtual environment that has the wheel installed, links to the packages that it needs, and nothing else.
+
+    It is made without a network. Packages that only an extra needs are not in it.
+    """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")
     environment.empty.mkdir()

@@ -1,4 +1,4 @@
-"""Test chi2comb, an optional rival program: it works where it has a wheel, and elsewhere a reason is shown."""
+"""Test chi2comb, an optional program for tails of chi-square forms, and the script that installs it where it can."""
 
 import platform
 import re
@@ -15,9 +15,9 @@ from tools.execute import ROOT
 
 
 def test_example_of_its_documentation(chi2comb):
-    """chi2comb gives the value that its documentation states, for P[6 X1 + 3 X2 + X3 + 2 X0 <= 1].
+    """chi2comb gives the value in its documentation, the probability that 6 X1 + 3 X2 + X3 + 2 X0 is at most 1.
 
-    X0 is standard normal, and the others are chi-square variables; X1 is noncentral, and X3 has two degrees of freedom.
+    X0 is standard normal, and the others are chi-square variables. X1 is noncentral, and X3 has two degrees of freedom.
     """
     terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
     value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)
@@ -25,7 +25,7 @@ def test_example_of_its_documentation(chi2comb):
 
 
 def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
-    """chi2comb and egm.gx2 agree for terms that are noncentral or have several degrees of freedom."""
+    """chi2comb and `egm.gx2.cdf` agree for terms that are noncentral or have several degrees of freedom."""
     weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
     terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
     value, fault, _ = chi2comb.chi2comb_cdf(9, terms, 0, lim=10**8, atol=1e-9)
@@ -33,9 +33,10 @@ def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
 
 
 def test_here_it_has_a_wheel_or_it_has_none():
-    """`unavailable()` gives no reason on x86-64 Linux with glibc, for which chi2comb has a wheel, and one elsewhere.
+    """`unavailable` returns None on x86-64 Linux with glibc, because chi2comb has a wheel (binary package) for it.
 
-    Continuous integration runs on such a machine, so no test is skipped there.
+    On all other machines it returns the reason why there is no wheel. Continuous integration runs on x86-64 Linux with
+    glibc, so no test is skipped there.
     """
     wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
     assert (tool.unavailable() is None) == wheels
@@ -57,7 +58,7 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """`tools.chi2comb` calls pip for a binary file of fixed version and hash, without further dependencies.
+    """`tools.chi2comb` lets pip install one binary file of a fixed version and hash, without other packages.
 
     chi2comb declares dependencies that it does not need.
     """
@@ -81,7 +82,10 @@ def test_a_failure_is_said(monkeypatch):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
-    """The cell of chapter 6 that compares with chi2comb works with this package and without it."""
+    """A cell of chapter 7 shows the accuracy of chi2comb, or says that this package is not installed.
+
+    `there` says whether chi2comb is installed.
+    """
     if there:
         request.getfixturevalue("chi2comb")
     else:

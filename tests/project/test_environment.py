@@ -16,21 +16,21 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 
 
 def by_name(lines):
-    """Return a dictionary from name to version specifier of requirements, without the project itself."""
+    """Return a dictionary from name to version specifier for lines of requirements; the project itself is left out."""
     requirements = [Requirement(line) for line in lines]
     return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 
 
 def direct_dependencies():
-    """Return the version specifiers of all dependencies of the package and of its extras, by name."""
+    """Return the dependencies of the package and of its extras, as a dictionary from name to version specifier."""
     extras = PROJECT["optional-dependencies"].values()
     return by_name([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
 
 
 def test_conda_has_the_same_dependencies():
-    """environment.yml has the dependencies of pyproject.toml, with the same bounds of versions.
+    """environment.yml (for conda) has the dependencies of pyproject.toml, with the same bounds of versions.
 
-    In addition it has chi2comb, which tools/chi2comb.py installs for pip.
+    In addition it has Python, pip, and chi2comb, which pip gets by tools/chi2comb.py instead.
     """
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
@@ -41,7 +41,7 @@ def test_conda_has_the_same_dependencies():
 
 @pytest.fixture(scope="module")
 def pins():
-    """Return a dictionary from package name to version specifier for constraints.txt."""
+    """Return a dictionary from package name to version specifier for the lines of constraints.txt."""
     return by_name((ROOT / "constraints.txt").read_text().split())
 
 
@@ -52,7 +52,10 @@ def test_constraints_are_exact(pins):
 
 @pytest.mark.parametrize(("name", "bound"), direct_dependencies().items())
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
-    """The version in constraints.txt, with which the book is built, satisfies the bound in pyproject.toml."""
+    """The version of a package in constraints.txt is within the bounds of pyproject.toml for this package.
+
+    The book is built with the versions in constraints.txt. `name` is a direct dependency, and `bound` has its bounds.
+    """
     assert bound.contains(str(pins[name]).removeprefix("=="))
 
 
@@ -61,10 +64,10 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 
 
 def test_requirements_are_the_constraints_with_hashes():
-    """requirements.txt has the versions of constraints.txt, each with hashes, and forbids pip to build a package.
+    """requirements.txt has the versions of constraints.txt, each with hashes, and does not let pip build a package.
 
-    To build a package would run its code. If a dependency of a dependency is missing, pip itself refuses, because it
-    asks for the hash of everything.
+    To build a package would run code of the package. The test need not look for missing dependencies of dependencies:
+    pip refuses to install a package without a hash.
     """
     options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
     assert options[0] == "--only-binary :all:"
@@ -74,9 +77,9 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """pyproject.toml excludes the versions of OpenDP before 0.14.2, which have a bias, and those not tested yet.
+    """pyproject.toml allows only versions of OpenDP from 0.14.2 on, up to the minor version in constraints.txt.
 
-    The latter are all minor versions after the one in constraints.txt.
+    The samplers of earlier versions have a bias, and those of later versions have not been tested.
     """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))

@@ -1,4 +1,4 @@
-"""Test that the files for the registry are complete, and that the package works where nothing else is installed."""
+"""Test that the built files of the package are complete, and that the package works where nothing else is installed."""
 
 import json
 import re
@@ -30,14 +30,14 @@ def tracked(*folders):
 
 @pytest.fixture(scope="module")
 def wheel(distributions):
-    """Return a dictionary from name to content for the files in the wheel."""
+    """Return the files in the wheel (binary package) as a dictionary from name to content."""
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 @pytest.fixture(scope="module")
 def unpacked(distributions, tmp_path_factory):
-    """Unpack the sdist (source archive), and return the folder."""
+    """Unpack the sdist (source archive), and return the folder with its files."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(distributions.sdist) as file:
         file.extractall(folder, filter="data")
@@ -49,7 +49,7 @@ def unpacked(distributions, tmp_path_factory):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """The wheel has exactly the tracked files of egm, with data and py.typed, and its metadata with both licenses."""
+    """The wheel has exactly the tracked files of egm, including data and py.typed, and metadata with all licenses."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -58,15 +58,15 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """The wheel has the same content whether it is built from the sdist or directly from the sources."""
+    """The wheel has the same content if it is built from the sdist (source archive) as if built from the sources."""
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
 
 def test_sdist_is_the_whole_project(unpacked):
-    """The sdist (source archive) has every tracked file of the project unchanged, and no other file but metadata.
+    """The sdist (source archive) has every tracked file of the project unchanged, and no other files but metadata.
 
-    So the tests can be run and the book can be built from it.
+    So a user of the sdist can run the tests and build the book.
     """
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
@@ -79,7 +79,7 @@ def test_sdist_is_the_whole_project(unpacked):
 
 @pytest.fixture(scope="module")
 def metadata(wheel):
-    """Return the metadata of the wheel; raise an error if a field breaks the rules of the registry."""
+    """Return the metadata of the wheel; raise an error if a field breaks the rules for metadata of Python packages."""
     return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
@@ -102,7 +102,7 @@ def test_public_address_stands_in_one_place():
 
 
 def test_classifiers_are_known(metadata):
-    """All classifiers of the package are known, because the registry refuses others."""
+    """All classifiers in the metadata are in the official list, because the registry of packages refuses others."""
     assert set(metadata.classifiers) <= classifiers
 
 
@@ -121,7 +121,10 @@ def test_long_description_is_the_readme(metadata):
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """With the wheel and no extra installed, all modules can be imported but two: study.claims and study.plots."""
+    """If the wheel is installed without extras, all modules but egm.study.claims and egm.study.plots can be imported.
+
+    Extras are optional dependencies. The data files and the version of the package are there, too.
+    """
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
     code = f"import importlib, egm.study.tables\nfor name in {sorted(public)}: importlib.import_module(name)\n"
@@ -135,7 +138,7 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """With the installed wheel, `egm` makes a plan, and `python -m egm` makes a secure release."""
+    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise."""
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

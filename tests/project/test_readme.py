@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language):
-    """Return the only code block of the README in this language."""
+    """Return the text of the README's only code block in the given language."""
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return text
 
@@ -61,7 +61,7 @@ def test_commands_exist():
 
 
 def test_a_stranger_reads_in_this_order():
-    """The README says first what egm is and what it gains, then shows an example, the installation and the commands."""
+    """The README first says what egm is and what it gains, then shows an example, the installation and the commands."""
     install = "`pip install .`"
     parts = ["the elliptical Gaussian mechanism\n", "factor of", "```python", install, "make book", "\n## "]
     places = [README.index(part) for part in parts]

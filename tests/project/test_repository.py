@@ -101,7 +101,10 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """A job of a workflow that does not push tells `checkout` to leave no credentials in the clone."""
+    """A job of a workflow leaves no credentials in its clone of the repository, unless it pushes to the repository.
+
+    It must set the option persist-credentials of the action `checkout` to false.
+    """
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
         for step in job["steps"]:
@@ -126,11 +129,11 @@ TAKE_A_VALUE = {
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return the names that a text tells `pip install` to install but that should not be installed so.
+    """Return the names in a text's `pip install` commands that should not be installed by name.
 
-    Allowed are copies of this project, files, addresses and the names in `known`. The project's own name is allowed
-    with an address or, in the package's messages, where it is installed already, because the project is not on the
-    registry.
+    Allowed are copies of this project, other files, addresses, and the names in `known`. This project is not on the
+    registry of packages, so its own name is allowed only with an address or, if `inside_the_package` is True, in
+    messages of the package, because there it is installed already.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -149,13 +152,16 @@ def wrongly_installed(text, known, inside_the_package=False):
 
 @pytest.fixture(scope="module")
 def known():
-    """Return the names of the projects in constraints.txt, and chi2comb."""
+    """Return the set of names that may be installed by name: those in constraints.txt, and chi2comb."""
     lines = (ROOT / "constraints.txt").read_text().split()
     return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
-    """No page, message, workflow or notebook tells a user to install "egm", which is another project's name."""
+    """No file of the project tells a user to install a package by a name that is not known.
+
+    For instance, "egm" on the registry of packages is another project.
+    """
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
             text = (ROOT / name).read_text()
@@ -163,9 +169,9 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
 
 
 def test_what_is_downloaded_is_checked_by_its_hash():
-    """`make`, workflows and Binder check all that they download by hashes.
+    """The Makefile, the scripts and the workflows let pip check by hashes all that it downloads.
 
-    The project itself is installed without a download.
+    The project itself is installed from its folder, without a download.
     """
     places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
     places |= {file.name: file.read_text() for file in WORKFLOWS}
@@ -197,9 +203,9 @@ def test_wrong_names_are_seen(text, wrong, known):
 
 
 def test_own_name_may_stand_in_messages_of_the_package(known):
-    """A message of the package may tell the user to install an extra by the project's own name.
+    """`wrongly_installed` lets a message of the package name the project in `pip install`, in order to add an extra.
 
-    pip finds that the project is installed, and adds the packages of the extra.
+    An extra is a set of optional dependencies. pip finds that the project is installed, and adds only the dependencies.
     """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
@@ -220,9 +226,9 @@ def test_least_permissions(workflow):
 
 
 def test_form_for_errata_mirrors_the_ledger():
-    """The form for errata asks for each field of an entry in ledger/errata.yml that a person can fill in.
+    """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    It uses the names of the report's versions.
+    It names all versions of the report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
@@ -234,15 +240,15 @@ def test_form_for_errata_mirrors_the_ledger():
 
 
 def test_hooks_are_valid():
-    """pre-commit accepts .pre-commit-config.yaml."""
+    """The program pre-commit accepts the project's file .pre-commit-config.yaml."""
     failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
     assert not failed, printed
 
 
 def test_hooks_have_the_versions_of_the_lock():
-    """The hooks use ruff and nbstripout in the versions of constraints.txt, which `make test` uses as well.
+    """The pre-commit hooks use ruff and nbstripout in the versions of constraints.txt, which `make test` uses as well.
 
-    Other versions could format differently.
+    Other versions could format files differently.
     """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
@@ -252,9 +258,9 @@ def test_hooks_have_the_versions_of_the_lock():
 
 
 def test_chapters_for_colab_are_kept(tmp_path):
-    """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes nothing.
+    """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes no other folder.
 
-    A second publication of the same commit changes nothing, and the branch has no files of the main branch.
+    A second publication of the same commit changes nothing. The branch has no files of the main branch.
     """
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)

@@ -1,4 +1,4 @@
-"""Test the types of the package: mypy accepts a right program and finds mistakes, and values have the proved types."""
+"""Test the types of the package: mypy accepts a correct program and finds mistakes, and a run confirms the types."""
 
 import re
 import subprocess
@@ -116,9 +116,9 @@ WRONG = {
 
 
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
-    """mypy accepts the program RIGHT with the installed wheel, and finds each of the mistakes in WRONG.
+    """With the installed wheel, mypy accepts the program RIGHT, and finds exactly the mistakes in the lines of WRONG.
 
-    It reads the annotations of the wheel, because the wheel has py.typed.
+    mypy reads the annotations of the wheel, because the wheel has a file py.typed.
     """
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
@@ -134,7 +134,10 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 
 
 def test_types_are_true(monkeypatch):
-    """If the program RIGHT runs, each value in an assert_type has the type that mypy has proved for it."""
+    """If the program RIGHT runs, each value that it passes to `assert_type` has the type named there.
+
+    mypy proves these types from the annotations.
+    """
     asserted = []
 
     def checked(value, annotation):
@@ -153,7 +156,7 @@ def test_types_are_true(monkeypatch):
 
 
 def test_ignored_errors_have_a_reason():
-    """Each comment `type: ignore` in the package names the errors that it ignores, and a reason follows."""
+    """Each comment `type: ignore` in the package names the errors to ignore, and is followed by a reason."""
     for file in (ROOT / "egm").rglob("*.py"):
         for line in file.read_text().splitlines():
             if "type: ignore" in line:

@@ -1,7 +1,8 @@
-"""Compute closed forms and series for special quadratic forms, to check contour.py without sharing code with it.
+"""Compute tails and densities of special chi-square forms by closed forms and series, in order to check contour.py.
 
-`closed_form` chooses the formula that applies. Values are returned as {"sf" or "cdf" or "pdf":
-value}.
+A chi-square form is Q = sum_j w_j chi2(k_j, nc_j) for independent terms with weights w_j, degrees of freedom k_j and
+noncentralities nc_j. No code is shared with contour.py. `closed_form` chooses the formula. Values are returned as a
+dictionary with some of the keys "sf" (upper tail), "cdf" (lower tail) and "pdf" (density).
 """
 
 from mpmath import mp, mpf
@@ -10,7 +11,11 @@ EXTRA = 800  # digits that absorb the cancellation in the sum of exponentials
 
 
 def closed_form(weights, dof, nc, x):
-    """Return (name of the formula, values at x) if a formula applies to this quadratic form, or else (None, {})."""
+    """Return (name of a formula, its values at x) for Q = sum_j weights_j chi2(dof_j, nc_j).
+
+    If no formula applies, return (None, {}). The values are a dictionary with some of the keys "sf" (upper tail), "cdf"
+    (lower tail) and "pdf" (density).
+    """
     w, k, a, x = [mpf(v) for v in weights], [mpf(v) for v in dof], [mpf(v) for v in nc], mpf(x)
     if len(set(w)) == 1:
         total, name = sum(a), "noncentral chi-square series" if any(a) else "incomplete gamma"
@@ -27,7 +32,11 @@ def _density(k, y):
 
 
 def _gamma(w, k, x):
-    """Return one tail and the density of w chi2(k) at x, by the incomplete gamma functions."""
+    """Return one tail and the density at x of w times a chi-square variable with k degrees of freedom, as a dictionary.
+
+    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). It is an incomplete
+    gamma function.
+    """
     y = x / w
     sf = mp.gammainc(k / 2, y / 2, mp.inf, regularized=True) if y > k else None
     cdf = mp.gammainc(k / 2, 0, y / 2, regularized=True) if y <= k else None
@@ -35,9 +44,10 @@ def _gamma(w, k, x):
 
 
 def _series(w, k, nc, x):
-    """Return one tail and the density of w chi2(k, nc) at x, as a Poisson mixture of central chi-square variables.
+    """Return one tail and the density at x of w times the noncentral chi-square variable chi2(k, nc), as a dictionary.
 
-    The tails of the central variables follow from each other by a recurrence.
+    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). A noncentral variable
+    is a Poisson mixture of central ones, whose tails follow from each other by a recurrence.
     """
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
@@ -51,9 +61,9 @@ def _series(w, k, nc, x):
 
 
 def _upward(k, y, jump):
-    """Return the upper tails of chi2(k + 2j) at y for j = 0, 1, ...; each is the previous one plus its jump.
+    """Return a list of the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom.
 
-    The argument `jump` has these differences.
+    `jump` has the differences of neighboring tails, which are added to the first tail one after the other.
     """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
@@ -62,9 +72,10 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Return the lower tails of chi2(k + 2j) at y for j = 0, 1, ..., computed from the last one down to the first.
+    """Return a list of the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom.
 
-    The argument `jump` has the differences of neighboring tails.
+    `jump` has the differences of neighboring tails, which are added one after the other, from the last tail to the
+    first.
     """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)
@@ -75,9 +86,9 @@ def _downward(k, y, jump):
 
 
 def _exponentials(w, x):
-    """Return both tails and the density at x for distinct weights w with two degrees of freedom each.
+    """Return both tails and the density at x of sum_j w_j chi2(2), for distinct weights w_j, as a dictionary.
 
-    The formula is a sum of exponentials, by partial fractions.
+    Each of them is a sum of exponentials, which follows by partial fractions.
     """
     with mp.workdps(mp.dps + EXTRA):
         share = [mp.fprod(u / (u - v) for v in w if v != u) * mp.exp(-x / (2 * u)) for u in w]
@@ -86,6 +97,6 @@ def _exponentials(w, x):
 
 
 def _bessel(u, v, x):
-    """Return the density at x of a sum of two terms with weights u and v and one degree of freedom each."""
+    """Return the density at x of u A + v B for independent chi-square variables A and B with one degree of freedom."""
     half = x * (1 / v - 1 / u) / 4
     return mp.exp(-x * (1 / u + 1 / v) / 4) * mp.besseli(0, half) / (2 * mp.sqrt(u * v))

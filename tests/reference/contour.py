@@ -1,14 +1,16 @@
-"""Compute Q = sum_j w_j chi2(k_j, nc_j) to 30 digits: tails, density and quantiles, by two contours that must agree.
+"""Compute tails, density and quantiles of Q = sum_j w_j chi2(k_j, nc_j) to 30 digits, by contour integrals.
 
-With the cumulant function K(s) = sum_j [-k_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s)], for real c in (0, 1/(2
-max w)) where the contour crosses the real axis,
+The terms are independent noncentral chi-square variables with weights w_j, degrees of freedom k_j and noncentralities
+nc_j. The cumulant function of Q is K(s) = sum_j [-k_j/2 log(1 - 2 w_j s) + nc_j w_j s / (1 - 2 w_j s)]. The upper tail
+sf(x) and the density pdf(x) are integrals along a contour that crosses the real axis at a point c in (0, 1/(2 max w)):
 
-    sf(x) = (1/2 pi i) int exp(K(s) - s x) / s ds,   pdf(x) = (1/2 pi i) int exp(K(s) - s x) ds,
+    sf(x) = (1/2 pi i) int exp(K(s) - s x) / s ds,   pdf(x) = (1/2 pi i) int exp(K(s) - s x) ds.
 
-and -cdf(x) is the first integral for c < 0. Contour 1 is a parabola through a saddle point; contour 2 is a hyperbola
-that crosses the real axis elsewhere. Both use the trapezoid rule, whose error is squared by each halving of the step.
+If c < 0, the first integral is -cdf(x), where cdf(x) is the lower tail. Two contours are used, whose results must
+agree: a parabola through a saddle point, and a hyperbola that crosses the real axis elsewhere. Both integrals are
+computed by the trapezoid rule, whose error is squared by each halving of the step.
 
-In the functions, `form` is Q divided by its largest weight `scale`.
+In the functions, `form` describes Q divided by its largest weight, and K is the cumulant function of this quotient.
 """
 
 from collections import defaultdict
@@ -25,9 +27,10 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 
 
 class Form(NamedTuple):
-    """The parameters of Q divided by its largest weight `scale`, with equal weights merged.
+    """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    `by_dof` and `noncentral` have exact numbers; `double` has the arrays (w, k, nc) of doubles.
+    `by_dof` has the weights grouped by degrees of freedom, and `noncentral` has pairs of weight and noncentrality; both
+    are exact. `double` has three arrays of doubles: weights, degrees of freedom, and noncentralities.
     """
 
     scale: mpf
@@ -37,7 +40,7 @@ class Form(NamedTuple):
 
 
 def make_form(weights, dof, nc):
-    """Return the `Form` for exact weights (doubles or mpf), degrees of freedom and noncentralities."""
+    """Return the `Form` that describes Q = sum_j weights_j chi2(dof_j, nc_j); all numbers are taken as exact."""
     scale = mpf(max(weights))
     merged = defaultdict(lambda: [mpf(0), mpf(0)])
     for w, k, a in zip(weights, dof, nc, strict=True):
@@ -52,7 +55,10 @@ def make_form(weights, dof, nc):
 
 
 def log_mgf(form, s):
-    """Return the cumulant function K(s); it is continuous except on the real axis right of 1/2."""
+    """Return K(s) = log E[exp(s Q)] at a complex point s, in high precision.
+
+    Q is the chi-square sum that `form` describes. K is continuous except on the real axis right of 1/2.
+    """
     total = mpc(0)
     for k, ws in form.by_dof:
         total -= k / 2 * _log_product(ws, s)
@@ -62,7 +68,11 @@ def log_mgf(form, s):
 
 
 def _log_product(ws, s):
-    """Return sum_j log(1 - 2 w_j s), computed as one logarithm of the product; doubles determine its branch."""
+    """Return sum_j log(1 - 2 w_j s) for the weights w_j in `ws`, from a single logarithm of the product of all factors.
+
+    This logarithm may differ from the sum by a multiple of 2 pi i, which the sum of the factors' angles in doubles
+    shows.
+    """
     product = mpc(1)
     twice = 2 * s
     for w in ws:
@@ -73,7 +83,11 @@ def _log_product(ws, s):
 
 
 def scaled_cumulants(form, s):
-    """Return K(s), and s^n times its n-th derivative for n = 1, 2, 3, at a real s < 1/2; s^n avoids overflow."""
+    """Return K(s), s K'(s), s^2 K''(s) and s^3 K'''(s) in doubles, at a real point s < 1/2.
+
+    K(s) = log E[exp(s Q)] is the cumulant function of the chi-square sum Q that `form` describes. The powers of s avoid
+    overflow.
+    """
     w, k, a = form.double
     v = w * s / (1 - 2 * w * s)
     b = a * (1 + 2 * v)
@@ -90,26 +104,28 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return a map of an interval to the real points s of one tail, and the ends of the interval.
+    """Return (function, low, high), where the function is increasing and maps [low, high] to real points s.
 
-    The map is increasing, to (0, 1/2) for the upper tail and to (-inf, 0) for the lower one.
+    If `upper` is True, the points are in (0, 1/2), where contours for the upper tail cross the real axis. Otherwise
+    they are in (-inf, 0), where contours for the lower tail do.
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
 
 def crossing(form, x, upper):
-    """Return the real saddle point of K(s) - s x - log|s| with s > 0 (if `upper`) or s < 0 (if not).
+    """Return the real saddle point of K(s) - s x - log|s| with s > 0 if `upper` is True, or else that with s < 0.
 
-    x is a double that is divided by the scale of the form.
+    K is the cumulant function of the chi-square sum that `form` describes. x is a double in the units of `form`, in
+    which the largest weight is 1.
     """
     to_s, low, high = _on_side(upper)
     return float(to_s(bisect(lambda t: (scaled_cumulants(form, to_s(t))[1] - 1) / to_s(t) - x, low, high)))
 
 
 def rough_quantile(form, log_p, upper):
-    """Return a double x for which log sf(x), or log cdf(x) if not `upper`, is near log_p, by the saddlepoint formula.
+    """Return a double x whose upper tail (or lower tail, if `upper` is False) is approximately exp(log_p).
 
-    The result is rounded to six digits.
+    The tail is approximated by the saddlepoint formula, and x is rounded to six digits.
     """
     to_s, low, high = _on_side(upper)
 
@@ -125,15 +141,15 @@ def rough_quantile(form, log_p, upper):
 
 
 def parabola(c, width, bend):
-    """Return a function that maps u to s(u) = c + i width u + bend (width u)^2, and to ds/du."""
+    """Return a function that maps u to (s, ds/du) for the parabola s(u) = c + i width u + bend (width u)^2."""
     a = bend * width * width
     return lambda u: (c + 1j * width * u + a * u * u, 1j * width + 2 * a * u)
 
 
 def hyperbola(c, height, bend):
-    """Return a function that maps u to s(u) = c + a (cosh u - 1) + i height sinh u, and to ds/du.
+    """Return a function that maps u to (s, ds/du) for the hyperbola s(u) = c + a (cosh u - 1) + i height sinh u.
 
-    The constant a gives it the curvature of `parabola` at c.
+    The constant a is chosen so that the hyperbola has the curvature of `parabola` at c, for the same `bend`.
     """
     a = 2 * bend * height * height
 
@@ -145,9 +161,10 @@ def hyperbola(c, height, bend):
 
 
 def contours(form, x, upper):
-    """Return two contours for x, each as (crossing c, function of u that gives s and ds/du, largest u).
+    """Return two contours for the tail at x, a parabola and a hyperbola, each as (c, point, end).
 
-    Their parameters are Python floats, which mpmath takes as exact numbers.
+    A contour crosses the real axis at c. `point` is a function that maps u to (s, ds/du), and `end` is the largest u
+    that matters. The parameters of contours are Python floats, which mpmath takes as exact numbers.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
@@ -159,9 +176,11 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """Return a contour of this family, (c, function of u, largest u), along which the integrand does not grow.
+    """Return a contour (c, point, end) along which the integrand is never much larger than at c, on the real axis.
 
-    If it would grow, the bend of the contour is divided by 4, at most eight times.
+    `family` is the function `parabola` or `hyperbola`. The bend of the contour is divided by 4 until the largest value
+    of the integrand is at most e^5 times that at c. After eight attempts an ArithmeticError is raised. `point` maps u
+    to (s, ds/du), and `end` is the largest u that matters.
     """
     for _ in range(8):
         point = family(c, width, bend)
@@ -173,9 +192,10 @@ def _tame(form, x, c, family, width, bend):
 
 
 def reach(form, x, c, point):
-    """Return the u beyond which the integrand is below exp(-REACH) of its maximum, and log(maximum / first value).
+    """Return (end, growth) for the contour that `point` describes, a function that maps u to (s, ds/du).
 
-    The first value is that at u = 0.
+    For u beyond `end`, the integrand is smaller than exp(-REACH) times its maximum. `growth` is the logarithm of the
+    maximum over the value at u = 0.
     """
     u_max = 1.0
     while True:
@@ -188,7 +208,11 @@ def reach(form, x, c, point):
 
 
 def _log_size(form, x, c, point, u):
-    """Return log |exp(K(s) - s x) ds/du| at the points u of a contour, minus K(c) - c x at its crossing, in doubles."""
+    """Return log |exp(K(s) - s x) ds/du| - (K(c) - c x) in doubles, for the points s of a contour at the values in u.
+
+    K is the cumulant function of the chi-square sum that `form` describes. The contour crosses the real axis at c, and
+    the function `point` maps u to (s, ds/du).
+    """
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
     for part in np.array_split(np.arange(len(u)), max(1, w.size * len(u) // 10**6)):
@@ -200,9 +224,10 @@ def _log_size(form, x, c, point, u):
 
 
 def integrate(form, x, upper, contour):
-    """Return (log tail, log density) at x by one contour, for the upper tail if `upper`, or else for the lower one.
+    """Return (log tail, log density) at x, computed along one contour; the tail is the upper one if `upper` is True.
 
-    x is exact and is divided by the scale of the form.
+    x is an exact number in the units of `form`, in which the largest weight is 1. A contour is one of those that
+    `contours` returns.
     """
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
@@ -217,9 +242,9 @@ def integrate(form, x, upper, contour):
 
 
 def _trapezoid(function, end, first=24):
-    """Return the integral of an even function over [0, end] by the trapezoid rule.
+    """Return the integral of an even function over [0, end] by the trapezoid rule, which begins with `first` steps.
 
-    The step is halved until the result changes by less than SETTLED.
+    The step is halved until the result changes by less than a relative SETTLED.
     """
     step = end / first
     total = function(mpf(0)) / 2 + sum(function(j * step) for j in range(1, first + 1))
@@ -233,13 +258,20 @@ def _trapezoid(function, end, first=24):
 
 
 def side(form, x):
-    """Return whether x is above the mean of Q, so that the upper tail is the one to integrate."""
+    """Return True if x is above the mean of the chi-square sum Q that `form` describes.
+
+    Then the upper tail is integrated, and otherwise the lower one. x is in the units of Q itself, not divided by the
+    largest weight.
+    """
     w, k, a = form.double
     return bool(float(mpf(x) / form.scale) > np.sum(w * (k + a)))
 
 
 def log_tail(form, x, upper):
-    """Return (log tail, log density) at the exact x, or raise an ArithmeticError if the two contours disagree."""
+    """Return (log tail, log density) at the exact number x; the tail is the upper one if `upper` is True.
+
+    Raise an ArithmeticError if the results of the two contours disagree.
+    """
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
         pair = contours(form, float(x), upper)
@@ -250,7 +282,10 @@ def log_tail(form, x, upper):
 
 
 def log_values(form, x):
-    """Return (log sf, log cdf, log pdf) at the exact x; the smaller tail is integrated, the other is 1 minus it."""
+    """Return (log sf, log cdf, log pdf) at the exact number x: the logarithms of upper tail, lower tail and density.
+
+    The tail on that side of the mean on which x lies is integrated, and the other tail is 1 minus it.
+    """
     upper = side(form, x)
     small, density = log_tail(form, x, upper)
     large = mp.log1p(-mp.exp(small))
@@ -258,9 +293,9 @@ def log_values(form, x):
 
 
 def isf(form, log_p, digits=25):
-    """Return the x with log sf(x) = log_p to `digits` digits, by Newton's method.
+    """Return the number x whose upper tail has the logarithm log_p, to `digits` digits, by Newton's method.
 
-    Each step uses one contour, and the last one two contours that must agree.
+    Each step uses one contour. The last one uses two contours, whose results must agree.
     """
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):

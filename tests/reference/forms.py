@@ -1,22 +1,28 @@
-"""Read the quadratic forms of gx2.json as lists of the doubles that NumPy would hold.
+"""Read the chi-square sums sum_j w_j chi2(k_j, nc_j) in gx2.json, as lists of the doubles that NumPy would use.
 
-A stored form is {"weights": [...]}, {"power": {"d": d, "alpha": "a"}} for the weights j^-a, or {"halving": d} for the
-weights 2^-j. It may have "dof" and "nc": a number for all terms, or a list. The defaults are dof = 1 and nc = 0. Only
-the standard library is needed.
+The weights w_j are stored as {"weights": [...]}, as {"power": {"d": d, "alpha": "a"}} for j^-a with j = 1, ..., d, or
+as {"halving": d} for 1, 1/2, 1/4, ... with d terms. "dof" has the degrees of freedom k_j and "nc" the noncentralities
+nc_j, each as a number for all terms or as a list; the defaults are 1 and 0. Only the standard library is needed.
 """
 
 from decimal import Decimal, localcontext
 
 
 def power_weights(d, alpha):
-    """Return the doubles nearest to j ** -alpha for j = 1 ... d; alpha is a string, so that "0.1" is one tenth."""
+    """Return a list of the doubles nearest to j ** -alpha for j = 1, ..., d.
+
+    `alpha` is text, because "0.1" is exactly one tenth, and the double 0.1 is not.
+    """
     with localcontext() as context:
         context.prec = 40
         return [float(Decimal(j) ** -Decimal(alpha)) for j in range(1, d + 1)]
 
 
 def terms(form):
-    """Return the weights, the degrees of freedom and the noncentralities of a stored form, as lists of equal length."""
+    """Return the weights, degrees of freedom and noncentralities of a stored chi-square sum, as lists of equal length.
+
+    `form` is the sum as gx2.json stores it.
+    """
     if "power" in form:
         weights = power_weights(**form["power"])
     else:

@@ -1,9 +1,11 @@
-"""Write calibration.json: the privacy curve of the Gaussian mechanism, and its inverse, to 30 digits.
+"""Write calibration.json: the privacy curve of the Gaussian mechanism to 25 digits, and its inverse to 30.
 
-For the noise multiplier z the curve is delta(eps, z) = Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), where Phi
-is the normal distribution function and phi its density (Balle and Wang 2018). Every number is computed twice, the
-second time with twice the digits. The curve is also checked against an integral in which nothing cancels: d
-delta / dz = -phi(1/(2z) - eps z) / z**2, so delta = int_0^{1/z} phi(u/2 - eps/u) du.
+The noise multiplier z is the standard deviation of the noise over the sensitivity. The curve is delta(eps, z) =
+Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), where Phi is the normal distribution function and phi its density
+(Balle and Wang 2018). Every number is computed twice, the second time with twice the digits. The curve is also checked
+against an integral in which nothing cancels. It follows from the derivative of delta by z, -phi(1/(2z) - eps z) / z**2:
+
+    delta(eps, z) = int_0^{1/z} phi(u/2 - eps/u) du.
 """
 
 from itertools import pairwise, product
@@ -19,13 +21,20 @@ WORKING = 220  # digits; log delta(0, 0.02) = -6e-138 needs 140 more than it kee
 
 
 def log_delta(eps, z):
-    """Return log delta(eps, z), the logarithm of the privacy curve, from its formula."""
+    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise, from its formula.
+
+    z is the noise multiplier: the standard deviation of the noise over the sensitivity.
+    """
     x, y = 1 / (2 * z) - eps * z, -1 / (2 * z) - eps * z
     return mp.log((mp.erfc(-x / mp.sqrt(2)) - mp.exp(eps) * mp.erfc(-y / mp.sqrt(2))) / 2)
 
 
 def log_delta_integral(eps, z):
-    """Return log delta(eps, z) as the integral of phi(u/2 - eps/u) over u from 0 to 1/z, by quadrature."""
+    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise, by numerical integration.
+
+    The integrand is phi(u/2 - eps/u) for u from 0 to 1/z, where phi is the normal density, and z is the noise
+    multiplier.
+    """
     end = 1 / z
     peak = min(end, mp.sqrt(2 * eps))
 
@@ -43,16 +52,21 @@ def log_delta_integral(eps, z):
 
 
 def _knots(peak, end, width):
-    """Return points that divide [0, end] for the quadrature; their distances from `peak` double from width / 2 on."""
+    """Return a sorted list of points that divide [0, end], for an integral whose integrand has its maximum at `peak`.
+
+    They are 0, `peak`, `end`, and the points between 0 and `end` at the distances width/2, width, 2 width, 4 width, ...
+    from `peak`.
+    """
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})
 
 
 def multiplier(eps, delta):
-    """Return the z with delta(eps, z) = delta, by bisection in log z and then Newton's method on log delta.
+    """Return the noise multiplier z at which the privacy curve delta(eps, z) of Gaussian noise has the value `delta`.
 
-    The bisection begins below bounds of z that follow from delta(eps, z) <= delta(0, z) < 0.4 / z, and from delta(eps,
-    z) < exp(-t**2 / 2) for t = eps z - 1/(2z) > 0.
+    It is found by bisection in log z and then by Newton's method on log delta. The bisection begins with an upper bound
+    of z that follows from delta(eps, z) <= delta(0, z) < 0.4 / z and, if t = eps z - 1/(2z) is positive, from
+    delta(eps, z) < exp(-t**2 / 2).
     """
     t = mp.sqrt(-2 * mp.log(delta))
     low, high = mp.log(mpf(10) ** -4), mp.log(min(mpf(0.4) / delta, (t + mp.sqrt(t * t + 2 * eps)) / (2 * eps)))
@@ -68,9 +82,9 @@ def multiplier(eps, delta):
 
 
 def twice(function, first, second, digits):
-    """Return function(first, second) as a decimal string.
+    """Return function(first, second) as a decimal string with this number of digits.
 
-    Raise an ArithmeticError if one of its digits changes when the working precision is doubled.
+    Raise an ArithmeticError if a digit changes when the working precision is doubled.
     """
     found = []
     for dps in (WORKING, 2 * WORKING):
@@ -82,7 +96,11 @@ def twice(function, first, second, digits):
 
 
 def curve_case(eps, z):
-    """Return one point of the curve as a dictionary, after checking it against the integral."""
+    """Return a point of the privacy curve as a dictionary with epsilon, noise multiplier and log delta.
+
+    The point is computed by the formula of the curve and written to calibration.json. Raise an ArithmeticError if the
+    formula and the integral give different values of log delta.
+    """
     text = twice(log_delta, eps, z, 25)
     with mp.workdps(60):
         value = log_delta_integral(mpf(eps), mpf(z))
@@ -92,7 +110,7 @@ def curve_case(eps, z):
 
 
 def main():
-    """Compute the table of the curve and that of its inverse, and write both to calibration.json."""
+    """Compute points of the privacy curve and of its inverse, and write both tables to calibration.json."""
     inverse = [
         {"epsilon": eps, "delta": delta, "multiplier": twice(multiplier, eps, delta, 30)}
         for eps, delta in product(EPSILONS, DELTAS)

@@ -165,12 +165,12 @@ CONDITIONAL = [
 
 
 def text(value, digits=30):
-    """Return a number as a decimal string of this many digits, which mpmath and float can read."""
+    """Return a number as a decimal string with this number of digits, which mpmath and float can read."""
     return mp.nstr(value, digits)
 
 
 def log_of(target):
-    """Return the logarithm of a number that is written as "1e-12" or "exp(-1e5)"."""
+    """Return the natural logarithm of a number that is written as text, such as "1e-12" or "exp(-1e5)"."""
     return float(target[4:-1]) if target.startswith("exp") else log(float(target))
 
 
@@ -181,9 +181,12 @@ def must_agree(name, one, two):
 
 
 def value_case(form, x, **about):
-    """Return a case to be stored: the logarithms of both tails and of the density of a form at x.
+    """Return a dictionary with the logarithms of both tails and of the density of a chi-square sum at x.
 
-    They are checked by a closed form if there is one and, near the median, by contours for the other tail.
+    It is a case of gx2.json. `form` is the chi-square sum as gx2.json stores it, and `about` has further entries of the
+    dictionary. Values are computed by contour integrals. If there is a closed form, it must agree with them. Near the
+    median, where neither tail is small, a second integral is computed for the tail that was found as 1 minus the other
+    one, and must agree with it. An ArithmeticError is raised if values disagree.
     """
     parts = terms(form)
     inner = make_form(*parts)
@@ -199,9 +202,10 @@ def value_case(form, x, **about):
 
 
 def family_cases():
-    """Yield the cases of all forms in FAMILIES at rough quantiles x.
+    """Yield a case (see `value_case`) for each chi-square sum in FAMILIES and each of the tail probabilities beside it.
 
-    An x below 1e-300 is left out, because doubles are sparse there.
+    The point x of a case is a rough quantile for the probability. An x below 1e-300 is left out, because doubles are
+    sparse there.
     """
     for family, rows in FAMILIES.items():
         for row, (form, upper, lower) in enumerate(rows):
@@ -214,9 +218,9 @@ def family_cases():
 
 
 def published_cases():
-    """Yield the cases of the values in PUBLISHED.
+    """Yield a case (see `value_case`) for each published tail probability in PUBLISHED.
 
-    A published value that differs by more than its claimed accuracy is printed and left out.
+    If a published value differs from the computed one by more than its claimed accuracy, it is printed and left out.
     """
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
@@ -230,16 +234,21 @@ def published_cases():
 
 
 def quantile_cases():
-    """Yield the cases of the upper quantiles in QUANTILES; each probability p is an exact double."""
+    """Yield a dictionary with form, probability p and upper quantile, for each chi-square sum and each p in QUANTILES.
+
+    p is taken as the exact value of its double.
+    """
     for form, ps in QUANTILES:
         for p in ps:
             yield {"form": form, "p": p, "isf": text(isf(make_form(*terms(form)), mp.log(mpf(p))), 20)}
 
 
 def conditional_means(form, x):
-    """Return E[chi2(k_j, nc_j) | Q = x] for each term j of a form, as ratios of densities of Q.
+    """Return E[chi2(k_j, nc_j) | Q = x] for each term j of Q = sum_j w_j chi2(k_j, nc_j), as ratios of densities.
 
-    For the density f(z; k, nc) of chi2(k, nc), z f(z; k, nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc).
+    `form` is Q as gx2.json stores it. The density f(z; k, nc) of chi2(k, nc) satisfies z f(z; k, nc) = k f(z; k + 2,
+    nc) + nc f(z; k + 4, nc). So the mean of term j follows from the densities at x of Q with k_j increased by 2 and by
+    4, over that of Q itself.
     """
     weights, dof, nc = terms(form)
 
@@ -255,7 +264,7 @@ def conditional_means(form, x):
 
 
 def main():
-    """Compute the values, the quantiles and the conditional means, and write them to gx2.json."""
+    """Compute values, quantiles and conditional means of chi-square sums, and write them to gx2.json."""
     conditional = [
         {"form": form, "x": x, "means": [text(g, 25) for g in conditional_means(form, x)]}
         for form, xs in CONDITIONAL

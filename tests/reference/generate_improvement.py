@@ -1,8 +1,9 @@
-"""Write improvement.json: E_n/E_t = d q_p(sigma^2) / (sum(sigma) q_p(sigma)) for sigma_i proportional to i^-alpha.
+"""Write improvement.json: squared noise without scaling over that with the scaling of Lemma 4.1, for many settings.
 
-This is the error of the noise without scaling over that with the scaling of Lemma 4.1. q_p(w) is the upper p-quantile
-of sum_j w_j Z_j^2 with p = 1/n. sigma is the exact real power, not a double, and the ratio does not depend on its
-scale.
+A setting is a number of coordinates d, an exponent alpha, and a number of rows n. The standard deviations sigma_i are
+proportional to i^-alpha. The ratio is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of sum_j
+w_j Z_j^2 for the probability 1/n, and the Z_j are standard normal. sigma is computed as an exact real power, not as a
+double. A factor of sigma does not change the ratio.
 """
 
 from contour import isf, make_form
@@ -19,18 +20,21 @@ DIGITS = 18
 
 
 def quantile(weights, n):
-    """Return the upper quantile of sum_j weights_j Z_j^2 for the probability 1/n."""
+    """Return the upper quantile of sum_j weights_j Z_j^2, with standard normal Z_j, for the probability 1/n."""
     return isf(make_form(weights, [1] * len(weights), [0] * len(weights)), -mp.log(n))
 
 
 def improvement(d, alpha, n):
-    """Return the ratio E_n/E_t for d coordinates, Zipf's exponent alpha (a string) and n rows, to DIGITS digits."""
+    """Return the squared noise without scaling over that with the scaling of Lemma 4.1, for d coordinates and n rows.
+
+    The standard deviations are j^-alpha for j = 1, ..., d; alpha is text, such as "0.1".
+    """
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))
 
 
 def main():
-    """Compute the ratio for every setting, and write all of them to improvement.json."""
+    """Compute the ratio of squared noise for every setting, and write all of them to improvement.json."""
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})
 

@@ -1,4 +1,4 @@
-"""Test the parts of the benchmarks: their reference sum, their rivals and tables; running times are not tested."""
+"""Test the parts of the benchmarks, except for running times: reference values, calls of rival programs, and tables."""
 
 import csv
 import importlib.util
@@ -35,9 +35,9 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Each rival program for the tail of a chi-square form is called correctly: near the mean it agrees with egm.gx2.
+    """Each rival program for tails of chi-square forms is called correctly: near the mean it agrees with `gx2.sf`.
 
-    The tolerance of 90 % is wide, because some rivals are rough approximations; a wrong call would give far more.
+    It agrees to 90 %, because some rivals are rough approximations. A wrong call would make a far larger difference.
     """
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10
@@ -81,9 +81,10 @@ def test_time_of_a_release_with_unknown_centre_is_printed():
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """Each law in LAWS returns finite rows of the right shape; its columns have standard deviations of the order of 1.
+    """Each probability law in LAWS draws finite rows of the right shape, whose columns have a spread of the order of 1.
 
-    The function `draw` relies on this when it sets the scales of the columns.
+    The median standard deviation of the columns is from 0.005 to 50. The function `draw` relies on this when it
+    multiplies the columns by their scales.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
@@ -108,10 +109,10 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """The settings of the searches are complete: ten laws at ten places, fifty laws at four, and a hundred tables.
+    """`searches.settings` has ten laws at ten places and at REFUSED_PLACES, fifty laws at four, and a hundred tables.
 
-    A place is a choice of n, d and n sqrt(rho). The budget is too small for the mechanism at the places in
-    REFUSED_PLACES, which are tried in addition, and at no other.
+    A law is a distribution of rows. A place is a choice of n, d and n sqrt(rho), for n rows, d columns and the budget
+    rho in zCDP. The budget is too small for the mechanism at the REFUSED_PLACES, and at no other place.
     """
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 100
@@ -144,9 +145,12 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """The figures that the benchmark of searches measures are right for a stand-in of a release with a known error.
+    """`searches.release` and `searches.line` measure the right figures if the error of each release is known.
 
-    The error is `off`. The stand-in has forecast 1 and intervals that reach 3.5 to either side of the estimate.
+    A stand-in for the mechanism releases the exact sum plus `off`, with the standard deviations `sigma`, a forecast
+    squared error of 1, and intervals that reach 3.5 to either side of the estimate. Expected are `ratio`, the error
+    over the forecast one; `inside`, whether estimate and sigma are within the declared ranges; and `covered`, the share
+    of the sums within their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -183,7 +187,10 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 
 
 def test_table_is_what_was_measured():
-    """The table of searches in the package has one line for each setting, in order, with the right columns and runs."""
+    """The table of the benchmark `searches` in the package has one line for each setting, in the order of the settings.
+
+    It has the right columns and, in each line, the right number of runs.
+    """
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
     assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
     assert [row[:4] for row in rows] == [[str(value) for value in setting[:4]] for setting in searches.settings()]
@@ -193,10 +200,11 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table of searches, errors are far beyond the forecast only where this is expected, and no run has failed.
+    """In the table of the benchmark `searches`, errors are far beyond the forecast only where this is expected.
 
-    It is expected for laws of infinite variance, for very heavy tails (Pareto, Cauchy), and for tables that are marked
-    as hidden: they are not as declared, or have too few far rows to be seen with the budget.
+    It is expected for laws of infinite variance, for very heavy tails (Pareto, Cauchy), and for data tables that are
+    marked as hidden: these are not as declared, or have too few far rows for the mechanism to notice them with its
+    budget. No run has failed or released an estimate outside the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])

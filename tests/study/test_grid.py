@@ -1,4 +1,4 @@
-"""Test the benchmark of rivals on a tiny grid: its table is the same, byte for byte, for any order of computation."""
+"""Test the benchmark of rival methods on a small grid: its table has the same bytes for any order of computation."""
 
 import subprocess
 import sys
@@ -31,9 +31,9 @@ def few_methods(monkeypatch):
 
 
 def run_here(cells, db, methods=METHODS):
-    """Compute the missing results in this process, and return the tasks that were done.
+    """Compute the results that are missing in the database `db`, in this process, and return the tasks that were done.
 
-    The function `grid.run` does the same in several processes.
+    A task is a pair (setting, names of methods). The function `grid.run` does the same in several processes.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -43,14 +43,14 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Yield a database with the results of all methods in METHODS for all settings in CELLS."""
+    """Yield a database with the results of the methods in METHODS for the settings in CELLS."""
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """Start the benchmark for MANY settings in a process of its own, and return the process."""
+    """Start the benchmark for the settings in MANY in a new process, and return it; `store` is the database file."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 
@@ -63,9 +63,9 @@ def test_any_order_and_any_split_give_the_same_bytes(store, tmp_path):
 
 
 def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
-    """If a run of the benchmark is killed, a second run that has waited for it computes what is missing, and no more.
+    """If a run of the benchmark is killed, a second run that waited for it computes the missing results, and no others.
 
-    No setting that the first run has reported as done is computed again.
+    A setting that the first run has reported as done is not computed again.
     """
     killed = tmp_path / "grid.db"
     with start(killed) as first:
@@ -95,7 +95,7 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """Two methods, run at one setting of the grid with all seeds, give the rows of the table that is committed."""
+    """If two methods are run again at one setting with all 20 seeds, they give their rows in the committed table."""
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
         grid.save(db, cell, grid.run_cell(cell, names, 20)[0])
@@ -134,7 +134,7 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_figures_of_the_table(store):
-    """The table has the means and the standard errors of the runs that are stored in the database."""
+    """The table has, for each method, the mean and the standard error of the squared errors stored in the database."""
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
         line
@@ -180,7 +180,7 @@ def test_order_covers_every_grid_first(tmp_path):
 
 
 def test_every_method_runs_on_a_cell():
-    """With a large budget, each method of the benchmark has a squared error below 1, at a small setting."""
+    """Each method of the benchmark has a squared error below 1 at a small setting with a large budget."""
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)
     for name, method in ALL.items():

@@ -1,4 +1,4 @@
-"""Test that `check_parameters` accepts parameters of a notebook within their ranges, and names all others."""
+"""Test that `check_parameters` accepts parameters of a notebook within their ranges, and names a wrong one."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from egm.study.parameters import check_parameters
 
 
 def notebook(wish="", **values):
-    """Return the globals of a notebook with these values, in which papermill has injected the line `wish`."""
+    """Return the globals of a notebook with these values, as if papermill had added a cell with the line `wish`."""
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 
 

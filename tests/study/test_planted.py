@@ -1,6 +1,7 @@
-"""Test the audit of every mechanism: its lower bound of epsilon exceeds the promise only if a bug is planted.
+"""Test audits of every mechanism: their lower bound of epsilon exceeds the promised epsilon only if a bug is planted.
 
-By construction, a false alarm has a probability of 1e-6. By simulation, a missed bug has a probability of 1e-6.
+An audit gives a false alarm with probability 1e-6 by construction, and misses a planted bug with probability 1e-6, as
+simulations show.
 """
 
 import functools
@@ -19,7 +20,11 @@ BUGS = [(case.name, bug) for case in planted.cases() for bug in case.bugs]
 
 @functools.cache
 def bound(name, bug, path):
-    """Return the audit's lower bound of epsilon for a mechanism with a planted bug, and the epsilon it promises."""
+    """Audit the mechanism `name` with the planted `bug`; return a lower bound of its epsilon and the promised epsilon.
+
+    The lower bound is computed from many releases, and holds with high confidence. `path` is "secure" for secure noise,
+    or "simulated" for noise from a generator with a seed.
+    """
     (case,) = [case for case in planted.cases() if case.name == name]
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12)), case.epsilon
@@ -45,10 +50,10 @@ def test_every_bug_is_caught(name, bug, path):
 @PATHS
 @pytest.mark.parametrize("name", [case.name for case in planted.cases()])
 def test_the_audit_is_not_blind(name, path):
-    """For a mechanism without a bug, the audit's lower bound is at least 0.75 of the true epsilon.
+    """For a mechanism without a bug, the audit's lower bound of epsilon is more than 0.75 of the promised epsilon.
 
-    It is at least 0.5 for quantiles, and 0.1 on a coarse lattice, whose rounding hides much. The neighbors are as far
-    apart as possible.
+    For quantiles it is more than 0.5, and on a coarse lattice, whose rounding hides much, more than 0.1. The two
+    audited data sets are neighbors as far apart as possible.
     """
     found, epsilon = bound(name, "none", path)
     least = (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
@@ -72,9 +77,10 @@ def test_table_has_a_row_for_each_case_and_bug():
 
 @pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
 def test_rounding_away_shows_in_exact_norms(bug, passes):
-    """The bug "rounding away from zero" shows as an integer vector that is longer than the radius of its lattice.
+    """With the bug "rounding away from zero", the integer vector of some clipped row is longer than the lattice allows.
 
-    On the real lattice of 2**40 units no number of releases would show it.
+    Without the bug, none is longer than the radius of the lattice. Exact norms of integer vectors show this; the real
+    lattice has 2**40 units, and is so fine that no number of releases would show the bug.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):

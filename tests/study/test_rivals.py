@@ -1,4 +1,4 @@
-"""Test the rival methods: each spends its budget exactly, respects its sensitivities, and has its published error."""
+"""Test the rival methods: each spends exactly its budget, respects its sensitivities, and has its published error."""
 
 from functools import partial
 
@@ -33,15 +33,16 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 
 
 def squared_error(method, X, rho, seed, **options):
-    """Return the squared distance of a private estimate from the sample mean of X."""
+    """Return the squared distance of a method's private estimate from the mean of the rows X."""
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
 
 class Recorder:
     """Stand in for the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
 
-    If `answers` of another run are given, each call returns the recorded answer. Then two runs on neighboring data sets
-    differ only in the values before noise, as in the composition of adaptive mechanisms.
+    If `answers` of another run are given, each call returns the recorded answer. Then all steps of two runs on
+    neighboring data sets get the same earlier answers, as adaptive composition demands, and only their values before
+    noise can differ.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -91,10 +92,11 @@ FAR = np.array([1e9, -1e9, 3.0, 0.0, 1e5])
 
 
 def moves(method, one, other, monkeypatch):
-    """Yield (change, sensitivity) for each step of a method, where the change is between two neighboring data sets.
+    """Run a method on two neighboring data sets, and yield (change, sensitivity) for each of its private steps.
 
-    The answers to all steps before it are the same for both, as adaptive composition demands. For a quantile, the
-    change is the number of values that differ in a column, and the sensitivity is 1.
+    The change is the distance between the two values of a step before noise. Both runs get the same answers to all
+    earlier steps, as adaptive composition demands. For a quantile, the change is the number of values that differ in a
+    column, and the sensitivity is 1.
     """
     with monkeypatch.context() as context:
         before = Recorder(context)
@@ -116,9 +118,9 @@ def moves(method, one, other, monkeypatch):
 @pytest.mark.parametrize("row", [FAR, -FAR, np.full(D, 2.0), np.full(D, 20.0), SIGMA], ids=str)
 @pytest.mark.parametrize("first", ["ordinary", "far"])
 def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, row, monkeypatch):
-    """If one row is replaced, no step of a method changes by more than its sensitivity, given the same answers before.
+    """If one row is replaced, the value of each private step of a method changes by at most its sensitivity.
 
-    For a quantile, this means that at most one value of each column changes.
+    Both data sets get the same answers to earlier steps. For a quantile, at most one value of each column may change.
     """
     X = rows(N)
     one = X if first == "ordinary" else far_row_first(X, FAR)
@@ -142,7 +144,7 @@ def far_row_first(X, row):
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     """If a row becomes an outlier, the filter of `anisotropic` drops it, and the mean moves by at most its sensitivity.
 
-    The filter keeps rows that have many other rows near them, called friends. The number of friends of any other row
+    The filter keeps the rows that have many other rows ("friends") near them. The number of friends of each other row
     changes by at most one.
     """
     X = rows(2_000)
@@ -268,10 +270,11 @@ def normal_rows(n, sigma, seed, mean=0.0):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
 def test_plan_has_its_published_error(rho, published, error):
-    """The mean of ||estimate||^2 by `plan` agrees with the published one within four standard errors.
+    """The mean squared error of `plan` agrees with the one that its authors published, within four standard errors.
 
     The published mean and its standard error are those of 50 runs on N(0, I), n = 4000, d = 128:
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++".
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++". As in
+    these runs, the budget is 3.75 rho.
     """
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
@@ -283,10 +286,11 @@ def test_plan_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.05906, 0.0010), (1.0, 0.03486, 0.0006)])
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
-    """The mean of ||estimate||^2 by `huang_liang_yi` agrees with the published one within four standard errors.
+    """The mean squared error of `huang_liang_yi` agrees with a published one, within four standard errors.
 
-    The published one is in the same file as that of `plan`, as method "Instance optimal". The constants there differ
-    from our defaults, and the range of rotated coordinates is 25.
+    The published mean and its standard error are those of the method "Instance optimal" in
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The constants there differ
+    from the defaults of `huang_liang_yi`, and the range of rotated coordinates is 25.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
@@ -300,10 +304,11 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 
 @pytest.mark.parametrize(("n", "published"), [(1000, 0.28059), (10_000, 0.07324)])
 def test_coinpress_has_its_published_error(n, published):
-    """The 10 % trimmed mean of ||estimate|| by `coinpress` agrees with the published one within four standard errors.
+    """The 10 % trimmed mean of the errors of `coinpress` agrees with the published one, within four standard errors.
 
-    The published one is from 100 runs on N(0, I), d = 50, radius 10 sqrt(50), rho = 0.5, 2 steps:
-    github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last line.
+    An error is the distance from the true mean. The published value is from 100 runs on N(0, I), d = 50, radius 10
+    sqrt(50), rho = 0.5, 2 steps: github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, first and last
+    line.
     """
     options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
     runs = [
@@ -316,9 +321,10 @@ def test_coinpress_has_its_published_error(n, published):
 
 
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
-    """The balls of `coinpress` shrink from step to step, and in 20 runs the last center is as near to mu as promised.
+    """`coinpress` clips rows to balls that shrink from step to step, and the last center is near the true mean.
 
-    The promise is that all balls hold the mean mu with probability at least 1 - beta.
+    The distance of the last center from the mean is below the promised bound in all of 20 runs. The promise holds with
+    probability at least 1 - beta.
     """
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
@@ -338,7 +344,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 def test_coinpress_finds_a_covariance():
     """The covariance matrix that `coinpress` estimates is an upper bound of the true one, and at most 25 % larger.
 
-    The axes of the true one are rotated.
+    The eigenvectors of the true one are not the axes of coordinates.
     """
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
@@ -364,10 +370,11 @@ def test_gaussian_clips_to_the_ball():
 
 
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
-    """The mean squared error of `anisotropic` with known sigma and center is (2 C / n)**2 / (2 rho) sum(sigma).
+    """With known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
 
-    Here C is the radius of the ball outside which scaled rows are left out. A thousand further coordinates that hardly
-    vary add hardly anything.
+    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where C is the radius of the ball outside which scaled rows are
+    left out, n the number of rows and rho the budget in zCDP. A thousand further coordinates that hardly vary add
+    hardly anything to it.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -393,10 +400,11 @@ def test_the_filter_pays_twice_the_variance_of_a_known_centre():
 
 
 def test_plan_profits_from_a_spread_that_differs():
-    """If sigma differs among coordinates, `plan` has a far smaller squared error than `huang_liang_yi`.
+    """If the standard deviations sigma differ among coordinates, `plan` has a far smaller error than `huang_liang_yi`.
 
-    The ratio is at least half of the expected factor d |sigma|_2^2 / |sigma|_1^2. The error of PLAN is proportional to
-    |sigma|_1, and that of a rotated ball to sqrt(d) |sigma|_2 (PLAN, Table 1).
+    The ratio of their squared errors is at least half of the expected one, d |sigma|_2^2 / |sigma|_1^2 for d
+    coordinates. The error of `plan` is proportional to |sigma|_1, and that of `huang_liang_yi`, which clips rows to a
+    rotated ball, to sqrt(d) |sigma|_2 (Table 1 of the PLAN paper).
     """
     sigma = 256.0 / np.arange(1, 257)
     X = normal_rows(4000, sigma, 1, mean=10.0)
@@ -419,9 +427,9 @@ def test_median_has_the_variance_of_a_median():
 
 
 def test_median_wins_at_low_budget_in_high_dimension():
-    """At a low budget and in a high dimension, the coordinate median has less than half the error of two other methods.
+    """At a low budget and in a high dimension, `coordinate_median` has less than half the squared error of two rivals.
 
-    The squared errors of `huang_liang_yi` and `plan` are compared for N(0, I), n = 4000, d = 2048, rho = 1/8.
+    These are `huang_liang_yi` and `plan`. The data are 4000 standard normal rows with 2048 columns, and rho = 1/8.
     """
     X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
     median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))

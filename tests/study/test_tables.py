@@ -1,4 +1,4 @@
-"""Test that the tables of the report's experiments agree with values that were computed with 50 digits."""
+"""Test the tables for the report's experiments in `egm.study.tables`, among others by reference values to 18 digits."""
 
 import json
 from pathlib import Path
@@ -81,9 +81,10 @@ def test_bad_values_are_named(arguments, message):
 @pytest.mark.parametrize("p", [0.3, 1e-2, 1e-12, 1e-100])
 @pytest.mark.parametrize("unit", [1, 1e-150, 1e150])
 def test_saddlepoint_formula_is_near(d, p, unit):
-    """The saddlepoint formula `lugannani_rice` has a relative error below 17 %, for 1 to 100 weights of any scale.
+    """The saddlepoint formula `lugannani_rice` has a relative error below 17 % for d weights of any scale.
 
-    The error is largest for one weight, where it tends to sqrt(e / 2) - 1, Stirling's error for Gamma(1/2).
+    The error is largest for one weight. There it tends to sqrt(e / 2) - 1, the error of Stirling's formula for
+    Gamma(1/2). `unit` is the largest weight.
     """
     weights = unit / np.arange(1, d + 1)
     assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
@@ -115,9 +116,9 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 
 
 def made_up(rows):
-    """Return a table with the columns of `rivals()`, made from tuples of six entries.
+    """Return a table with the columns of `rivals()`, made from one tuple of six entries for each of its rows.
 
-    The entries are d, the method, what it knows, its error, the standard error, and the number of failures.
+    The entries are d, the name of the method, what it knows, its error, the standard error, and the number of failures.
     """
     kinds = tables.rivals().dtype
     return np.array(
@@ -154,9 +155,9 @@ def test_ratio_has_its_standard_error():
 
 
 def test_profiles_hold_the_error_of_each_scaling():
-    """The squared noise of all coordinates in `profiles` adds up to the noise that the mechanism forecasts.
+    """The noise variances of all coordinates in `profiles` add up to the squared noise that the mechanism forecasts.
 
-    The ratio of these sums for two scalings is that of `improvement`.
+    The ratio of these sums without and with a scaling is the value of `improvement` for this scaling.
     """
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):

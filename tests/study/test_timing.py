@@ -17,9 +17,9 @@ def test_race_takes_turns():
 
 
 def test_race_measures_and_loses_patience(monkeypatch):
-    """`race` returns the best and the median time, and skips a repetition once the time in `patience` is used up.
+    """`race` returns the best and the median time, and stops running a function that has taken the time `patience`.
 
-    The clock is artificial; here the fourth call is skipped.
+    The clock is artificial. Here the fourth run is left out.
     """
     naps, now = iter((0.02, 0.01, 0.03)), [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
