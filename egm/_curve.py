@@ -91,7 +91,7 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     integral = np.sum(_WEIGHTS * integrand, axis=-1) * (far - near)[..., 0] / 2
     terms = _two_terms(a, 0.5 / z + np.minimum(epsilon, 1e300) * np.minimum(z, 1.0))
     integral = np.where((z < _THIN) & (a > -_FAR), terms, integral[..., None])[..., 0]
-    square, rest = _product(beyond, beyond)
+    square, rest = product(beyond, beyond)
     rest = np.where(beyond > -_FAR, rest + 2 * np.maximum(beyond, -_FAR) * lacking, 0.0)
     return integral / np.sqrt(2 * np.pi), square[..., 0], rest[..., 0]
 
@@ -114,8 +114,8 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     The second double is the rounding error of the first one. It is needed because in a far tail
     even the first digits of exp(-a^2/2) depend on the last digits of a.
     """
-    one, (back, lost) = 0.5 / z, _product(0.5 / z, z)
-    other, rounding = _product(epsilon, z)
+    one, (back, lost) = 0.5 / z, product(0.5 / z, z)
+    other, rounding = product(epsilon, z)
     with np.errstate(invalid="ignore", over="ignore"):
         near = one - other
         change = near - one
@@ -125,7 +125,7 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
         return a, np.where(np.isfinite(a), (near - a) + lacking, 0.0)
 
 
-def _product(x: Array, y: Array) -> tuple[Array, Array]:
+def product(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the rounded product x y and its rounding error, whose sum is the exact product (Dekker 1971).
 
     Where the computation of the rounding error overflows, it is returned as 0.

@@ -44,6 +44,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from egm import _curve
+from egm._l2 import l2_delta, l2_noise_scale
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, nonnegative, positive, probability
 
@@ -52,6 +53,8 @@ __all__ = [
     "classic_noise_multiplier",
     "gaussian_delta",
     "gaussian_epsilon",
+    "l2_delta",
+    "l2_noise_scale",
     "zcdp_epsilon",
     "zcdp_noise_multiplier",
     "zcdp_rho",
