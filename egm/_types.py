@@ -22,6 +22,8 @@ __all__ = [
     "Floats",
     "Named",
     "Neighbors",
+    "Noise",
+    "NoiseLaw",
     "Number",
     "PathLike",
     "RowSource",
@@ -41,6 +43,8 @@ Named: TypeAlias = ArrayLike | Mapping[Any, float]  # a vector; a Series or a ma
 PathLike: TypeAlias = str | os.PathLike[str]
 Check: TypeAlias = Callable[..., Array]  # a check of egm._validate
 Neighbors: TypeAlias = Literal["replace_one", "add_remove"]
+Noise: TypeAlias = Literal["gaussian", "l2", "best"]
+NoiseLaw: TypeAlias = Literal["gaussian", "l2"]
 Target: TypeAlias = Literal["sample", "population"]
 
 

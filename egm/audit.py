@@ -36,7 +36,8 @@ _CHOOSING = 0.2  # share of the releases by which the event is chosen
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
 _NOISELESS = 1e-13  # variance of a direction, next to the largest, that is only rounding
 
-Asked: TypeAlias = tuple[tuple[Any, float], ...]  # the law and the scale of each number drawn
+# The law and the scale of each number drawn, and the number of random variances that were drawn before it
+Asked: TypeAlias = tuple[tuple[Any, float, int], ...]
 
 
 # --- The bound --------------------------------------------------------------------------------------------------------
@@ -197,7 +198,8 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     -----
     One call of `release` with zeros for the noise gives the value. Then there is one call for each
     random number that a release draws. In this call the value of the number is the scale of its
-    law, and all other numbers are zero; so the call gives the coefficients of this number. Then
+    law, and all other numbers are zero; so the call gives the coefficients of this number. The
+    random variance of l2 noise is replaced by its mean in these calls. Then
     noise is drawn `size` times by the sampler that the release uses, multiplied by the
     coefficients, and added to the value. The first five results are compared with calls of
     `release` on the same noise. If `replay` is called twice for secure noise with equal laws,
@@ -215,14 +217,14 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     >>> released.shape, bool(abs(released.std() / mechanism.noise_std - 1) < 0.05)
     ((10000, 1), True)
     """
-    value, asked = _played(release, rng, None)
-    sizes = [scale if rng is not None else float(round(scale)) for _, scale in asked]
+    value, asked, shapes = _played(release, rng, None)
+    sizes = [scale if rng is not None else float(round(scale)) for _, scale, _ in asked]
     image = [(_played(release, rng, np.diag(sizes)[j])[0] - value) / sizes[j] for j in range(len(asked))]
-    noises = _simulated(asked, size, rng) if rng is not None else _secure(asked, size)
+    noises = _simulated(asked, shapes, size, rng) if rng is not None else _secure(asked, shapes, size)
     released = value + noises @ np.array(image)
     for noise_drawn, expected in zip(noises[:5], released[:5], strict=True):
         if not np.allclose(_played(release, rng, noise_drawn)[0], expected, rtol=1e-9, atol=1e-9 * np.ptp(released)):
-            raise ValueError("release must be a value plus a linear image of its noise")
+            raise ValueError("release must be a value plus a linear function of its noise")
     return released
 
 
@@ -232,7 +234,17 @@ class _Tape(np.random.Generator):
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
         self.noises = noises
-        self.asked: list[tuple[Any, float]] = []
+        self.asked: list[tuple[Any, float, int]] = []
+        self.shapes: list[float] = []
+
+    def gamma(self, shape: float) -> float:  # type: ignore[override]  # as egm.samplers calls it
+        """Return the mean in place of a gamma variable, and record its shape."""
+        self.shapes.append(shape)
+        return shape
+
+    def half_gamma(self, twice: int) -> float:
+        """Take the place of `egm.samplers._half_gamma`: return the mean, and record the shape."""
+        return self.gamma(twice / 2)
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Return the next given numbers in place of normal noise, and record the scale of this noise."""
@@ -248,30 +260,41 @@ class _Tape(np.random.Generator):
 
     def _next(self, law: Any, scale: ArrayLike) -> Array:
         start, scale = len(self.asked), np.asarray(scale)
-        self.asked += [(law, float(each)) for each in scale.ravel()]
+        self.asked += [(law, float(each), len(self.shapes)) for each in scale.ravel()]
         noises = np.zeros(scale.size) if self.noises is None else self.noises[start : start + scale.size]
         return noises.reshape(scale.shape)
 
 
-def _played(release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None) -> tuple[Array, Asked]:
+def _played(
+    release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None
+) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    The results are the release, shape (k,), and a tuple with a pair (law, scale) for each number
-    that was asked for.
+    The results are the release, shape (k,), a tuple with an entry of `Asked` for each number that
+    was asked for, and the shapes of the random variances.
     """
     tape = _Tape(noises)
-    with mock.patch.object(samplers, "_vector_noise", tape.discrete):
-        return np.ravel(release(None if rng is None else tape)), tuple(tape.asked)
+    with (
+        mock.patch.object(samplers, "_vector_noise", tape.discrete),
+        mock.patch.object(samplers, "_half_gamma", tape.half_gamma),
+    ):
+        return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
 
 
-def _simulated(asked: Asked, size: int, rng: Rng) -> Array:
+def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw noise of the laws and scales in `asked` from a NumPy Generator, shape (size, len(asked))."""
-    return np.transpose([getattr(rng, law)(0.0, scale, size) for law, scale in asked])
+    factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
+    return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
 
 
 @functools.lru_cache(maxsize=16)
-def _secure(asked: Asked, size: int) -> Array:
-    """Draw noise of the laws and scales in `asked` by OpenDP's samplers, shape (size, len(asked))."""
+def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
+    """Draw noise of the laws and scales in `asked` by the secure samplers, shape (size, len(asked))."""
+    gammas = [np.array([samplers._half_gamma(round(2 * shape)) for _ in range(size)]) / shape for shape in shapes]
+    factors = [np.ones(size), *map(np.sqrt, gammas)]
     return np.transpose(
-        [np.array(samplers._vector_noise(*law, scale)([0] * size), dtype=float) for law, scale in asked]
+        [
+            np.array(samplers._vector_noise(*law, scale)([0] * size), dtype=float) * factors[last]
+            for law, scale, last in asked
+        ]
     )

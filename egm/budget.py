@@ -109,7 +109,11 @@ class Budget:
 
       This is valid, because the trade-off curve of the Gaussian mechanism with this :math:`\mu` is
       convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
-      ends and at its kink. So it lies below the piecewise linear curve.
+      ends and at its kink. So it lies below the piecewise linear curve. l2 noise costs a
+      :math:`\mu` whose privacy curve is nowhere below that of the noise, found on a grid of
+      epsilons. This is much more than :math:`1 / z` for a few coordinates, so that l2 noise pays
+      for one release, and rarely for many. No bound of its :math:`\rho` is proved for the discrete
+      noise that is drawn, so "zcdp" refuses it.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
       pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the

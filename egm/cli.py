@@ -202,11 +202,13 @@ def _plan_sum(args: Namespace) -> None:
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
+        noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "l2")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
     expected = np.sqrt(mechanism.error_by_column())
     plan = {
         "forecast": errors(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},
+        "noises": {name: other.error().total for name, other in noises.items()},
         "columns": list(names),
         "noise_std": mechanism.noise_std.tolist(),
         "share": (expected / (mechanism.sigma * np.sqrt(mechanism.n))).tolist(),

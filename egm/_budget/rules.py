@@ -16,8 +16,10 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import erfinv, log_expit, ndtri_exp
+from scipy.special import erfinv, log_expit, ndtri, ndtri_exp
 
+from egm import _curve
+from egm._l2 import log_delta_at
 from egm._rows.lattice import EXCESS
 from egm._types import ArrayLike, Neighbors
 from egm._validate import between, finite, positive, probability, scalar
@@ -48,6 +50,7 @@ RULES = "gaussian", "zcdp", "basic", "planned"
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
 _POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
+_GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points and steps of a search for the mu of l2 noise
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
@@ -175,8 +178,12 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
         own, charge = "replace_one", Charge(kind.__name__, mechanism.rho, math.inf, math.inf, 0.0)
     elif kind in (GaussianMechanism, EllipticalGaussianMechanism, GaussianDataMechanism):
         own = getattr(mechanism, "neighbors", neighbors)
-        mu_squared = _up(1 / Fraction(mechanism.noise_multiplier) ** 2)
-        charge = Charge(kind.__name__, mu_squared / 2, mu_squared, mechanism.epsilon, mechanism.delta)
+        if mechanism.noise_law == "gaussian":
+            mu_squared = _up(1 / Fraction(mechanism.noise_multiplier) ** 2)
+            rho = mu_squared / 2
+        else:
+            mu_squared, rho = l2_mu_squared(mechanism.noise_multiplier, mechanism.noise_size), math.inf
+        charge = Charge(kind.__name__, rho, mu_squared, mechanism.epsilon, mechanism.delta)
         if np.size(mechanism.noise_std) >= _ENTRIES:
             raise ValueError(
                 f"mechanism must have less than {_ENTRIES} coordinates, got {np.size(mechanism.noise_std)}"
@@ -237,6 +244,24 @@ def _pure_mu_squared(epsilon: float) -> float:
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
         return float(np.float64(mu) ** 2 * _UP)
+
+
+@functools.lru_cache(maxsize=64)
+def l2_mu_squared(noise_multiplier: float, d: int) -> float:
+    """Return a mu^2 for which l2 noise in d dimensions has Gaussian differential privacy with the parameter mu.
+
+    Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. The privacy curve
+    of the noise is compared with that of Gaussian noise on a grid of epsilons, up to the largest loss of l2 noise:
+    both curves fall with epsilon, so that a curve lies below the other one on a whole interval if its value at the left
+    end is below the value of the other one at the right end.
+    """
+    largest = math.sqrt(d + 1) / noise_multiplier
+    grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
+    losses = log_delta_at(np.append(0.0, grid[:-1]), largest - np.append(0.0, grid[:-1]), np.full(_GRID, float(d)))
+    mu = 2 * ndtri((1 + math.exp(losses[0])) / 2) * _UP  # at epsilon = 0 delta is the total variation distance
+    while np.any(_curve.log_delta_at(grid, 1 / mu) < losses + 1e-11):
+        mu *= _MU_STEP
+    return _up(Fraction(mu) ** 2)
 
 
 def _sum(values: Iterable[Any]) -> Cost:
@@ -411,10 +436,13 @@ class Terms:
         `_reserve` returns.
         """
         shrink = (1 + Fraction(excess)) ** -2
-        squares = _sum(charge.mu_squared for charge in charges if not _is_pure(charge))
+        gaussian = [not _is_pure(charge) and charge.rho < math.inf for charge in charges]
+        squares = _sum(charge.mu_squared for charge, shrinks in zip(charges, gaussian, strict=True) if shrinks)
         squares = squares * shrink if squares < math.inf else squares
-        mu_squared = _up(_sum([squares, *(charge.mu_squared for charge in charges if _is_pure(charge))]))
-        delta = math.nextafter(self.delta - self._reserve, 0.0)
+        others = (charge.mu_squared for charge, shrinks in zip(charges, gaussian, strict=True) if not shrinks)
+        mu_squared = _up(_sum([squares, *others]))
+        several = sum(charge.rho == math.inf for charge in charges)
+        delta = math.nextafter(self.delta - self._reserve - several * self._reserve_of_l2, 0.0)
         if mu_squared == 0:
             return 0.0
         if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
@@ -435,6 +463,14 @@ class Terms:
             return 0.0
         largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
         return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
+
+    @property
+    def _reserve_of_l2(self) -> float:
+        """Return the part of delta that is subtracted in `_by_gaussian` for each release with l2 noise."""
+        # A release has at most 10^6 + 2 coordinates, and its scale s is at least 2^40 times that for sensitivity 1 or
+        # 2^48. By egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 + 2^-70 of rounded l2 noise in
+        # total variation if s is at least 2^36.
+        return (1 + math.exp(min(self.epsilon, 700.0))) * 2.0**-39 * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.

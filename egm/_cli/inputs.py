@@ -106,7 +106,7 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
-    plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped")
+    plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
     return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors}
 

@@ -19,7 +19,15 @@ __all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
 
-_NEVER_WITH_ADAPTIVE = ("center_std", "sigma_factor", "clip_probability", "scaling", "neighbors", "count_clipped")
+_NEVER_WITH_ADAPTIVE = (
+    "center_std",
+    "sigma_factor",
+    "clip_probability",
+    "scaling",
+    "neighbors",
+    "count_clipped",
+    "noise",
+)
 _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
 
 _ABOUT = """\
@@ -197,6 +205,9 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         with its excess, in standard deviations, over what guesses as good as declared allow. If the excess is above 3,
         the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""
     it.option("--count-clipped", text, action="store_true")
+    text = """the law of the noise: gaussian (default); l2, which has less error unless delta is large compared with
+        epsilon, most of all for few columns; or best, whichever of both has less error"""
+    it.option("--noise", text, choices=("gaussian", "l2", "best"), default="gaussian")
 
 
 def _ranges(it: _Parser, when: str, *, required: bool) -> None:

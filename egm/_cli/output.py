@@ -63,7 +63,7 @@ def document(
 def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
     """Return the public numbers that a GaussianDataMechanism was given or has computed, as a dictionary by name."""
     fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
-    fields |= {name: name for name in ("clip_norm", "noise_multiplier", "sigma_factor", "count_clipped")}
+    fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
     vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
@@ -219,11 +219,14 @@ def _lines_of_sum(plan: Document) -> list[str]:
         "",
         *_lines_of_forecast(plan),
         "",
+        "The same with other noise",
+        *(f"  {name:<14}{total:>12.5g}" for name, total in plan["noises"].items()),
+        "",
         "The same with other scalings",
         *(f"  {name:<14}{total:>12.5g}" for name, total in plan["scalings"].items()),
         "",
         f"Clip norm         {made['clip_norm']:>12.5g}  in scaled units; {clipped}",
-        f"Noise multiplier  {made['noise_multiplier']:>12.5g}",
+        f"Noise multiplier  {made['noise_multiplier']:>12.5g}  {made['noise_law']} noise",
         "",
         "Column by column: noise_std, and the expected error (root mean square) as a share of sigma * sqrt(rows), by",
         "which the sum of the rows varies anyway",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from egm import samplers
 from egm._rows import lattice
-from egm._types import Array, ArrayLike, Columns, Floats, Whole
+from egm._types import Array, ArrayLike, Columns, Floats, NoiseLaw, Whole
 from egm._validate import positive, probability, scalar
-from egm.calibration import analytic_noise_multiplier
+from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
 T = TypeVar("T", bound=Floats)
 
@@ -35,6 +35,8 @@ class Release:
         Noisy number of rows, where the number of rows is not public. None elsewhere.
     clipped : float, optional
         Noisy number of rows that were clipped, where the mechanism counts them. None elsewhere.
+    noise_law : {"gaussian", "l2", "laplace"}, default "gaussian"
+        Law of the noise.
 
     Notes
     -----
@@ -57,6 +59,7 @@ class Release:
     simulated: bool
     count: float | None = None
     clipped: float | None = None
+    noise_law: Literal["gaussian", "l2", "laplace"] = "gaussian"
 
 
 class Mechanism:
@@ -127,17 +130,47 @@ def match(columns: Columns, **named: Array) -> None:
         raise ValueError(f"columns must be the names of the {vector.size} entries of {name}, got {len(columns)}")
 
 
-def calibrate(mechanism: Any) -> float:
-    """Check the epsilon and the delta of a mechanism, store them as floats, and return its noise multiplier."""
+def calibrate(mechanism: Any, size: int) -> float:
+    """Check the privacy parameters and the noise of a mechanism, store its `noise_law`, and return its multiplier.
+
+    The noise has `size` coordinates, which is stored as `noise_size`.
+    """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
-    fix(mechanism, epsilon=epsilon, delta=delta)
-    return float(analytic_noise_multiplier(epsilon, delta))
+    if mechanism.noise not in ("gaussian", "l2", "best"):
+        raise ValueError(f'noise must be "gaussian", "l2" or "best", got {mechanism.noise!r}')
+    multipliers: dict[NoiseLaw, float] = {}
+    if mechanism.noise != "l2":
+        multipliers["gaussian"] = float(analytic_noise_multiplier(epsilon, delta))
+    if mechanism.noise != "gaussian":
+        multipliers["l2"] = float(l2_noise_scale(epsilon, delta, size)) * math.sqrt(size + 1)
+    law = min(multipliers, key=lambda name: multipliers[name])
+    fix(mechanism, epsilon=epsilon, delta=delta, noise_law=law, noise_size=size)
+    return multipliers[law]
 
 
-def noisy(value: Array, std: Array, rng: np.random.Generator) -> Release:
-    """Return the simulated release of a value: the value plus normal noise of the standard deviations `std`."""
-    return Release(value + samplers.simulated_gaussian(std, rng), std, simulated=True)
+def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
+    """Draw simulated noise of this law with the standard deviations `std`."""
+    if law == "gaussian":
+        return samplers.simulated_gaussian(std, rng)
+    return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
+
+
+def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
+    """Draw `size` integers of secure noise of this law, each with the standard deviation `std`."""
+    if law == "gaussian":
+        return samplers.secure_gaussian(std, size)
+    return samplers.secure_l2(std / math.sqrt(size + 1), size)
+
+
+def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
+    """Return the simulated release of a value: the value plus noise of this law with the standard deviations `std`."""
+    return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
+
+
+def room(law: NoiseLaw, noise: float) -> float:
+    """Return the standard deviation for which a lattice needs room: that of the noise, or more if it is random."""
+    return noise if law == "gaussian" else 16 * noise
 
 
 def unit_of(sensitivity: float, noise: float) -> float:
@@ -161,23 +194,32 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
     return np.array(doubles).reshape(value.shape)[()]
 
 
-def std_of_rounded(sensitivity: float, size: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the discrete Gaussian noise that makes a rounded value (epsilon, delta)-private.
+def std_on_lattice(mechanism: Any, sensitivity: float, size: int) -> float:
+    """Return the standard deviation of the discrete noise that makes vectors of `size` integers as private as asked.
+
+    The result is in the unit of `sensitivity`, which is that of the vectors in the l2-norm.
+    """
+    std_of = lattice.gaussian_std if mechanism.noise_law == "gaussian" else lattice.l2_std
+    return std_of(sensitivity, size, mechanism.epsilon, mechanism.delta)
+
+
+def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
+    """Return the standard deviation of the discrete noise that makes a rounded value as private as the mechanism says.
 
     The value has `size` entries, each rounded to a multiple of a unit. The argument `sensitivity`
     and the result are in multiples of this unit. Rounding increases the sensitivity by at most
     sqrt(size), which is added here.
     """
-    return lattice.gaussian_std(math.ceil(sensitivity) + math.isqrt(size) + 1, size, epsilon, delta)
+    return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 
 
-def secure(value: Whole, unit: Array, std: float) -> Release:
-    """Return a secure release: the value rounded to multiples of `unit`, plus discrete Gaussian noise.
+def secure(value: Whole, unit: Array, std: float, law: NoiseLaw) -> Release:
+    """Return a secure release: the value rounded to multiples of `unit`, plus discrete noise of this law.
 
     The argument `std` is the standard deviation of the noise, in multiples of `unit`.
     """
-    estimate = from_lattice(value, unit, samplers.secure_gaussian(std, value.size))
-    return Release(estimate, std * unit, simulated=False)
+    estimate = from_lattice(value, unit, secure_noise(law, std, value.size))
+    return Release(estimate, std * unit, simulated=False, noise_law=law)
 
 
 def _asked(mechanism: Any) -> tuple[Any, ...]:

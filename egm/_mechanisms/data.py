@@ -9,12 +9,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, gammainccinv
 
-from egm import _tables, forecast, gx2, samplers, scaling
-from egm._mechanisms.base import Mechanism, Release, calibrate, fix, match, noisy, ordinary
+from egm import _tables, forecast, gx2, scaling
+from egm._mechanisms.base import (
+    Mechanism,
+    Release,
+    calibrate,
+    fix,
+    match,
+    noisy,
+    ordinary,
+    room,
+    secure_noise,
+    simulated_noise,
+    std_on_lattice,
+)
 from egm._rows import lattice, norms, sums
-from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, RowSource, Target, Whole
+from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Noise, NoiseLaw, RowSource, Target, Whole
 from egm._validate import (
     between,
     count,
@@ -79,12 +91,21 @@ class GaussianDataMechanism(Mechanism):
     count_clipped : bool, default False
         Whether a noisy number of clipped rows is released with the sum. The noise of the sum then
         grows by 0.8 percent.
+    noise : {"gaussian", "l2", "best"}, default "gaussian"
+        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
+        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
+        takes whichever of the two has the smaller error.
 
     Attributes
     ----------
+    noise_law : {"gaussian", "l2"}
+        Law of the noise that is drawn.
+    noise_size : int
+        Number of coordinates for which l2 noise is calibrated.
     noise_multiplier : float
-        Least sufficient standard deviation of the noise for a sum of sensitivity 1, by
-        `egm.calibration.analytic_noise_multiplier`.
+        Least sufficient standard deviation of each coordinate of the noise for a sum of
+        sensitivity 1, by `egm.calibration.analytic_noise_multiplier` or
+        `egm.calibration.l2_noise_scale`.
     b : ndarray, shape (d,)
         Scaling vector by which the centered rows are multiplied before they are clipped.
     p : float
@@ -204,6 +225,9 @@ class GaussianDataMechanism(Mechanism):
     sigma_factor: float = field(default=_SIGMA_FACTOR, kw_only=True)
     columns: Columns = field(default=None, kw_only=True)
     count_clipped: bool = field(default=False, kw_only=True)
+    noise: Noise = field(default="gaussian", kw_only=True)
+    noise_law: NoiseLaw = field(init=False, repr=False)
+    noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     p: float = field(init=False, repr=False)
@@ -229,6 +253,7 @@ class GaussianDataMechanism(Mechanism):
             sigma_factor: float = ...,
             columns: Iterable[Hashable] | None = ...,
             count_clipped: bool = ...,
+            noise: Noise = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -241,7 +266,9 @@ class GaussianDataMechanism(Mechanism):
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
-        fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center), noise_multiplier=calibrate(self))
+        fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center))
+        size = sigma.size + (self.neighbors == "add_remove") + self.count_clipped  # sums, and the numbers of rows
+        fix(self, noise_multiplier=calibrate(self, size))
         warn_of_delta(self.delta, n, stacklevel=4)
         self._check_doubts()
         if not isinstance(self.scaling, str):
@@ -465,7 +492,9 @@ class GaussianDataMechanism(Mechanism):
         the sum of the rows. This holds if the mean differs from `center` by `center_std` and
         `sigma` is too small, or too large, by the factor `sigma_factor`.
 
-        In the scaled space, the norm of the noise has a chi distribution with d degrees of freedom.
+        In the scaled space, the norm of Gaussian noise has a chi distribution with d degrees of
+        freedom, and that of l2 noise a gamma distribution whose shape is the number of released
+        numbers.
         The mean of the part of the sum that clipping removes is added to the radius, and Markov's
         inequality bounds the distance of this part from its mean. The probability of failure is
         divided between noise and clipping so that the radius is least.
@@ -487,7 +516,11 @@ class GaussianDataMechanism(Mechanism):
         fail = 1 - scalar(probability, level=level)
         std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._stretch, self._doubts
         one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
-        of_noise, radii = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares))), []
+        if self.noise_law == "gaussian":
+            of_noise = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares)))
+        else:
+            of_noise = std / np.sqrt(self.noise_size + 1) * gammainccinv(self.noise_size, fail * (1 - shares))
+        radii = []
         for factor in factors:
             spread = factor * self.b * self.sigma
             variance, squared_bias = forecast.clipping(spread, self.n, one, self.clip_norm, self.b * offset)
@@ -617,14 +650,15 @@ class GaussianDataMechanism(Mechanism):
             return self._secure_release(grid, total, rows)
         if self.neighbors == "add_remove" or self.count_clipped:
             return self._simulated_release(grid, total, rows, rng)
-        return noisy(total.astype(float) * grid.unit / self.b + self.n * self.center, self.noise_std, rng)
+        estimate = total.astype(float) * grid.unit / self.b + self.n * self.center
+        return noisy(estimate, self.noise_std, self.noise_law, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
         """Return the secure release: the integer sum and the numbers of rows, plus discrete Gaussian noise."""
-        weight, clipped_weight, size, std = self._on_lattice(grid)
-        drawn = samplers.secure_gaussian(std, size)
+        weight, clipped_weight, std = self._on_lattice(grid)
+        drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return Release(estimate, self.noise_std, simulated=False, **counts)
+        return Release(estimate, self.noise_std, simulated=False, noise_law=self.noise_law, **counts)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -652,15 +686,15 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` to whose points a secure release rounds clipped rows, as fine as the noise permits."""
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
-        room = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
-        return lattice.Lattice(self.clip_norm, self.sigma.size, room)
+        noise = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
+        return lattice.Lattice(self.clip_norm, self.sigma.size, room(self.noise_law, noise))
 
-    def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, int, float]:
+    def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
         """Return the integers and the standard deviation that a secure release needs, in multiples of the grid's unit.
 
         The results are the factor by which the number of rows is multiplied, the factor by which
-        the number of clipped rows is multiplied (each 0 if this number is not released), how many
-        numbers are released, and the standard deviation of the noise in each of them.
+        the number of clipped rows is multiplied (each 0 if this number is not released), and the
+        standard deviation of the noise in each number.
         """
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
@@ -670,8 +704,7 @@ class GaussianDataMechanism(Mechanism):
         if self.count_clipped:
             clipped_weight = math.ceil(_CLIPPED_SHARE * sensitivity)
             sensitivity = math.nextafter(math.hypot(sensitivity, clipped_weight), math.inf)
-        size = self.sigma.size + (weight > 0) + (clipped_weight > 0)
-        return weight, clipped_weight, size, lattice.gaussian_std(sensitivity, size, self.epsilon, self.delta)
+        return weight, clipped_weight, std_on_lattice(self, sensitivity, self.noise_size)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
         """Return the simulated release of the sum `total` and of the numbers of rows, as far as these are released."""
@@ -679,12 +712,11 @@ class GaussianDataMechanism(Mechanism):
         if self.neighbors == "add_remove":
             sensitivity = math.hypot(self.clip_norm, self.count_weight)
         clipped_weight = _CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
-        size = self.sigma.size + (self.count_weight > 0) + (clipped_weight > 0)
         std = math.hypot(sensitivity, clipped_weight) * self.noise_multiplier
-        drawn = samplers.simulated_gaussian(np.full(size, std), rng)
+        drawn = simulated_noise(self.noise_law, np.full(self.noise_size, std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
-        return Release(estimate, self.noise_std, simulated=True, **counts)
+        return Release(estimate, self.noise_std, simulated=True, noise_law=self.noise_law, **counts)
 
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float

@@ -17,11 +17,12 @@ from egm._mechanisms.base import (
     match,
     noisy,
     ordinary,
+    room,
     secure,
     std_of_rounded,
     unit_of,
 )
-from egm._types import Array, Columns, Named
+from egm._types import Array, Columns, Named, Noise, NoiseLaw
 from egm._validate import between, exact, unread, vector
 
 
@@ -41,12 +42,21 @@ class EllipticalGaussianMechanism(Mechanism):
         Names of the coordinates, in the order of `sensitivities`. By default those of
         `sensitivities`, if it is a mapping or a Series with an index of names. The entries of a
         value with names are put into this order.
+    noise : {"gaussian", "l2", "best"}, default "gaussian"
+        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
+        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
+        takes whichever of the two has the smaller error.
 
     Attributes
     ----------
+    noise_law : {"gaussian", "l2"}
+        Law of the noise that is drawn.
+    noise_size : int
+        Number of coordinates for which l2 noise is calibrated.
     noise_multiplier : float
-        Least sufficient standard deviation of the noise for a query of sensitivity 1, by
-        `egm.calibration.analytic_noise_multiplier`.
+        Least sufficient standard deviation of each coordinate of the noise for a query of
+        sensitivity 1, by `egm.calibration.analytic_noise_multiplier` or
+        `egm.calibration.l2_noise_scale`.
     b : ndarray, shape (d,)
         Scaling vector of norm 1, by `egm.scaling.elliptical`.
     noise_std : ndarray, shape (d,)
@@ -100,6 +110,9 @@ class EllipticalGaussianMechanism(Mechanism):
     epsilon: float
     delta: float
     columns: Columns = field(default=None, kw_only=True)
+    noise: Noise = field(default="gaussian", kw_only=True)
+    noise_law: NoiseLaw = field(init=False, repr=False)
+    noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
     b: Array = field(init=False, repr=False)
     noise_std: Array = field(init=False, repr=False)
@@ -107,7 +120,13 @@ class EllipticalGaussianMechanism(Mechanism):
     if TYPE_CHECKING:  # the arguments have wider types than the fields
 
         def __init__(
-            self, sensitivities: Named, epsilon: float, delta: float, *, columns: Iterable[Hashable] | None = ...
+            self,
+            sensitivities: Named,
+            epsilon: float,
+            delta: float,
+            *,
+            columns: Iterable[Hashable] | None = ...,
+            noise: Noise = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -115,7 +134,7 @@ class EllipticalGaussianMechanism(Mechanism):
         sensitivities = vector(sensitivities=_tables.ordered(self.columns, sensitivities=self.sensitivities))
         sensitivities = between(1e-250, 1e250, sensitivities=sensitivities)
         match(self.columns, sensitivities=sensitivities)
-        b, multiplier = scaling.elliptical(sensitivities), calibrate(self)
+        b, multiplier = scaling.elliptical(sensitivities), calibrate(self, sensitivities.size)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             noise_std = ordinary(multiplier * sensitivities / b, sensitivities=sensitivities, epsilon=self.epsilon)
         fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
@@ -199,9 +218,9 @@ class EllipticalGaussianMechanism(Mechanism):
         if value.shape != self.noise_std.shape:
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {value.shape}")
         if rng is not None:
-            return noisy(value.astype(float), self.noise_std, rng)
-        unit = unit_of(1.0, self.noise_multiplier)
-        return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit))
+            return noisy(value.astype(float), self.noise_std, self.noise_law, rng)
+        unit = self._unit()
+        return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit), self.noise_law)
 
     def check_noise(self, value: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -223,7 +242,11 @@ class EllipticalGaussianMechanism(Mechanism):
         >>> mechanism = EllipticalGaussianMechanism([100, 10_000, 30], epsilon=1, delta=1e-6)
         >>> mechanism.check_noise([4e5, 2.5e7, 4e4])
         """
-        self._secure_std(unit_of(1.0, self.noise_multiplier))
+        self._secure_std(self._unit())
+
+    def _unit(self) -> float:
+        """Return the unit to whose multiples a secure release rounds the scaled value."""
+        return unit_of(1.0, room(self.noise_law, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
         """Return the standard deviation of the discrete noise of a secure release, in multiples of `unit`.
@@ -232,4 +255,4 @@ class EllipticalGaussianMechanism(Mechanism):
         rounded to a multiple of `unit`.
         """
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
-        return std_of_rounded(norm / unit, self.b.size, self.epsilon, self.delta)
+        return std_of_rounded(self, norm / unit, self.b.size)

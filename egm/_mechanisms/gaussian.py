@@ -7,14 +7,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from egm._mechanisms.base import Mechanism, Release, calibrate, fix, noisy, ordinary, secure, std_of_rounded, unit_of
-from egm._types import ArrayLike
-from egm._validate import exact, positive, scalar, unread
+from egm._mechanisms.base import (
+    Mechanism,
+    Release,
+    calibrate,
+    fix,
+    noisy,
+    ordinary,
+    room,
+    secure,
+    std_of_rounded,
+    unit_of,
+)
+from egm._types import ArrayLike, Noise, NoiseLaw
+from egm._validate import count, exact, positive, scalar, unread
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(Mechanism):
-    """Gaussian mechanism: add normal noise of one standard deviation to all coordinates of a value.
+    r"""Gaussian mechanism: add normal noise of one standard deviation to all coordinates of a value.
 
     Parameters
     ----------
@@ -24,12 +35,24 @@ class GaussianMechanism(Mechanism):
         Privacy parameter, > 0.
     delta : float
         Privacy parameter, in (0, 1).
+    noise : {"gaussian", "l2", "best"}, default "gaussian"
+        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
+        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
+        takes whichever of the two has the smaller error.
+    d : int, optional
+        Number of entries of a value, >= 1. It must be given for "l2" and "best", whose noise
+        depends on it.
 
     Attributes
     ----------
+    noise_law : {"gaussian", "l2"}
+        Law of the noise that is drawn.
+    noise_size : int
+        Number of coordinates for which l2 noise is calibrated.
     noise_multiplier : float
-        Least sufficient standard deviation of the noise for a query of sensitivity 1, by
-        `egm.calibration.analytic_noise_multiplier`.
+        Least sufficient standard deviation of each coordinate of the noise for a query of
+        sensitivity 1, by `egm.calibration.analytic_noise_multiplier` or
+        `egm.calibration.l2_noise_scale`.
     noise_std : float
         Standard deviation ``sensitivity * noise_multiplier`` of the noise, in the units of the
         query.
@@ -45,12 +68,14 @@ class GaussianMechanism(Mechanism):
     -----
     A release is (epsilon, delta)-differentially private for neighbors between which the query
     changes by at most `sensitivity` in the l2-norm ([1]_, Theorem 8). Chapter 2 of the book is
-    about this mechanism, which is Algorithm 1 of Poulsen's report (2023).
+    about this mechanism, which is Algorithm 1 of Poulsen's report (2023). l2 noise [2]_ is the
+    subject of chapter 14.
 
     References
     ----------
     .. [1] Balle and Wang (2018), "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and
        Optimal Denoising".
+    .. [2] Joseph, Kulesza and Yu (2025), "Approximate Differential Privacy of the l2 Mechanism".
 
     Examples
     --------
@@ -59,6 +84,8 @@ class GaussianMechanism(Mechanism):
     >>> mechanism = GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6)
     >>> round(mechanism.noise_std, 4)
     4.2247
+    >>> round(GaussianMechanism(1, epsilon=1, delta=1e-6, noise="l2", d=2).noise_std, 4)
+    1.7317
     >>> release = mechanism.release([1234, 5678], rng=np.random.default_rng(1))
     >>> print(release.estimate.round(1))
     [1235.5 5681.5]
@@ -67,12 +94,20 @@ class GaussianMechanism(Mechanism):
     sensitivity: float
     epsilon: float
     delta: float
+    noise: Noise = field(default="gaussian", kw_only=True)
+    d: int | None = field(default=None, kw_only=True)
+    noise_law: NoiseLaw = field(init=False, repr=False)
+    noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
     noise_std: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         sensitivity = scalar(positive, sensitivity=self.sensitivity)
-        multiplier = calibrate(self)
+        if self.d is not None:
+            fix(self, d=count(d=self.d))
+        elif self.noise != "gaussian":
+            raise ValueError(f"d, the number of entries of a value, must be given for noise = {self.noise!r}")
+        multiplier = calibrate(self, self.d or 1)
         noise_std = ordinary(sensitivity * multiplier, sensitivity=sensitivity, epsilon=self.epsilon)
         fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
@@ -94,7 +129,7 @@ class GaussianMechanism(Mechanism):
         >>> from egm import GaussianMechanism
         >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-6).check(1234)
         """
-        unread(value=value)
+        self._check_size(unread(value=value))
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """Release a value plus normal noise.
@@ -146,11 +181,12 @@ class GaussianMechanism(Mechanism):
         1235.5
         """
         value = exact(value=value)
+        self._check_size(value.shape)
         if rng is not None:
-            return noisy(value.astype(float), np.full(value.shape, self.noise_std), rng)
-        unit = unit_of(self.sensitivity, self.noise_multiplier)
+            return noisy(value.astype(float), np.full(value.shape, self.noise_std), self.noise_law, rng)
+        unit = self._unit()
         std = self._secure_std(unit, value.size)
-        return secure(value, np.full(value.shape, unit), std)
+        return secure(value, np.full(value.shape, unit), std, self.noise_law)
 
     def check_noise(self, value: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -177,11 +213,20 @@ class GaussianMechanism(Mechanism):
             ...
         ValueError: epsilon = 1.0 and delta = 1e-30: rounding would cost ... of delta
         """
-        self._secure_std(unit_of(self.sensitivity, self.noise_multiplier), math.prod(unread(value=value) or (1,)))
+        self._secure_std(self._unit(), self.d or math.prod(unread(value=value) or (1,)))
+
+    def _check_size(self, shape: tuple[int, ...] | None) -> None:
+        """Raise a ValueError if a value of this shape does not have the declared number of entries."""
+        if None not in (self.d, shape) and math.prod(shape or ()) != self.d:
+            raise ValueError(f"value must have the declared d = {self.d} entries, got {math.prod(shape or ())}")
+
+    def _unit(self) -> float:
+        """Return the unit to whose multiples a secure release rounds a value."""
+        return unit_of(self.sensitivity, room(self.noise_law, self.noise_multiplier))
 
     def _secure_std(self, unit: float, size: int) -> float:
         """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`.
 
         A secure release rounds the value to multiples of this unit.
         """
-        return std_of_rounded(self.sensitivity / unit, size, self.epsilon, self.delta)
+        return std_of_rounded(self, self.sensitivity / unit, size)

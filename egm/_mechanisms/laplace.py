@@ -192,9 +192,10 @@ class LaplaceMechanism(Mechanism):
         scale = np.full(value.shape, self.noise_scale)
         if rng is not None:
             noisy = value.astype(float) + samplers.simulated_laplace(scale, rng)
-            return Release(noisy, np.sqrt(2) * scale, simulated=True)
+            return Release(noisy, np.sqrt(2) * scale, simulated=True, noise_law="laplace")
         unit = unit_of(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
         estimate = from_lattice(value, unit, samplers.secure_laplace(spread, value.size))
-        return Release(estimate, np.full(value.shape, np.sqrt(2) * spread * unit), simulated=False)
+        std = np.full(value.shape, np.sqrt(2) * spread * unit)
+        return Release(estimate, std, simulated=False, noise_law="laplace")

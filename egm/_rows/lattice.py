@@ -32,6 +32,11 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
 The noise is calibrated for delta minus six times the additional term, which is :math:`(1 + e^\varepsilon) d / (4 s^2)`.
 The surplus also covers the tails of the noise, which 64-bit integers cut off.
+
+l2 noise of scale s is Gaussian noise whose variance V is random, one for all coordinates, with the mean of 1/V equal to
+:math:`1 / (s^2 (d - 1))`. Therefore its discrete form, a discrete Gaussian with the same random variance, is within
+:math:`d / (24 s^2 (d - 1))` of rounded l2 noise if d is at least 2, and within
+:math:`(1 + \log(1 + 48 s^2)) / (48 s^2)` if d is 1 (chapter 14 of the book).
 """
 
 from __future__ import annotations
@@ -50,9 +55,9 @@ from numpy.typing import NDArray
 
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
-from egm.calibration import analytic_noise_multiplier
+from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
-__all__ = ["EXCESS", "Lattice", "gaussian_std", "nearest_double", "rounded"]
+__all__ = ["EXCESS", "Lattice", "gaussian_std", "l2_std", "nearest_double", "rounded"]
 
 EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
@@ -219,8 +224,32 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     privacy, is not less than the cost of the noise, in spite of rounding errors.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
-    charge = (1 + math.exp(min(epsilon, 700.0))) * d / (4 * std**2)
+    left = _left(epsilon, delta, d / (4 * std**2))
+    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + EXCESS)
+
+
+@functools.lru_cache(maxsize=64)
+def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
+    """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of d integers private.
+
+    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
+    is in the same unit as the sensitivity. As in `gaussian_std`, a part of delta is subtracted. It is here for the
+    rounding of the noise, and for the rounding of its random standard deviation, which changes the law of the noise
+    by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise ValueError if this part is half
+    of delta or more.
+    """
+    scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
+    rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
+    left = _left(epsilon, delta, rounding + math.sqrt(d) * 2.0**-49)
+    return max(scale, sensitivity * float(l2_noise_scale(epsilon, left, d))) * (1 + EXCESS) * math.sqrt(d + 1)
+
+
+def _left(epsilon: float, delta: float, distance: float) -> float:
+    """Return what is left of delta if the noise that is drawn is this total variation distance from the exact noise.
+
+    Raise ValueError if less than half of delta is left.
+    """
+    charge = (1 + math.exp(min(epsilon, 700.0))) * distance
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
-    left = math.nextafter(delta - charge, 0.0)
-    return max(std, sensitivity * float(analytic_noise_multiplier(epsilon, left))) * (1 + EXCESS)
+    return math.nextafter(delta - charge, 0.0)

@@ -41,6 +41,7 @@ _FAR = 8.0  # distance from the center, in clip norms, of the row by which the n
 _NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 _ROWS = "clip skipped", "centre from the data"
 _ROUNDING = "rounding away from zero"
+_SHAPE = "random variance of too small a shape"
 
 Draw: TypeAlias = Callable[[Any, int, "Rng | None"], Array]  # draws from (data set, number of releases, rng)
 Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, replacement)
@@ -149,7 +150,7 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
     --------
     >>> from egm.study.planted import cases
     >>> [case.name for case in cases()][:3]
-    ['Laplace', 'Gaussian', 'elliptical']
+    ['Laplace', 'Gaussian', 'Gaussian, l2 noise']
     """
     mixed, pure, many = (epsilon, delta), (2 * epsilon, 0.0), 60_000
     options: dict[str, Any] = {"center": [5.0, -1.0], "clip_probability": 0.1}
@@ -157,9 +158,11 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
     added = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, neighbors="add_remove")
     around_zero = GaussianDataMechanism([1.0, 1.0], 2, *mixed, clip_probability=0.1)
     corners = np.array([1.0, 4.0]), np.array([0.0, 0.0])
+    axis, spherical = (np.array([3.0, 0.0]), np.zeros(2)), GaussianMechanism(3.0, *mixed, noise="l2", d=2)
     return [
         Case("Laplace", *pure, (0.0, 3.0), _linear(LaplaceMechanism(3.0, pure[0])), 2 * many, _NOISE),
         Case("Gaussian", *mixed, (0.0, 3.0), _linear(GaussianMechanism(3.0, *mixed)), many, _NOISE),
+        Case("Gaussian, l2 noise", *mixed, axis, _linear(spherical), 2 * many, (*_NOISE, _SHAPE)),
         Case("elliptical", *mixed, corners, _linear(EllipticalGaussianMechanism([1.0, 4.0], *mixed)), many, _NOISE),
         Case("data, replace one", *mixed, _replaced(data), _linear(data), many, (*_NOISE, *_ROWS)),
         Case("data, add or remove", *mixed, _added(added), _linear(added), many, (*_NOISE, *_ROWS)),
@@ -320,6 +323,7 @@ def _patches() -> dict[str, list[Patch]]:
         _NOISE[1]: _less_noise(0.5),
         _ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (norms, "clip", lambda rows, clip_norm: rows)],
         _ROWS[1]: _recentered(),
+        _SHAPE: [(samplers, "secure_l2", _narrow_secure_l2), (samplers, "simulated_l2", _narrow_simulated_l2)],
         _ROUNDING: [(lattice.Lattice, "sum", _sum(rounding=lambda v: np.copysign(np.ceil(np.abs(v)), v)))],
     }
 
@@ -330,12 +334,23 @@ def _less_noise(factor: float) -> list[Patch]:
     A private quantile has no noise to multiply; for it, epsilon is divided by the factor.
     """
     patches: list[Patch] = []
-    for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace"):
+    for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace", "simulated_l2"):
         patches.append((samplers, name, functools.partial(_scaled, getattr(samplers, name), factor)))
     for name in ("quantile", "secure_quantile"):
         right = getattr(quantiles, name)
         patches.append((quantiles, name, lambda *given, right=right: right(*given[:4], given[4] / factor, given[5])))
     return patches
+
+
+def _narrow_secure_l2(scale: float, size: int) -> list[int]:
+    """Take the place of `egm.samplers.secure_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size)), size)
+
+
+def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
+    """Take the place of `egm.samplers.simulated_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
+    return drawn
 
 
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:

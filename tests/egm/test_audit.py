@@ -137,7 +137,7 @@ def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
 @PATHS
 def test_only_linear_releases_are_replayed(path):
     rng = None if path == "secure" else np.random.default_rng(11)
-    with pytest.raises(ValueError, match="release must be a value plus a linear image of its noise"):
+    with pytest.raises(ValueError, match="release must be a value plus a linear function of its noise"):
         audit.replay(lambda rng: GaussianMechanism(1.0, 1.0, 0.1).release(0.0, rng=rng).estimate ** 2, 100, rng)
 
 

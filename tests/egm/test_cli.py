@@ -161,6 +161,8 @@ OPTIONS = {
     ("--center-std", "0", "--sigma-factor", "1", *OPTIMAL): {"center_std": 0.0, "sigma_factor": 1.0, **BEST},
     ("--center-std", "center2.csv", *OPTIMAL): {"center_std": [1.0, 2.0, 3.0], **BEST},
     ("--count-clipped",): {"count_clipped": True},
+    ("--noise", "l2"): {"noise": "l2"},
+    ("--noise", "best", *PRIVATE): {"noise": "best", "neighbors": "add_remove", "n": 300},
     ("--count-clipped", *PRIVATE): {"count_clipped": True, "neighbors": "add_remove", "n": 300},
     ("--scaling", "none"): {"scaling": "none"},
     ("--scaling", "optimal"): {"scaling": "optimal"},
@@ -331,7 +333,7 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
 
 KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
 PARAMETERS = ["egm", "mechanism", "rows", "epsilon", "delta", "neighbors", "clip_probability", "clip_norm"]
-PARAMETERS += ["noise_multiplier", "sigma_factor", "count_clipped", "sigma", "center", "scaling"]
+PARAMETERS += ["noise_law", "noise_multiplier", "sigma_factor", "count_clipped", "sigma", "center", "scaling"]
 FORMS = ("json", "csv", "npy")
 
 
@@ -480,6 +482,9 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     for scaling in ("none", "expected_norm", "optimal"):
         other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
+    for noise in ("gaussian", "l2"):
+        other = mechanism(**OPTIONS.get(option, {}) | {"noise": noise})
+        assert plan["noises"][noise] == pytest.approx(other.error().total, rel=1e-9)
 
 
 def from_text(label, text):
@@ -491,7 +496,7 @@ def test_plan_says_the_same_as_text(egm, released):
     command = (*PLAN, "--scaling", "sigma.csv")
     plan, text = released(*command), egm(*command)[1].decode()
     made = {"Clip norm": "clip_norm", "Noise multiplier": "noise_multiplier"}
-    numbers = plan["forecast"] | plan["scalings"] | {label: plan["parameters"][name] for label, name in made.items()}
+    numbers = plan["forecast"] | plan["scalings"] | plan["noises"] | {label: plan["parameters"][name] for label, name in made.items()}
     for label, value in {**numbers, "3": plan["noise_std"][2], "greatest": max(plan["noise_std"])}.items():
         assert from_text(rf"\n *{label}", text) == pytest.approx(value, rel=1e-4)
 

@@ -1,0 +1,370 @@
+"""Test l2 noise: its calibration against values of 25 digits, its samplers, and the mechanisms that draw it."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy import stats
+
+from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, samplers
+from egm._budget.rules import l2_mu_squared
+from egm._rows import lattice
+from egm.budget import Budget, BudgetExceeded
+from egm.calibration import analytic_noise_multiplier, gaussian_delta, l2_delta, l2_noise_scale
+from egm.study import planted
+
+REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "l2.json").read_text())
+# Squared error of l2 noise over that of Gaussian noise at delta = 1e-6: quadrature by another program, to six digits.
+RATIOS = {(1.0, 2): 0.168026, (1.0, 5): 0.327107, (1.0, 10): 0.517611, (1.0, 30): 0.786733, (1.0, 100): 0.928917}
+RATIOS |= {(0.1, 2): 0.227, (0.1, 10): 0.621, (0.1, 100): 0.951, (3.0, 5): 0.276, (3.0, 100): 0.912}
+LEVEL = 1e-6  # probability that a test of a law fails by chance
+
+epsilons, deltas, dimensions = st.floats(1e-6, 100), st.floats(1e-100, 0.5), st.integers(1, 10**6)
+
+
+def excess(value, exact):
+    """Return value / exact - 1 for an `exact` number given as a string, computed with 40 digits."""
+    with mp.workdps(40):
+        return float(mpf(float(value)) / mpf(exact) - 1)
+
+
+# --- Calibration ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", REFERENCE["scales"], ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}")
+def test_noise_scale_is_exact_and_never_too_small(case):
+    s = l2_noise_scale(case["epsilon"], case["delta"], case["d"])
+    assert 0 <= excess(s, case["noise_scale"]) <= 1e-10
+
+
+@pytest.mark.parametrize("case", REFERENCE["curve"], ids=lambda case: f"{case['epsilon']}-{case['d']}")
+def test_curve_is_exact(case):
+    delta = l2_delta(case["epsilon"], case["noise_scale"], case["d"])
+    with mp.workdps(40):
+        exact = mp.nstr(mp.exp(mpf(case["log_delta"])), 24)
+    assert abs(excess(delta, exact)) <= 1e-12
+
+
+@given(epsilons, deltas, dimensions)
+def test_noise_suffices_and_less_does_not(epsilon, delta, d):
+    s = l2_noise_scale(epsilon, delta, d)
+    assert l2_delta(epsilon, s, d) <= delta
+    assert l2_delta(epsilon, s * (1 - 1e-9), d) > delta * (1 - 1e-9)
+
+
+@given(epsilons, st.floats(1e-6, 1e6))
+def test_one_coordinate_has_the_curve_of_laplace_noise(epsilon, s):
+    expected = -math.expm1(min(0.0, (epsilon - 1 / s) / 2))
+    assert l2_delta(epsilon, s, 1) == pytest.approx(expected, rel=1e-8, abs=1e-15)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 7.0, 1e4])
+@pytest.mark.parametrize("d", [1, 2, 1000])
+def test_noise_is_pure_from_the_scale_one_over_epsilon_on(epsilon, d):
+    s = l2_noise_scale(epsilon, 0, d)
+    assert s == pytest.approx(1 / epsilon, rel=1e-15)
+    assert l2_delta(epsilon, s, d) == 0
+    assert l2_delta(epsilon, s * (1 - 1e-3), d) > 0 or d == 1000
+
+
+@pytest.mark.parametrize(("epsilon", "d"), RATIOS)
+def test_error_relative_to_gaussian_noise_is_that_of_another_program(epsilon, d):
+    ratio = (d + 1) * (l2_noise_scale(epsilon, 1e-6, d) / analytic_noise_multiplier(epsilon, 1e-6)) ** 2
+    assert ratio == pytest.approx(RATIOS[epsilon, d], abs=6e-4 if epsilon != 1 else 8e-5)
+
+
+def test_curve_tends_to_that_of_gaussian_noise():
+    """The privacy curve of l2 noise in d coordinates differs from that of Gaussian noise by a multiple of 1/d."""
+    d = np.array([1e4, 1e5, 1e6])
+    far = l2_delta(1.0, 4.0 / np.sqrt(d + 1), d) / gaussian_delta(1.0, 4.0) - 1
+    assert far * d == pytest.approx(far[-1] * d[-1], rel=0.05)
+
+
+@pytest.mark.parametrize(("epsilon", "s", "d"), [(1.0, 0.3, 5), (0.2, 1.0, 2), (3.0, 0.1, 20)])
+def test_curve_is_the_expectation_over_simulated_noise(epsilon, s, d):
+    noise = s * np.array([samplers.simulated_l2(np.ones(d), np.random.default_rng(seed)) for seed in range(40_000)])
+    loss = (np.linalg.norm(noise - np.eye(d)[0], axis=1) - np.linalg.norm(noise, axis=1)) / s
+    terms = np.maximum(0.0, -np.expm1(epsilon - loss))
+    assert abs(np.mean(terms) - l2_delta(epsilon, s, d)) < 5 * np.std(terms) / math.sqrt(terms.size)
+
+
+def test_arguments_broadcast():
+    epsilon, delta = np.array([0.1, 1.0])[:, None, None], np.array([0.0, 1e-6, 0.1])[:, None]
+    d = np.array([1, 2, 50, 900])
+    s = l2_noise_scale(epsilon, delta, d)
+    assert s.shape == (2, 3, 4)
+    assert s[1, 1, 2] == pytest.approx(l2_noise_scale(1.0, 1e-6, 50), rel=1e-11)
+    assert np.all(np.diff(s, axis=1) < 0)
+    assert l2_delta(epsilon, s, d).shape == s.shape
+    assert isinstance(l2_delta(1.0, 0.5, 3), float)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "said"),
+    [
+        (l2_delta, (-1.0, 0.5, 3), r"epsilon must lie between 0\.0 and"),
+        (l2_delta, (2e4, 0.5, 3), r"epsilon must lie between 0\.0 and"),
+        (l2_delta, (1.0, 0.0, 3), "noise_scale must be finite and > 0"),
+        (l2_delta, (1.0, 0.5, 2.5), r"d must be a whole number, got 2\.5"),
+        (l2_delta, (1.0, 0.5, 0), r"d must lie between 1\.0 and"),
+        (l2_delta, (1.0, 0.5, math.nan), "d must"),
+        (l2_noise_scale, (1e-9, 1e-6, 3), "epsilon must lie between 1e-06 and"),
+        (l2_noise_scale, (1.0, 1.0, 3), r"delta must lie between 0\.0 and"),
+        (l2_noise_scale, (1.0, 1e-310, 3), "delta must be 0 or at least 1e-300, got 1e-310"),
+        (l2_noise_scale, (1.0, 1e-6, 10**7), r"d must lie between 1\.0 and"),
+    ],
+)
+def test_bad_arguments_are_named(function, given, said):
+    with pytest.raises(ValueError, match=said):
+        function(*given)
+
+
+# --- Samplers ---------------------------------------------------------------------------------------------------------
+
+
+def secure(d, size=4000):
+    """Draw l2 noise of scale 1 by the secure sampler, rounded to multiples of 2**-30."""
+    return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
+
+
+def simulated(d, size=4000):
+    """Draw l2 noise of scale 1 by the simulated sampler."""
+    rng = np.random.default_rng(d)
+    return np.array([samplers.simulated_l2(np.ones(d), rng) for _ in range(size)])
+
+
+def fit(drawn):
+    """Return the least p-value of four tests of l2 noise of scale 1, shape (size, d).
+
+    The norm has a gamma distribution with the shape d, and so the mean d. The squared first coordinate of the direction
+    has a beta distribution. The norm and the direction are independent, so that their ranks are not correlated.
+    """
+    d = drawn.shape[1]
+    norm = np.linalg.norm(drawn, axis=1)
+    axis = np.abs(drawn[:, 0]) / norm
+    tests = [stats.kstest(norm, stats.gamma(d).cdf).pvalue, stats.ttest_1samp(norm, d).pvalue]
+    if d > 1:
+        tests.append(stats.kstest(axis**2, stats.beta(0.5, (d - 1) / 2).cdf).pvalue)
+        tests.append(stats.spearmanr(norm, np.max(np.abs(drawn), axis=1) / norm).pvalue)
+    return min(tests)
+
+
+@pytest.mark.parametrize("draw", [secure, simulated])
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_noise_has_its_law(draw, d):
+    assert fit(draw(d)) > LEVEL
+
+
+@pytest.mark.parametrize("draw", [secure, simulated])
+@pytest.mark.parametrize("bug", ["shape", "variance of each coordinate", "scale"])
+def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
+    """`fit` notices l2 noise with too small a shape of the gamma variable, or with a variance of each coordinate.
+
+    It also notices a scale that is 5 percent too small.
+    """
+    d, right = 8, {"secure_l2": samplers.secure_l2, "simulated_l2": samplers.simulated_l2}
+    one_by_one = {
+        "secure_l2": lambda scale, size: [right["secure_l2"](scale * math.sqrt(2), 1)[0] for _ in range(size)],
+        "simulated_l2": lambda scale, rng: [float(right["simulated_l2"](s * math.sqrt(2), rng)) for s in scale],
+    }
+    smaller = {name: lambda scale, *rest, name=name: right[name](0.95 * np.asarray(scale)[()], *rest) for name in right}
+    if bug == "shape":
+        with planted.plant("random variance of too small a shape"):
+            assert fit(draw(d)) < LEVEL
+        return
+    for name, wrong in (one_by_one if bug.startswith("variance") else smaller).items():
+        monkeypatch.setattr(samplers, name, wrong)
+    assert fit(draw(d, 1500 if bug.startswith("variance") else 6000)) < LEVEL
+
+
+@pytest.mark.parametrize("twice", [1, 2, 3, 8, 101])
+def test_random_variance_has_a_gamma_distribution(twice):
+    drawn = [samplers._half_gamma(twice) for _ in range(20_000)]
+    assert stats.kstest(drawn, stats.gamma(twice / 2).cdf).pvalue > LEVEL
+
+
+def test_uniforms_have_all_digits_of_a_double(monkeypatch):
+    """The least uniform number is 2**-129, and the largest is 1/2; a small one has digits beyond the first 64 bits."""
+    bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
+    found = {}
+    for name, some in bits.items():
+        monkeypatch.setattr(samplers.os, "urandom", lambda size, some=some: some)
+        found[name] = float(samplers._uniforms(1)[0][0])
+    assert found["least"] == 2.0**-129
+    assert found["largest"] == 0.5
+    assert found["small"] == pytest.approx(0x0101010101010101 * 2.0**-128, rel=1e-15)
+
+
+# --- Rounding ---------------------------------------------------------------------------------------------------------
+
+
+def distance_of_discrete(s, d):
+    """Return the total variation distance of discrete l2 noise of scale s from rounded l2 noise, in d = 1 or 2.
+
+    Both laws are mixtures of normal laws, rounded or discrete, over the random variance.
+    """
+    reach, (nodes, weights) = int(40 * s) + 40, np.polynomial.legendre.leggauss(400)
+    u = 6 * nodes - 3  # log of the gamma variable, from exp(-9) to exp(3)
+    mass = 6 * weights * np.exp(stats.gamma((d + 1) / 2).logpdf(np.exp(u)) + u)
+    k = np.arange(-reach, reach + 1)
+    std = s * np.sqrt(2 * np.exp(u))[:, None]
+    discrete = np.exp(-(k**2) / (2 * std**2))
+    discrete /= discrete.sum(axis=1, keepdims=True)
+    rounded = stats.norm.cdf((k + 0.5) / std) - stats.norm.cdf((k - 0.5) / std)
+    if d == 1:
+        return np.abs(mass @ (discrete - rounded)).sum() / 2
+    joint = [np.einsum("m,mi,mj->ij", mass, law, law) for law in (discrete, rounded)]
+    return np.abs(joint[0] - joint[1]).sum() / 2
+
+
+@pytest.mark.parametrize(("s", "d"), [(1.0, 1), (3.0, 1), (10.0, 1), (1.0, 2), (3.0, 2)])
+def test_discrete_noise_is_as_near_as_proved(s, d):
+    proved = (1 + math.log1p(48 * s**2)) / (48 * s**2) if d == 1 else d / (24 * s**2 * (d - 1))
+    assert 0 < distance_of_discrete(s, d) <= proved
+
+
+def test_standard_deviation_on_the_lattice_pays_for_rounding():
+    """`l2_std` is above the exact calibration, by as much as delta falls for rounding, and refuses a tiny delta."""
+    exact = 2.0**40 * l2_noise_scale(1.0, 1e-9, 3) * 2
+    found = lattice.l2_std(2.0**40, 3, 1.0, 1e-9)
+    assert exact < found < exact * (1 + 1e-6)
+    left = 1e-9 - (1 + math.e) * math.sqrt(3) * 2.0**-49
+    assert found >= 2.0**40 * l2_noise_scale(1.0, left, 3) * 2
+    with pytest.raises(ValueError, match="rounding would cost"):
+        lattice.l2_std(2.0**40, 3, 1.0, 1e-15)
+
+
+# --- Mechanisms -------------------------------------------------------------------------------------------------------
+
+
+def settings():
+    """Return twenty settings of a data mechanism with l2 noise, drawn with a seed."""
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        d, n = int(rng.integers(1, 12)), int(rng.integers(20, 400))
+        options = {"neighbors": str(rng.choice(["replace_one", "add_remove"])), "count_clipped": bool(rng.integers(2))}
+        sigma = rng.uniform(0.1, 3, d)
+        yield sigma, n, float(rng.uniform(0.3, 5)), options | {"center": rng.normal(size=d)}
+
+
+@pytest.mark.parametrize("given", list(settings()))
+def test_simulated_error_is_that_of_the_forecast(given):
+    sigma, n, epsilon, options = given
+    it = GaussianDataMechanism(sigma, n, epsilon, 1e-6, noise="l2", **options)
+    rng, squares = np.random.default_rng(n), []
+    for _ in range(400):
+        X = rng.normal(it.center, sigma, (n, sigma.size))
+        squares.append(np.sum((it.release(X, rng=rng).estimate - X.sum(axis=0)) ** 2))
+    off = np.mean(squares) - it.error(mean=it.center).total
+    assert abs(off) < 5 * np.std(squares) / math.sqrt(len(squares))
+
+
+@pytest.mark.parametrize("count_clipped", [False, True])
+def test_confidence_radius_covers(count_clipped):
+    options = {"count_clipped": count_clipped, "center_std": 0.0, "sigma_factor": 1.0, "clip_probability": 1e-5}
+    it = GaussianDataMechanism([1.0, 5.0], 50, 1.0, 1e-6, noise="l2", **options)
+    rng, radius, inside = np.random.default_rng(3), it.confidence_radius(0.9), []
+    for _ in range(2000):
+        X = rng.normal(0.0, it.sigma, (50, 2))
+        inside.append(np.linalg.norm(it.b * (it.release(X, rng=rng).estimate - X.sum(axis=0))) <= radius)
+    assert 0.88 < np.mean(inside) < (0.96 if count_clipped else 0.92)  # the count is part of the noise, not of the sum
+
+
+@pytest.mark.parametrize("make", [
+    lambda noise: GaussianMechanism(3.0, 1.0, 1e-6, noise=noise, d=4),
+    lambda noise: EllipticalGaussianMechanism([1.0, 2.0, 3.0, 4.0], 1.0, 1e-6, noise=noise),
+    lambda noise: GaussianDataMechanism([1.0, 2.0, 3.0, 4.0], 100, 1.0, 1e-6, noise=noise),
+])  # fmt: skip
+def test_noise_is_scaled_like_gaussian_noise(make):
+    """The standard deviations of l2 noise are those of Gaussian noise times a number; "best" takes the smaller ones."""
+    normal, l2, best = map(make, ("gaussian", "l2", "best"))
+    ratio = math.sqrt(5) * l2_noise_scale(1.0, 1e-6, 4) / analytic_noise_multiplier(1.0, 1e-6)
+    assert l2.noise_std == pytest.approx(ratio * np.asarray(normal.noise_std), rel=1e-12)
+    assert (best.noise_law, best.noise) == ("l2", "best")
+    assert best.noise_std == pytest.approx(l2.noise_std)
+    assert (normal.noise_law, l2.noise_size) == ("gaussian", 4)
+
+
+def test_best_noise_is_gaussian_where_delta_is_large():
+    assert GaussianMechanism(1.0, 0.1, 0.1, noise="best", d=1).noise_law == "gaussian"
+
+
+@pytest.mark.parametrize("path", ["secure", "simulated"])
+def test_a_release_says_its_law_and_has_its_spread(path):
+    it, rng = EllipticalGaussianMechanism([1.0, 10.0], 1.0, 1e-6, noise="l2"), np.random.default_rng(5)
+    releases = [it.release([0.0, 0.0], rng=rng if path == "simulated" else None) for _ in range(3000)]
+    assert {release.noise_law for release in releases} == {"l2"}
+    found = np.std([release.estimate for release in releases], axis=0) / it.noise_std
+    assert found == pytest.approx([1.0, 1.0], abs=0.1)
+
+
+def test_bad_noise_and_sizes_are_named():
+    with pytest.raises(ValueError, match='noise must be "gaussian", "l2" or "best", got \'normal\''):
+        GaussianMechanism(1.0, 1.0, 1e-6, noise="normal", d=1)
+    with pytest.raises(ValueError, match="d, the number of entries of a value, must be given for noise = 'l2'"):
+        GaussianMechanism(1.0, 1.0, 1e-6, noise="l2")
+    it = GaussianMechanism(1.0, 1.0, 1e-6, noise="l2", d=3)
+    for call in (it.check, it.release):
+        with pytest.raises(ValueError, match="value must have the declared d = 3 entries, got 2"):
+            call([1.0, 2.0])
+    with pytest.raises(ValueError, match="rounding would cost"):
+        GaussianMechanism(1.0, 1.0, 1e-15, noise="l2", d=3).release([0.0, 0.0, 0.0])
+
+
+# --- Budget -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 300])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_cost_is_above_the_whole_privacy_curve(epsilon, d):
+    s = float(l2_noise_scale(epsilon, 1e-6, d))
+    mu = math.sqrt(l2_mu_squared(s * math.sqrt(d + 1), d))
+    grid = np.random.default_rng(d).uniform(0, 1 / s, 5000)
+    assert np.all(l2_delta(grid, s, d) <= gaussian_delta(grid, 1 / mu))
+    assert mu < 1.01 * 2 * stats.norm.ppf((1 + l2_delta(0.0, s, d)) / 2)  # a smaller mu fails at epsilon = 0
+
+
+def losses(mechanism, grid):
+    """Return the probabilities of the privacy losses of a mechanism on a grid, each loss rounded up to a grid point."""
+    if mechanism.noise_law == "gaussian":
+        mu = 1 / mechanism.noise_multiplier
+        below = stats.norm.cdf((grid - mu**2 / 2) / mu)
+    else:
+        rng, d, size = np.random.default_rng(1), mechanism.d, 400_000
+        s = mechanism.noise_multiplier / math.sqrt(d + 1)
+        noise = rng.normal(size=(size, d)) * np.sqrt(2 * rng.gamma((d + 1) / 2, size=size))[:, None] * s
+        loss = (np.linalg.norm(noise - np.eye(d)[0], axis=1) - np.linalg.norm(noise, axis=1)) / s
+        below = np.searchsorted(np.sort(loss), grid) / size
+    return np.diff(below, prepend=0.0)
+
+
+def test_releases_together_are_as_private_as_the_budget_says():
+    """A Gaussian and two l2 releases are private for the epsilon that the budget counts, by a sum of their losses."""
+    one, other = GaussianMechanism(1.0, 0.5, 1e-3), GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
+    spent = []
+    for order in ((one, other, other), (other, one, other), (other, other, one)):
+        budget = Budget(epsilon=9.0, delta=1e-2, rule="gaussian")
+        for mechanism in order:
+            budget.charge(mechanism)
+        spent.append(budget.spent.epsilon)
+    assert max(spent) == min(spent)
+    step, half = 2e-3, 4096
+    grid = step * np.arange(-half, half)
+    together = losses(one, grid)
+    for _ in range(2):
+        together = np.convolve(together, losses(other, grid))[half : 3 * half]
+    found = np.sum(together * np.maximum(0.0, -np.expm1(spent[0] - grid)))
+    assert 1e-3 < found < 1e-2
+
+
+def test_a_budget_of_zcdp_refuses_l2_noise():
+    it = GaussianMechanism(1.0, 1.0, 1e-6, noise="l2", d=3)
+    with pytest.raises(BudgetExceeded, match="GaussianMechanism asks for"):
+        Budget(rho=10.0).charge(it)
+    charge = Budget(epsilon=1.0, delta=1e-6).charge(it)
+    assert (charge.epsilon, charge.delta, charge.rho) == (1.0, 1e-6, math.inf)
