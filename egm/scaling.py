@@ -27,7 +27,7 @@ from egm import gx2
 from egm._types import Array, ArrayLike
 from egm._validate import nonnegative, probability, scalar, vector
 
-__all__ = ["clip_norm", "elliptical", "expected_norm", "mean_deviation", "noise_factor", "optimal"]
+__all__ = ["clip_norm", "elliptical", "excess_bound", "expected_norm", "mean_deviation", "noise_factor", "optimal"]
 
 
 def elliptical(sensitivities: ArrayLike) -> Array:
@@ -282,6 +282,79 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     return float(clip_norm(b, sigma, clip_probability) ** 2 * np.sum(vector(b=b) ** -2.0))
 
 
+def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
+    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above its minimum.
+
+    Parameters
+    ----------
+    b : array_like, shape (d,)
+        Multipliers of the columns, finite and > 0.
+    sigma : array_like, shape (d,)
+        Standard deviations of the columns, finite and > 0, in the units of the data.
+    clip_probability : float
+        Probability p with which a row may be longer than the clipping radius, strictly between 0
+        and 1.
+
+    Returns
+    -------
+    float
+        A number that is at least :math:`\log F(b) - \min \log F`, and 0 where F is least. It is
+        infinite if one multiplier is 1e150 times larger than another.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or if `b` and `sigma` have different lengths.
+
+    See Also
+    --------
+    noise_factor : The factor F.
+    optimal : The scaling for which F is least.
+
+    Notes
+    -----
+    Let :math:`\pi_j` be the share :math:`E[w_j Z_j^2 \mid Q = q] / q` of coordinate j in the
+    squared norm of a row at the clipping radius, and :math:`\tau_j` its share
+    :math:`b_j^{-2} / \sum_i b_i^{-2}` in the noise. Their difference :math:`\pi_j - \tau_j` is the
+    derivative of :math:`\log F` with respect to :math:`\log w_j`. As :math:`\log q` is convex in
+    :math:`\log w` [1]_, for every h
+
+    .. math:: \log F(w e^h) - \log F(w) \ge \sum_j \pi_j h_j + \log \sum_j \tau_j e^{-h_j}.
+
+    The least value of the right side is minus the Kullback-Leibler divergence of :math:`\pi` from
+    :math:`\tau`, which is at most :math:`\log(1 + \sum_j (\pi_j - \tau_j)^2 / \tau_j)`. This
+    number is returned.
+
+    References
+    ----------
+    .. [1] Prékopa (1973), "On logarithmic concave measures and functions".
+
+    Examples
+    --------
+    The scaling of Lemma 4.1 has 0.9 % more noise than the best one. The bound says that it is at
+    most 1.5 %, without knowing the best one.
+
+    >>> import numpy as np
+    >>> from egm import scaling
+    >>> sigma, p = [18, 1200, 3], 1e-4
+    >>> lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, p)
+    >>> ratio = scaling.noise_factor(lemma, sigma, p) / scaling.noise_factor(best, sigma, p)
+    >>> round(ratio, 3), round(float(np.exp(scaling.excess_bound(lemma, sigma, p))), 3)
+    (1.009, 1.015)
+    >>> scaling.excess_bound(best, sigma, p) < 1e-18
+    True
+    """
+    b, sigma, p = vector(b=b), vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
+    weights = (b * sigma / clip_norm(b, sigma, p)) ** 2  # the squared clipping radius is 1
+    noise_share = (np.min(b) / b) ** 2
+    noise_share /= np.sum(noise_share)
+    if np.min(noise_share) < 1e-300:
+        return np.inf
+    norm_share, seen = np.zeros(b.size), weights > 0
+    norm_share[seen] = weights[seen] * gx2.conditional_means(1.0, weights[seen])
+    return _excess_bound(norm_share / noise_share, noise_share)
+
+
 def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     r"""Compute the scaling that needs the least noise if a scaled row is clipped with a given probability.
 
@@ -306,6 +379,7 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
     See Also
     --------
+    excess_bound : How far the noise factor of a scaling can be above its minimum.
     expected_norm : The scaling of Lemma 4.1, in closed form.
     noise_factor : The factor F that is minimized.
 
@@ -321,7 +395,8 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     Such a point is the only minimum, because the logarithm of q is a convex function of
     :math:`\log w` by Prékopa's theorem [1]_, and :math:`\log \sum_j \sigma_j^2 / w_j` is strictly
     convex, except in the direction in which all w are multiplied by a common factor; this changes
-    nothing.
+    nothing. The iteration stops when `excess_bound` proves that :math:`\log F` is within 1e-20 of
+    its minimum, or after 100 rounds.
 
     References
     ----------
@@ -343,14 +418,25 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
         weights = np.exp(log_weights)
         weights /= np.sum(weights)
         quantile = gx2.isf(p, weights)
-        factor = quantile * np.sum(share**2 / weights)
+        pull = gx2.conditional_means(quantile, weights)
+        noise = share * (share / weights)
+        factor = quantile * np.sum(noise)
         best = min(best, (factor, weights), key=lambda pair: pair[0])
-        iterates.append(np.log(weights))
-        residuals.append(np.log(_stationary(share, weights, gx2.conditional_means(quantile, weights)) / weights))
-        if np.max(np.abs(residuals[-1])) < _SETTLED and factor <= best[0] * (1 + _ROUNDING):
+        if _excess_bound((weights / share) ** 2 * pull * np.sum(noise) / quantile, noise / np.sum(noise)) < _SETTLED:
             return np.sqrt(weights) / sigma
+        iterates.append(np.log(weights))
+        residuals.append(np.log(_stationary(share, weights, pull) / weights))
         log_weights = _extrapolated(iterates, residuals)
     return np.sqrt(best[1]) / sigma
+
+
+def _excess_bound(ratio: Array, noise_share: Array) -> float:
+    """Compute the bound of `excess_bound` from the shares in the noise, and the norm's shares divided by them.
+
+    It is log(1 + chi-square divergence), which is not less than the Kullback-Leibler divergence, and
+    does not suffer from cancellation when the shares agree to many digits.
+    """
+    return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
 
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
@@ -394,6 +480,5 @@ def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
 
 _WINDOW = 6  # iterates that the extrapolation uses
 _LONGEST = 1.0  # largest correction of log w by the extrapolation
-_SETTLED = 1e-9  # change of log w in the last round; F is flat at its minimum, so it is then within rounding of it
-_ROUNDING = 1e-13  # relative rounding error of F
+_SETTLED = 1e-20  # bound on log F above its minimum; then the shares agree within 1e-10, near the rounding of egm.gx2
 _MOST_ROUNDS = 100

@@ -143,6 +143,71 @@ def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
         assert np.exp(found.x) / np.sum(np.exp(found.x)) == pytest.approx(weights, abs=1e-4)
 
 
+@given(sigmas, st.floats(1e-30, 0.99), st.floats(1e-4, 3), st.integers(0, 99))
+@settings(deadline=None, max_examples=40)
+def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
+    b, best = scaling.expected_norm(sigma), scaling.optimal(sigma, p)
+    assert scaling.excess_bound(best, sigma, p) < 1e-20
+    least = scaling.noise_factor(best, sigma, p)
+    away = np.exp(size * np.random.default_rng(seed).standard_normal((4, sigma.size)))
+    for other in (b, *(best * away)):
+        excess = np.log(scaling.noise_factor(other, sigma, p) / least)
+        assert excess <= scaling.excess_bound(other, sigma, p) + 1e-12
+
+
+@pytest.mark.parametrize(("d", "p"), [(2, 1e-20), (3, 1e-4), (4, 0.5)])
+def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
+    """BFGS from random starts finds no noise factor below the one that the bound at any other scaling allows."""
+    rng = np.random.default_rng(d)
+    sigma = np.exp(rng.normal(0, 1, d))
+
+    def log_factor(u):
+        return np.log(scaling.noise_factor(np.exp(u), sigma, p))
+
+    starts = rng.normal(0, 1, (5, d))
+    least = min(minimize(log_factor, start, method="BFGS", options={"gtol": 1e-7}).fun for start in starts)
+    assert all(log_factor(u) - scaling.excess_bound(np.exp(u), sigma, p) <= least + 1e-12 for u in starts)
+
+
+@pytest.mark.parametrize("p", [1e-12, 1e-3, 0.7])
+def test_excess_bound_grows_away_from_the_best_scaling(p):
+    sigma, direction = tables.zipf_sigma(30, 1.0), np.random.default_rng(3).standard_normal(30)
+    best = scaling.optimal(sigma, p)
+    bounds = [scaling.excess_bound(best * np.exp(t * direction), sigma, p) for t in (0, 1e-8, 1e-6, 1e-4, 1e-2, 1)]
+    assert np.all(np.diff(bounds) > 0)
+    assert bounds[3] == pytest.approx(1e4 * bounds[2], rel=0.01)  # near the minimum it is quadratic
+
+
+@given(sigmas, st.floats(1e-6, 1e6), st.randoms())
+@settings(deadline=None, max_examples=20)
+def test_excess_bound_ignores_units_and_order(sigma, factor, random):
+    order = random.sample(range(sigma.size), sigma.size)
+    b = scaling.expected_norm(sigma) * np.arange(1, sigma.size + 1)
+    bound = scaling.excess_bound(b, sigma, 1e-3)
+    assert scaling.excess_bound(factor * b, sigma, 1e-3) == pytest.approx(bound, rel=1e-9, abs=1e-20)
+    assert scaling.excess_bound(b, factor * sigma, 1e-3) == pytest.approx(bound, rel=1e-9, abs=1e-20)
+    assert scaling.excess_bound(b[order], sigma[order], 1e-3) == pytest.approx(bound, rel=1e-9, abs=1e-20)
+
+
+def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
+    """If the gradient leaves out one coordinate, the bound is large at the best scaling or at the one found."""
+    sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
+    best = scaling.optimal(sigma, p)
+    least = scaling.noise_factor(best, sigma, p)
+    for j in range(6):
+        with monkeypatch.context() as fault:
+            fault.setattr(gx2, "conditional_means", lambda x, w, j=j: np.where(np.arange(6) == j, 1.0, right(x, w)))
+            wrong = scaling.optimal(sigma, p)
+            assert scaling.excess_bound(best, sigma, p) > 1e-3
+        excess = np.log(scaling.noise_factor(wrong, sigma, p) / least)
+        assert 1e-3 < excess < scaling.excess_bound(wrong, sigma, p)
+
+
+def test_excess_bound_at_the_ends_of_the_doubles():
+    assert scaling.excess_bound([1.0, 1e160], [1.0, 1.0], 0.1) == np.inf
+    assert scaling.excess_bound([1.0, 1e-100], [1.0, 1e-100], 0.1) == pytest.approx(200 * np.log(10), rel=1e-12)
+
+
 def test_optimal_for_equal_sigma_is_equal():
     np.testing.assert_allclose(scaling.optimal(np.full(5, 2.0), 0.01), np.full(5, 1 / (2 * np.sqrt(5))), rtol=1e-9)
 
@@ -156,6 +221,7 @@ def test_optimal_for_equal_sigma_is_equal():
         (lambda bad: scaling.optimal([1.0, bad], 0.1), r"sigma\[1\]"),
         (lambda bad: scaling.optimal([1.0], bad), "clip_probability"),
         (lambda bad: scaling.clip_norm([bad], [1.0], 0.1), r"b\[0\]"),
+        (lambda bad: scaling.excess_bound([bad], [1.0], 0.1), r"b\[0\]"),
     ],
 )
 @pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
