@@ -43,7 +43,7 @@ DRAWN = {"figure-1": "fig-zipf", "figure-2": "fig-report-figure-2"}  # the repor
 FIGURES = {  # name on the page of the paper: file that `link_sources` saves
     "improvement": "08-improvement",
     "report": "08-report-figure-2",
-    "left": "10-left",
+    "below": "15-below",
     "clip": "10-clip",
     "rivals": "11-ratio",
     "real": "12-real-searches",

@@ -64,6 +64,7 @@ STYLES = {
     "ours": 3,
     "exact": 4,
     "plan": 5,
+    "l2": 6,
     "coinpress, public": 6,
 }
 _MARKERS = "osvD^XP"
