@@ -219,10 +219,11 @@ def inverses(p, weights):
 
 
 def grid(quick):
-    """Measure how many times faster egm.gx2 finds quantiles than searches by Davies' algorithm; yield lines.
+    """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
-    The accuracy of the searches is that of `equal_accuracy`. The searches are by bisection and by Brent's method. The
-    points are those of the report's Figure 2 at d = 1000.
+    The quantiles are of weighted sums of 1000 chi-square variables, with the weights of the report's Figure 2, or of a
+    few of them if `quick`. The searches are by bisection and by Brent's method, and stop when they are as accurate as
+    egm.gx2 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():

@@ -121,8 +121,9 @@ def _deviations(X):
 class Line(NamedTuple):
     """Hold one line of the table: counts, medians and means over the runs of one setting.
 
-    `median` and `most` are the median and the maximum of `Run.ratio`, and `sampling` is the median of `Run.sampling`.
-    All fields are explained at `egm.study.tables.searches`.
+    `median` and `most` are the median and the maximum of a run's squared error over its forecast (`Run.ratio`), and
+    `sampling` is the median of its squared error over that of the sample mean (`Run.sampling`). All
+    fields are explained at `egm.study.tables.searches`.
     """
 
     part: str

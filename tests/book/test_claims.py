@@ -578,7 +578,10 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function that plants an error: it makes `scaling.<name>` return sigma to the given power."""
+    """Return a function of pytest's monkeypatch that replaces `egm.scaling.<name>` by sigma to the given power.
+
+    With this planted error, the cell that checks a claim about the scaling must not find it true.
+    """
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
 

@@ -130,7 +130,7 @@ def type_in(page, **values):
 
 
 def visit(page, address):
-    """Replace the setting in the explorer's address (the part after "#"), and wait for the new numbers and curves."""
+    """Put the setting `address`, such as "d=10&n=100", after the "#" of the explorer's URL; wait for new numbers."""
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
     settle(page)

@@ -323,9 +323,10 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 
 
 def test_the_least_budget_grows_with_the_task():
-    """`least_rho(d)`, the least budget for d columns and n rows, is proportional to 1 / n**2 and grows with d.
+    """The least rho with which a mechanism agrees to run, `least_rho(d)`, is proportional to 1 / n**2.
 
-    It also grows with radius / sigma_range[0]. It depends neither on rho nor on sigma_range[1].
+    It grows with the number d of columns and with radius / sigma_range[0]. It does not change with the rho or the
+    sigma_range[1] of the mechanism.
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):

@@ -128,18 +128,18 @@ def test_bad_arguments_are_named(function, given, said):
 
 
 def secure(d, size=4000):
-    """Draw l2 noise of scale 1 by the secure sampler, rounded to multiples of 2**-30."""
+    """Draw `size` vectors of l2 noise of scale 1 by the secure sampler, rounded to multiples of 2**-30."""
     return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
 
 
 def simulated(d, size=4000):
-    """Draw l2 noise of scale 1 by the simulated sampler."""
+    """Draw `size` vectors of l2 noise of scale 1 by the sampler that is for simulations."""
     rng = np.random.default_rng(d)
     return np.array([samplers.simulated_l2(np.ones(d), rng) for _ in range(size)])
 
 
 def fit(drawn):
-    """Return the least p-value of four tests of l2 noise of scale 1, shape (size, d).
+    """Return the least p-value of four tests that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
     The norm has a gamma distribution with the shape d, and so the mean d. The squared first coordinate of the direction
     has a beta distribution. The norm and the direction are independent, so that their ranks are not correlated.

@@ -77,10 +77,10 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the documented probability with which each interval is drawn as the one that holds the q-quantile.
+    """Return the probability of each interval to be drawn by a private q-quantile, as `egm.quantiles` documents it.
 
-    `counts` has the number of values in each interval. The probability falls exponentially with the distance of an
-    interval from the rank of the quantile.
+    `counts` has the number of values in each interval. It is proportional to exp(-epsilon / 2 * misses), where misses
+    is the number of values between the interval and the rank of the quantile.
     """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]

@@ -86,7 +86,7 @@ def _downward(k, y, jump):
 
 
 def _exponentials(w, x):
-    """Return both tails and the density at x of sum_j w_j chi2(2), for distinct weights w_j, as a dictionary.
+    """Return the tails and the density at x of sum_j w_j chi2(2), for distinct w_j > 0: keys "sf", "cdf" and "pdf".
 
     Each of them is a sum of exponentials, which follows by partial fractions.
     """

@@ -115,9 +115,10 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
 
 
 def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Write every chapter (see `self_installing`) into a folder for Colab, and return the paths of the new files.
+    """Write every chapter as a notebook for Colab that installs egm first, and return the paths of the new files.
 
-    They are written into a subfolder of `folder` with the name of the present commit.
+    They are written into a subfolder of `folder` with the name of the present commit. `root` is the folder of the
+    repository, and `environ` has the environment variables that may name its public address.
     """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
