@@ -68,11 +68,9 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Begin a figure, and set the number that its caption will have; in the article, LaTeX counts the figures."""
+        """Begin a figure, and set the number that its caption will have."""
         super().visit_figure(node)
-        if not is_paper():  # whose figures LaTeX counts
-            number = number_of(self, "figure", (node["ids"] or [""])[0])
-            self.body.append(f"\\renewcommand{{\\thefigure}}{{{number}}}\n")
+        self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
 
     def visit_table(self, node):
         """Begin a table and set its number; if the table has many rows, let the text in its columns wrap."""

@@ -41,11 +41,11 @@ def number_statements(statements, chapter, taken):
 
     A statement of the report keeps the number that it has in the report. The others of a chapter get the chapter's
     number and are counted in their order, without the numbers in `taken`, which the report uses for this kind. On a
-    page that is no chapter they keep their numbers.
+    page that is no chapter they are counted from 1.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
-    for label, number in statements.items():
-        statements[label] = reported(label) or ((chapter, next(own)) if chapter else number)
+    for label in statements:
+        statements[label] = reported(label) or ((chapter, next(own)) if chapter else (next(own),))
         if "." in label:  # the theme's scripts look anchors up as CSS selectors
             getLogger(__name__).warning("label %s: write %s", label, label.replace(".", "-"))
 
