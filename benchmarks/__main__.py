@@ -6,7 +6,7 @@ import warnings
 from importlib.metadata import version
 
 import egm
-from benchmarks import gx2, release, rivals
+from benchmarks import gx2, l2, release, rivals
 
 NOTES = """
 Times are medians of runs by turns, over that of egm.gx2 in the same run. Errors are relative, to 30-digit
@@ -37,7 +37,7 @@ def main():
     warnings.simplefilter("ignore")  # the other programs warn
     print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
     print(NOTES.strip())
-    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release, release.adaptive):
+    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, release.release, release.adaptive, l2.noise):
         for line in part(quick):
             print(line, flush=True)
 

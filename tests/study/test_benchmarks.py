@@ -2,15 +2,16 @@
 
 import csv
 import importlib.util
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import gx2 as measured
-from benchmarks import laws, release, rivals, searches
+from benchmarks import l2, laws, release, rivals, searches
 from benchmarks.direct import direct_tail
-from egm import AdaptiveDataMechanism, gx2
+from egm import AdaptiveDataMechanism, calibration, gx2
 from egm.study import tables
 
 X, WEIGHTS = 15.0, 1 / np.arange(1, 11)
@@ -77,6 +78,38 @@ def test_time_of_a_release_with_unknown_centre_is_printed():
     seconds = {line.split()[0]: float(line.split()[1]) for line in lines[3:]}
     assert seconds.keys() == {"simulated", "secure"}
     assert min(seconds.values()) > 0
+
+
+def test_errors_of_l2_noise_are_printed(monkeypatch):
+    monkeypatch.setattr(l2, "find_spec", lambda name: None)
+    _, _, columns, missing, *rows = l2.noise(quick=True)
+    assert columns.split() == ["error,", "egm", "ms,", "egm"]
+    assert missing == "dp_l2: not installed"
+    # Squared errors over those of Gaussian noise: quadrature by another program, to six digits.
+    assert [row.split()[2:4] for row in rows[:2]] == [["2", "0.168026"], ["10", "0.517611"]]
+    assert [row.split()[2] for row in rows[2:5]] == ["100", "1000", "1000000"]
+    assert [row.rsplit("<= ")[1].split()[0] for row in rows[5:]] == ["5", "50", "1.2"]
+
+
+def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
+    """The program `dp_l2` is called with d, epsilon, delta, two numbers of spheres and the tolerance, in this order.
+
+    A stand-in for it returns the scale of pure differential privacy, whose squared error is d (d + 1) / epsilon^2.
+    """
+
+    def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
+        assert (eps, delta, num_rs, num_e1_rs, tolerance) == (1.0, 1e-6, 1000, 1000, 1e-3)
+        return 1 / eps
+
+    monkeypatch.setattr(l2, "find_spec", lambda name: name == "dp_l2")
+    monkeypatch.setitem(sys.modules, "dp_l2.l2", SimpleNamespace(get_l2_sigma=get_l2_sigma))
+    rows = [line.split() for line in l2.noise(quick=True) if line.startswith("d = ")]
+    assert len(rows) == 5
+    for _, _, d, own, authors, *times in rows:
+        expected = (int(d) + 1) / calibration.analytic_noise_multiplier(1.0, 1e-6) ** 2
+        assert float(authors) == pytest.approx(expected, abs=1e-6)
+        assert float(own) <= min(1, float(authors))
+        assert len(times) == 2
 
 
 @pytest.mark.parametrize("law", laws.LAWS)
