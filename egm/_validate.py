@@ -30,6 +30,7 @@ __all__ = [
     "count",
     "exact",
     "finite",
+    "fitting",
     "generator",
     "matrix",
     "nonnegative",
@@ -94,6 +95,19 @@ def scalar(check: Check, **named: object) -> float:
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
     return float(array)
+
+
+def fitting(most: float, **named: float) -> float:
+    """Check that a scale of noise is a number > 0 and at most `most`, and return it as a float.
+
+    The scale is the one keyword argument. Raise ValueError if it is above `most`, because 64-bit
+    integers would then cut off the tail of the noise.
+    """
+    ((name, _),) = named.items()
+    number = scalar(positive, **named)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most:.3g} for 64-bit integers, got {number!r}")
+    return number
 
 
 def count(**named: object) -> int:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import count, generator, positive, scalar
+from egm._validate import count, fitting, generator, positive, scalar
 
 __all__ = [
     "SimulationWarning",
@@ -97,7 +97,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
     True
     """
-    return _vector_noise("make_gaussian", "l2_distance", _fitting(2.0**58, std=std))([0] * count(size=size))
+    return _vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))([0] * count(size=size))
 
 
 def secure_l2(scale: float, size: int) -> list[int]:
@@ -148,7 +148,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 1000 for y, count in zip(noisy, counts))
     True
     """
-    scale, size = _fitting(2.0**48, scale=scale), count(size=size)
+    scale, size = fitting(2.0**48, scale=scale), count(size=size)
     std = scale * math.sqrt(2 * _half_gamma(size + 1))
     return secure_gaussian(std, size)
 
@@ -192,7 +192,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     >>> abs(noisy - 1234) < 200
     True
     """
-    return _vector_noise("make_laplace", "l1_distance", _fitting(2.0**54, scale=scale))([0] * count(size=size))
+    return _vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))([0] * count(size=size))
 
 
 def secure_index(scores: list[int], epsilon: float) -> int:
@@ -384,19 +384,6 @@ def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     coin = (high >> np.uint64(63)) == 0
     high = high & np.uint64((1 << 63) - 1)
     return (high + (low + 0.5) * 2.0**-64) * 2.0**-64, coin
-
-
-def _fitting(most: float, **named: float) -> float:
-    """Check that a scale of noise is a number > 0 and at most `most`, and return it as a float.
-
-    The scale is the one keyword argument. Raise ValueError if it is above `most`, because 64-bit
-    integers would then cut off the tail of the noise.
-    """
-    ((name, _),) = named.items()
-    number = scalar(positive, **named)
-    if number > most:
-        raise ValueError(f"{name} must be at most {most:.3g} for 64-bit integers, got {number!r}")
-    return number
 
 
 @functools.lru_cache(maxsize=8)

@@ -7,7 +7,11 @@ import pytest
 from scipy import stats
 from scipy.linalg import hadamard
 
-from egm.study import rivals
+from egm import quantiles, samplers
+from egm.study._rivals import parts
+from egm.study._rivals.coinpress import _balls, _tail, _whitening
+from egm.study._rivals.huang_liang_yi import _hadamard
+from egm.study._rivals.plan import _spread
 from egm.study.rivals import anisotropic, coinpress, coordinate_median, gaussian, huang_liang_yi, plan
 
 D, N = 5, 1500
@@ -47,9 +51,9 @@ class Recorder:
 
     def __init__(self, monkeypatch, answers=None):
         self.costs, self.values, self.answers, self.given = [], [], [], answers
-        self.gaussian, self.quantile = rivals._gaussian, rivals.quantile
-        monkeypatch.setattr(rivals, "_gaussian", self.record_gaussian)
-        monkeypatch.setattr(rivals, "quantile", self.record_quantile)
+        self.gaussian, self.quantile = parts.noisy, quantiles.quantile
+        monkeypatch.setattr(parts, "noisy", self.record_gaussian)
+        monkeypatch.setattr(quantiles, "quantile", self.record_quantile)
 
     def record_gaussian(self, value, sensitivity, rho, rng):
         return self.record(rho, (value, sensitivity), lambda: self.gaussian(value, sensitivity, rho, rng))
@@ -84,7 +88,7 @@ def test_the_costs_add_up_to_rho(method, rho, monkeypatch):
 
 
 def test_the_gaussian_mechanism_adds_what_it_should():
-    noise = rivals._gaussian(np.full(30_000, 7.0), 3.0, 0.5, np.random.default_rng(1)) - 7
+    noise = parts.noisy(np.full(30_000, 7.0), 3.0, 0.5, np.random.default_rng(1)) - 7
     assert stats.kstest(noise, stats.norm(scale=3.0 / np.sqrt(2 * 0.5)).cdf).pvalue > 1e-3
 
 
@@ -153,7 +157,7 @@ def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     for one in (X, outlier):
         with monkeypatch.context() as context:
             recorder = Recorder(context)
-            context.setattr(rivals.samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
+            context.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
             anisotropic(one, 1.0, radius=50.0, sigma=SIGMA, rng=np.random.default_rng(2))
         steps.append(recorder.values)
     (friends, _), (size, _), (mean, sensitivity) = steps[0]
@@ -211,8 +215,8 @@ def test_any_number_of_columns(d):
 
 def test_hadamard_is_scipys():
     Z = np.random.default_rng(1).normal(size=(3, 16))
-    assert rivals._hadamard(Z) == pytest.approx(Z @ hadamard(16) / 4, rel=1e-13)
-    assert rivals._hadamard(rivals._hadamard(Z)) == pytest.approx(Z, rel=1e-13)
+    assert _hadamard(Z) == pytest.approx(Z @ hadamard(16) / 4, rel=1e-13)
+    assert _hadamard(_hadamard(Z)) == pytest.approx(Z, rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +334,8 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
     for seed in range(20):
         X = normal_rows(n, np.ones(d), seed, mean=30.0)
         coinpress(X, 0.1, radius=100.0, sigma=1.0, steps=4, beta=0.2, rng=np.random.default_rng(seed))
-    balls = rivals._balls(n, d, 100 * np.sqrt(d), 0.1, 4, 0.2, None)
-    g = rivals._tail(d, 0.2 / 12)
+    balls = _balls(n, d, 100 * np.sqrt(d), 0.1, 4, 0.2, None)
+    g = _tail(d, 0.2 / 12)
     for step in range(3):
         clip_norm, budget = balls[step]
         r = g * np.sqrt(1 / n + (2 * clip_norm / n) ** 2 / (2 * budget))
@@ -349,7 +353,7 @@ def test_coinpress_finds_a_covariance():
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
-    A = rivals._whitening(X, 2.0, 5, 0.01, np.random.default_rng(3))
+    A = _whitening(X, 2.0, 5, 0.01, np.random.default_rng(3))
     values = np.linalg.eigvalsh(A @ root @ root @ A.T)
     assert values.max() <= 1
     assert values.min() > 0.8
@@ -416,7 +420,7 @@ def test_plan_profits_from_a_spread_that_differs():
 
 def test_plan_finds_the_spread():
     X = rows(20_000)
-    found = rivals._spread(X, np.full(D, 50.0), 0.5, np.random.default_rng(1))
+    found = _spread(X, np.full(D, 50.0), 0.5, np.random.default_rng(1))
     assert found == pytest.approx(SIGMA, rel=0.05)
 
 

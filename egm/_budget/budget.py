@@ -1,0 +1,446 @@
+"""Define the class `Budget`: it records the cost of a release by `journal` and `rules`, and then makes it."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from egm._budget import rules
+from egm._budget.journal import Journal, Memory
+from egm._budget.rules import Charge, DataMechanism, Mechanism, Rule, Spent
+from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
+from egm._validate import count, unread
+from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
+from egm.mechanisms import GaussianDataMechanism, GaussianMechanism, Release
+from egm.quantiles import quantile, secure_quantile
+
+
+class Budget:
+    r"""Privacy budget for all releases from one data set: a total rho of zCDP, or a total (epsilon, delta).
+
+    Parameters
+    ----------
+    path : str or path-like, optional
+        Path of the journal, the file in which the charges (the costs of the releases) are kept. If
+        there is no such file, a new journal is made. By default the charges are kept in memory, for
+        this process alone.
+    rho : float, optional
+        Total in zero-concentrated differential privacy (zCDP), > 0. A budget has either this total
+        or `epsilon`.
+    epsilon : float, optional
+        Total epsilon, from 1e-80 to 1e80.
+    delta : float, optional
+        Total delta that goes with `epsilon`: 0, the default, or from 1e-300 and below 1.
+    neighbors : {"replace_one", "add_remove"}, optional
+        Neighbor relation of all releases, by default "replace_one". A mechanism that takes a
+        sensitivity must have been given the sensitivity for this relation.
+    rule : {"gaussian", "zcdp", "basic", "planned"}, optional
+        Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
+        first charge decides: "gaussian" for Gaussian noise ("zcdp" if rounding would cost half of
+        `delta`), "basic" for a Laplace mechanism or a quantile and wherever `delta` is 0, "zcdp"
+        for an `AdaptiveDataMechanism`.
+    simulation : bool, optional
+        True for a rehearsal, in which each release is a simulation and needs an rng. False (the
+        default) for a budget that refuses an rng, because a simulated release of private data
+        reveals them. The journal keeps this choice.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, if the total is missing or given in both ways, if a rule does
+        not suit the total, or if an argument differs from that of an existing journal. For an
+        existing journal, every argument but `path` may be left out.
+    TypeError
+        If an argument is not of the right type.
+    JournalError
+        If the journal is damaged, or if its file has a second name (a hard link).
+    OSError
+        If the file cannot be made, or if a charge cannot be written to it.
+    TimeoutError
+        If another process holds the lock of the journal for a minute.
+    RuntimeError
+        In a forked process, if the budget is in memory or a journal was in use during the fork.
+
+    Notes
+    -----
+    All releases that a budget grants are together as private as its total says, for its neighbor
+    relation and up to the rounding of sums described below. This holds also if each release, its
+    mechanism and its cost are chosen after seeing the releases before it; only the rule "planned"
+    demands more.
+
+    **Rules.** A release adds its cost to the costs before it, and is refused if the sum would
+    exceed the total. A total rho is always counted by "zcdp".
+
+    - "zcdp" adds up :math:`\rho`. Gaussian noise of multiplier z (its standard deviation over the
+      sensitivity) costs :math:`1 / (2 z^2)`, also if it is discrete ([1]_, Theorem 14). An
+      :math:`\varepsilon`-private mechanism costs :math:`\varepsilon^2 / 2` ([2]_, Proposition 1.4),
+      a quantile :math:`\varepsilon^2 / 8` for each column, and an `AdaptiveDataMechanism` its rho.
+      `egm.calibration.zcdp_epsilon` converts the sum to (epsilon, delta).
+    - "gaussian" adds up :math:`\mu^2 = 1 / z^2`. The releases together are as private as one
+      Gaussian mechanism with that sum ([3]_, Corollary 3.3), so the exact curve of
+      `egm.calibration` converts it. An :math:`\varepsilon`-private mechanism costs
+
+      .. math:: \mu = 2 \Phi^{-1}\left(\frac{e^\varepsilon}{1 + e^\varepsilon}\right).
+
+      This is valid, because the trade-off curve of the Gaussian mechanism with this :math:`\mu` is
+      convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
+      ends and at its kink. So it lies below the piecewise linear curve. l2 noise costs a
+      :math:`\mu` whose privacy curve is nowhere below that of the noise, found on a grid of
+      epsilons. This is much more than :math:`1 / z` for a few coordinates, so that l2 noise pays
+      for one release, and rarely for many. No bound of its :math:`\rho` is proved for the discrete
+      noise that is drawn, so "zcdp" refuses it.
+    - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
+    - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
+      pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the
+      other mechanisms, and takes this total if it is smaller. The rule is valid only if all
+      mechanisms were fixed before the first release.
+
+    **Why releases may be chosen one after the other.** The proof is by induction on the number of
+    releases still to come. The cost c of the next release is fixed, whatever its result is. The
+    releases after it may cost at most the total minus c, and by induction they are together as
+    private as this cost says. By composition the two costs are added. So each of the first three
+    rules is a privacy filter ([5]_, [6]_, [7]_).
+
+    **Why the rule must be public before the first release.** Taking the smallest result of several
+    rules is not itself a valid rule. For example, after a Gaussian release of (0.1, 1e-6) out of a
+    total of (1, 1e-6), an analyst who then chooses between "gaussian" and "basic" for the rest can
+    reach a delta of more than 1.7e-6. Therefore the rule is an argument or follows from the first
+    mechanism. Two cases need no rule: a single release, whose mechanism is itself (epsilon,
+    delta)-private, and releases that all have delta = 0, whose epsilons may be added.
+
+    **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
+    exceed the total. A sum of several charges may exceed the total by a factor :math:`1 + 2^{-51}`,
+    which is about the rounding error of a double, so that ten charges of 0.1 fit into 1.0. Under
+    "gaussian", several charges are granted if they would fit with noise that is larger by the
+    factor :math:`1 + 2^{-31}`. The noise is in fact drawn larger by the factor :math:`1 + 2^{-30}`
+    than the mechanism says. So no total is exceeded. Under this rule a part of delta is reserved
+    for the difference between discrete and continuous noise. This part is enough for :math:`2^{20}`
+    releases of fewer than :math:`2^{24}` coordinates each, and a budget accepts no more releases or
+    coordinates.
+
+    **Journal.** The journal is an SQLite database with one row for the terms (the total and the
+    rule) and one for each charge, with SHA-256 digests by which a row that is changed or missing is
+    noticed. A charge is on the disk before the data are read. So a crash can waste a part of the
+    budget, but the releases can never exceed it. Processes and threads take turns, and each of them
+    reads what all others have spent. Only the owner may read a new journal, because whoever can
+    open it can lock it. If the file is removed or replaced while a charge is written, nothing is
+    granted. If an older copy of the file is put back, an open budget notices it, but a budget that
+    is opened later cannot.
+
+    The folder of the journal must be writable, because SQLite keeps a second file there while it
+    writes, whose name ends in "-journal". A crash may leave this file behind: then open the budget
+    again, or move both files together. A process that uses a budget must not open its journal in
+    another way, because on Unix closing the file would release the lock.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+    .. [2] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds".
+    .. [3] Dong, Roth and Su (2022), "Gaussian Differential Privacy".
+    .. [4] Dwork and Roth (2014), "The Algorithmic Foundations of Differential Privacy".
+    .. [5] Feldman and Zrnic (2021), "Individual Privacy Accounting via a Rényi Filter".
+    .. [6] Smith and Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy".
+    .. [7] Rogers, Roth, Ullman and Vadhan (2016), "Privacy Odometers and Filters: Pay-as-you-Go Composition".
+
+    Examples
+    --------
+    Four Gaussian releases of epsilon = 0.4 each cost together much less than epsilon = 1.6:
+
+    >>> from egm import GaussianMechanism
+    >>> from egm.budget import Budget
+    >>> budget = Budget(epsilon=1, delta=1e-6)
+    >>> charges = [budget.charge(GaussianMechanism(1.0, 0.4, 1e-6)) for _ in range(4)]
+    >>> budget.rule, round(budget.spent.epsilon, 4)
+    ('gaussian', 0.8408)
+    """
+
+    def __init__(
+        self,
+        path: PathLike | None = None,
+        *,
+        rho: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        neighbors: Neighbors | None = None,
+        rule: Rule | None = None,
+        simulation: bool | None = None,
+    ) -> None:
+        given = rules.checked(rho, epsilon, delta, neighbors, rule, simulation)
+        self._store: Memory | Journal = Memory(given) if path is None else Journal(path, given)
+        self._terms = self._store.terms
+
+    @property
+    def rho(self) -> float | None:
+        """Total rho of the budget, or None if the total is (epsilon, delta)."""
+        return self._terms.rho
+
+    @property
+    def epsilon(self) -> float | None:
+        """Total epsilon of the budget, or None if the total is a rho."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float | None:
+        """Total delta of the budget, or None if the total is a rho."""
+        return self._terms.delta
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Neighbor relation of all releases, "replace_one" or "add_remove"."""
+        return self._terms.neighbors
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the budget is for simulations only: then each release needs an rng."""
+        return self._terms.simulation
+
+    @property
+    def rule(self) -> Rule | None:
+        """Rule by which costs are added up; None for a total rho, and before the first release if no rule was given."""
+        return self._terms.rule_for(self.history)
+
+    @property
+    def history(self) -> tuple[Charge, ...]:
+        """Costs of all releases so far, as a tuple of `Charge`, in the order in which the releases were granted."""
+        return self._store.read()
+
+    @property
+    def spent(self) -> Spent:
+        """Cost of all releases so far together: a rho if the total is a rho, else an (epsilon, delta) as a `Loss`."""
+        return self._terms.spent(self.history)
+
+    @property
+    def left(self) -> Spent:
+        """Largest cost that one more release may have: a rho, or the `Loss` of a Gaussian or a Laplace mechanism."""
+        return self._terms.left(self.history)
+
+    def split(self, parts: int) -> Spent:
+        """Return the largest cost that each of several equal releases may have if the budget shall grant all of them.
+
+        Parameters
+        ----------
+        parts : int
+            Number of releases, >= 1.
+
+        Returns
+        -------
+        float or Loss
+            Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
+            with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
+            epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
+            It is 0 where it would be less than about 1e-9 of the total epsilon divided by `parts`.
+
+        Raises
+        ------
+        ValueError
+            If `parts` is not a whole number >= 1.
+
+        Examples
+        --------
+        >>> from egm.budget import Budget
+        >>> each = Budget(epsilon=1, delta=1e-6).split(12)
+        >>> round(each.epsilon, 4), each.delta
+        (0.2642, 1e-06)
+        """
+        return self._terms.left(self.history, count(parts=parts))
+
+    def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
+        """Record the cost of a release by a mechanism, without making the release.
+
+        Parameters
+        ----------
+        mechanism : mechanism of `egm.mechanisms`, or AdaptiveDataMechanism
+            Mechanism of the release.
+
+        Returns
+        -------
+        Charge
+            Cost that was recorded. The release is allowed once this method returns.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the cost does not fit into the total, or if there are :math:`2^{20}` charges already.
+            Then nothing is recorded.
+        ValueError
+            If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
+            more.
+        TypeError
+            If `mechanism` is not a mechanism of egm.
+
+        Examples
+        --------
+        >>> from egm import GaussianDataMechanism
+        >>> from egm.budget import Budget
+        >>> budget = Budget(rho=0.5)
+        >>> charge = budget.charge(GaussianDataMechanism([18, 1200, 3], n=10_000, epsilon=1, delta=1e-6))
+        >>> round(charge.rho, 3), round(budget.left, 3)
+        (0.028, 0.472)
+        """
+        return self._grant(rules.charge_of(mechanism, self.neighbors))
+
+    def _grant(self, asked: Charge) -> Charge:
+        """Record the cost `asked` and return it, or raise `BudgetExceeded` if it does not fit into the total."""
+        with self._store.changing() as (charges, record):
+            if self._terms.grants(charges, asked):
+                record(asked)
+                return asked
+        raise self._terms.refusal(charges, asked)
+
+    @overload
+    def release(self, mechanism: AdaptiveDataMechanism, X: ArrayLike, *, rng: Rng | None = None) -> AdaptiveRelease: ...
+    @overload
+    def release(self, mechanism: GaussianDataMechanism, X: RowSource, *, rng: Rng | None = None) -> Release: ...
+    @overload
+    def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None) -> Release: ...
+    def release(
+        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None
+    ) -> Release | AdaptiveRelease:
+        """Record the cost of a release by a mechanism, and then make the release.
+
+        Parameters
+        ----------
+        mechanism : mechanism of `egm.mechanisms`, or AdaptiveDataMechanism
+            Mechanism of the release.
+        X : array_like
+            Data as `mechanism.release` takes them. They are not changed.
+        rng : numpy.random.Generator, optional
+            Source of simulated noise for a budget that was made for simulation, and for no other.
+
+        Returns
+        -------
+        Release or AdaptiveRelease
+            Result of `mechanism.release(X, rng=rng)`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the cost of the release does not fit into the total. Then nothing is recorded.
+        ValueError
+            If `rng` is given to a budget that is not for simulation, or left out for one that is
+            for simulation; or if `Budget.charge`, `mechanism.check` or `mechanism.release` raises
+            this error.
+        TypeError
+            If `rng` is not a Generator, or if one of these three methods raises this error.
+
+        Notes
+        -----
+        First `mechanism.check(X)` checks public properties of the data, and an error there costs
+        nothing. Then the charge (the cost of the release) is recorded, and only then
+        `mechanism.release` reads values of `X`. If the release fails, the charge remains, because a
+        value that was read may have caused the error. For a `GaussianMechanism`, `X` must have
+        fewer than :math:`2^{24}` entries here.
+
+        Examples
+        --------
+        A rehearsal with simulated data:
+
+        >>> import numpy as np
+        >>> from egm import GaussianDataMechanism
+        >>> from egm.budget import Budget
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal([45, 2400], [18, 1200], size=(10_000, 2))  # age and income
+        >>> mechanism = GaussianDataMechanism([18, 1200], n=10_000, epsilon=0.5, delta=1e-6, center=[40, 2000])
+        >>> budget = Budget(epsilon=1, delta=1e-6, simulation=True)
+        >>> release = budget.release(mechanism, X, rng=rng)
+        >>> release.estimate.shape, round(budget.left.epsilon, 2)
+        ((2,), 0.84)
+        """
+        self._require_kind(rng)
+        rules.charge_of(mechanism, self.neighbors)
+        mechanism.check(X)
+        if rng is None and not isinstance(mechanism, AdaptiveDataMechanism):
+            mechanism.check_noise(X)
+        unbounded = type(mechanism) is GaussianMechanism
+        if unbounded and hasattr(X, "shape"):
+            rules.require_room(X)
+        self.charge(mechanism)
+        if unbounded:  # the entries of a list are counted only when it may be read
+            rules.require_room(X)
+        return mechanism.release(X, rng=rng)
+
+    def quantile(
+        self,
+        values: ArrayLike,
+        q: float,
+        low: float,
+        high: float,
+        epsilon: float,
+        step: float,
+        *,
+        rng: Rng | None = None,
+    ) -> Floats:
+        r"""Record the cost of a private quantile, and then compute it by `egm.quantiles.secure_quantile`.
+
+        Parameters
+        ----------
+        values : array_like, shape (n,) or (n, k)
+            Numbers. Their number n is public, and neighboring data differ in one row. A list is
+            taken for one column.
+        q : float
+            Level of the quantile, in (0, 1).
+        low, high : float
+            Ends of the range in which the quantile is searched, in the units of `values`.
+        epsilon : float
+            Privacy parameter of the quantile of each column, > 0.
+        step : float
+            Distance of the points among which the answer is drawn, > 0, in the units of `values`.
+            The range may have at most 1e8 of these points.
+        rng : numpy.random.Generator, optional
+            Source of simulated noise for a budget that was made for simulation, and for no other.
+            The simulation is `egm.quantiles.quantile`.
+
+        Returns
+        -------
+        float or ndarray, shape (k,)
+            Private quantile, one for each column.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the cost of the quantile does not fit into the total. Then nothing is recorded.
+        ValueError
+            If an argument is out of range, if the neighbor relation of the budget is not
+            "replace_one", or if `rng` is given to a budget that is not for simulation, or left out
+            for one that is for simulation.
+        TypeError
+            If `values` are not numbers, or if `rng` is not a Generator.
+
+        Notes
+        -----
+        The cost is `epsilon` for each column, or a rho of :math:`\varepsilon^2 / 8` for each column
+        (see `egm.quantiles.epsilon_of_rho`). An error in an argument costs nothing, except an error
+        in the numbers of `values`, because they are read after the cost is recorded.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from egm.budget import Budget
+        >>> ages = np.random.default_rng(1).normal(45, 18, size=10_000)
+        >>> budget = Budget(epsilon=1, delta=1e-6)
+        >>> median = budget.quantile(ages, 0.5, low=0, high=120, epsilon=0.4, step=1)
+        >>> budget.left
+        Loss(epsilon=0.6, delta=1e-06)
+        """
+        self._require_kind(rng)
+        shape = unread(values=values)
+        self._grant(rules.quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors))
+        if isinstance(values, list | tuple):  # a list was charged for one column
+            rules.require_flat(values)
+        if rng is not None:
+            return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # a float or an array
+        return secure_quantile(values, q, low, high, epsilon, step)
+
+    def _require_kind(self, rng: Rng | None) -> None:
+        """Raise an error if a budget for simulation gets no rng, another budget gets one, or rng has a wrong type."""
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
+        if rng is not None and not self.simulation:
+            raise ValueError("rng must be left out: a simulation is not private and needs Budget(..., simulation=True)")
+        if rng is None and self.simulation:
+            raise ValueError("rng must be given, since this budget was made for simulation")
+
+    def __repr__(self) -> str:
+        return f"Budget({self._store.name}, {self._terms})"

@@ -1,0 +1,175 @@
+"""Convert zero-concentrated differential privacy (zCDP) to a noise multiplier and to (epsilon, delta), and back."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+
+from egm import _curve
+from egm._types import Array, ArrayLike, Floats
+from egm._validate import positive, probability
+
+
+@overload
+def zcdp_noise_multiplier(rho: float) -> float: ...
+@overload
+def zcdp_noise_multiplier(rho: ArrayLike) -> Array: ...
+def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
+    r"""Compute the noise multiplier that makes Gaussian noise rho-zero-concentrated differentially private.
+
+    Parameters
+    ----------
+    rho : float or array_like
+        Privacy parameter rho, finite and > 0.
+
+    Returns
+    -------
+    float or ndarray
+        The noise multiplier :math:`1 / \sqrt{2 \rho}`, the standard deviation of the noise for a
+        query of l2-sensitivity 1, in the shape of `rho`.
+
+    Raises
+    ------
+    ValueError
+        If `rho` is outside its range.
+
+    Notes
+    -----
+    The Gaussian mechanism with this noise multiplier is rho-zero-concentrated differentially
+    private ([1]_, Proposition 1.6).
+
+    References
+    ----------
+    .. [1] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and
+       Lower Bounds".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_noise_multiplier(0.02)), 4)
+    5.0
+    """
+    return (1 / np.sqrt(2 * positive(rho=rho)))[()]
+
+
+@overload
+def zcdp_epsilon(rho: float, delta: float) -> float: ...
+@overload
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array: ...
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
+    r"""Compute the epsilon for which every rho-zCDP mechanism is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    rho : float or array_like
+        Privacy parameter rho of zero-concentrated differential privacy (zCDP), finite and > 0.
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1. It is broadcast with `rho`.
+
+    Returns
+    -------
+    float or ndarray
+        The epsilon, in the shape to which the arguments broadcast. It is never below the exact
+        value of the conversion.
+
+    Raises
+    ------
+    ValueError
+        If `rho` or `delta` are outside their ranges.
+
+    See Also
+    --------
+    zcdp_rho : The inverse function.
+
+    Notes
+    -----
+    Every rho-zCDP mechanism is (epsilon, delta)-differentially private for this epsilon ([1]_,
+    Corollary 13). It is the best conversion that is known,
+
+    .. math::
+
+        \varepsilon = \min_{\alpha > 1} \Bigl[ \rho \alpha + \frac{\log(1/\delta) - \log(\alpha - 1)
+            + \alpha \log(1 - 1/\alpha)}{\alpha - 1} \Bigr],
+
+    or 0 where this minimum is negative. Every :math:`\alpha` gives a valid epsilon, so the search
+    for the minimum need not be exact. A bound on the rounding errors is added to the result.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_epsilon(rho=0.02, delta=1e-6)), 4)
+    0.8999
+    """
+    rho, delta = np.broadcast_arrays(positive(rho=rho), probability(delta=delta))
+    log_delta = np.log(delta)
+    start = 0.5 * np.log(np.maximum(-log_delta, 1e-3) / rho)
+    with np.errstate(over="ignore"):
+        u = _curve.least_of(
+            lambda u, r, t: r * (1 + np.exp(u)) - np.subtract(*_curve.conversion(u, t)), start, (rho, log_delta)
+        )
+        cost, (gain, loss) = rho * (1 + np.exp(u)), _curve.conversion(u, log_delta)
+        return np.maximum(cost + loss - gain + _curve.ROUNDINGS * (cost + loss + gain), 0.0)[()]
+
+
+@overload
+def zcdp_rho(epsilon: float, delta: float) -> float: ...
+@overload
+def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
+def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
+    """Compute the largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy.
+
+    Parameters
+    ----------
+    epsilon : float or array_like
+        Privacy parameter epsilon, finite and > 0.
+    delta : float or array_like
+        Privacy parameter delta, strictly between 0 and 1. It is broadcast with `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
+        arguments broadcast. It is never above the exact value.
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` or `delta` are outside their ranges.
+
+    See Also
+    --------
+    zcdp_epsilon : The conversion, which this function inverts.
+
+    Notes
+    -----
+    Every mechanism that is zCDP with this rho is (epsilon, delta)-differentially private ([1]_,
+    Corollary 13).
+
+    References
+    ----------
+    .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+
+    Examples
+    --------
+    >>> from egm import calibration
+    >>> round(float(calibration.zcdp_rho(epsilon=1, delta=1e-6)), 5)
+    0.02436
+    """
+    epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
+    log_delta = np.log(delta)
+    start = np.log(2 * np.maximum(-log_delta, 1e-3) / epsilon)
+    with np.errstate(over="ignore"):
+        u = _curve.least_of(
+            lambda u, e, t: -(e + np.subtract(*_curve.conversion(u, t))) / (1 + np.exp(u)),
+            start,
+            (epsilon, log_delta),
+        )
+        gain, loss = _curve.conversion(u, log_delta)
+        return ((epsilon + gain - loss - _curve.ROUNDINGS * (epsilon + gain + loss)) / (1 + np.exp(u)) / _curve.STEP)[
+            ()
+        ]

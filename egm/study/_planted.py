@@ -1,0 +1,140 @@
+"""Plant the bugs of `egm.study.planted`: replace functions of the running package by wrong ones."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+from unittest import mock
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from egm import quantiles, samplers
+from egm._adaptive import private_rows
+from egm._rows import lattice, norms
+from egm._types import Array, ArrayLike, Floats, Whole
+from egm.mechanisms import GaussianDataMechanism, Release
+
+NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
+ROWS = "clip skipped", "centre from the data"
+ROUNDING = "rounding away from zero"
+SHAPE = "random variance of too small a shape"
+
+Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, replacement)
+
+
+@contextlib.contextmanager
+def plant(bug: str) -> Iterator[None]:
+    """Plant a bug in the package until the context ends.
+
+    Parameters
+    ----------
+    bug : str
+        Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is too
+        small by this factor. With "sensitivity halved" all noise is halved, because all noise is
+        proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
+        the data" the mean of the rows replaces the public center. With "rounding away from zero" rows are
+        rounded away from zero instead of towards zero.
+
+    Yields
+    ------
+    None
+        The package has the bug as long as the context lasts.
+
+    Raises
+    ------
+    KeyError
+        If there is no bug of this name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import LaplaceMechanism
+    >>> from egm.study.planted import plant
+    >>> mechanism = LaplaceMechanism(sensitivity=3.0, epsilon=1.0)
+    >>> right = mechanism.release(0.0, rng=np.random.default_rng(1)).estimate
+    >>> with plant("sensitivity halved"):
+    ...     wrong = mechanism.release(0.0, rng=np.random.default_rng(1)).estimate
+    >>> round(float(wrong / right), 4)
+    0.5
+    """
+    with contextlib.ExitStack() as stack:
+        for module, name, wrong in _patches()[bug]:
+            stack.enter_context(mock.patch.object(module, name, wrong))
+        yield
+
+
+def _patches() -> dict[str, list[Patch]]:
+    """Return a dictionary from the name of each bug to a list of functions of the package with their replacements."""
+    return {
+        "none": [],
+        NOISE[0]: _less_noise(0.9),
+        NOISE[1]: _less_noise(0.5),
+        ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (norms, "clip", lambda rows, clip_norm: rows)],
+        ROWS[1]: _recentered(),
+        SHAPE: [(samplers, "secure_l2", _narrow_secure_l2), (samplers, "simulated_l2", _narrow_simulated_l2)],
+        ROUNDING: [(lattice.Lattice, "sum", _sum(rounding=lambda v: np.copysign(np.ceil(np.abs(v)), v)))],
+    }
+
+
+def _less_noise(factor: float) -> list[Patch]:
+    """Return replacements for all samplers of noise, which multiply the noise by `factor`.
+
+    A private quantile has no noise to multiply; for it, epsilon is divided by the factor.
+    """
+    patches: list[Patch] = []
+    for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace", "simulated_l2"):
+        patches.append((samplers, name, functools.partial(_scaled, getattr(samplers, name), factor)))
+    for name in ("quantile", "secure_quantile"):
+        right = getattr(quantiles, name)
+        patches.append((quantiles, name, lambda *given, right=right: right(*given[:4], given[4] / factor, given[5])))
+    return patches
+
+
+def _narrow_secure_l2(scale: float, size: int) -> list[int]:
+    """Take the place of `egm.samplers.secure_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size)), size)
+
+
+def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
+    """Take the place of `egm.samplers.simulated_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
+    return drawn
+
+
+def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
+    """Return what the sampler `right` draws, times `factor`; if it draws integers, the products are rounded.
+
+    `scale` and `other` are the arguments of the sampler.
+    """
+    drawn = right(scale, other)
+    return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
+
+
+def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
+    """Return a replacement of `Lattice.sum` that clips rows only if `clip` is true, and rounds by `rounding`."""
+
+    def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
+        rows = (np.asarray(X, dtype=float) - center) * scaling
+        lengths = np.maximum(norms.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
+        return rounding(rows * (grid.radius * grid.shrink / lengths)[:, None]).astype(int).astype(object).sum(axis=0)
+
+    return total
+
+
+def _recentered() -> list[Patch]:
+    """Return replacements that put the mean of the private data in place of the center."""
+    release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
+
+    def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:
+        return release(dataclasses.replace(mechanism, center=X.mean(axis=0)), X, rng=rng)
+
+    def wrong_mean(rows: private_rows.PrivateRows, step: str, center: Array, *given: Any) -> tuple[Array, float]:
+        around = rows.X.mean(axis=0)
+        found, std = mean(rows, step, around, *given)
+        return around + found, std
+
+    return [(GaussianDataMechanism, "release", wrong_release), (private_rows.PrivateRows, "mean", wrong_mean)]
