@@ -573,7 +573,7 @@ def too_little_noise(patch):
     """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
-        patch.setattr(room, "calibrate", lambda mechanism: 0.99 * least(mechanism))
+        patch.setattr(room, "calibrate", lambda mechanism, size: 0.99 * least(mechanism, size))
     patch.setattr(calibration, "gaussian_delta", lambda epsilon, multiplier: curve(epsilon, multiplier / 0.99))
 
 

@@ -58,7 +58,7 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """`tools.chi2comb` lets pip install one binary file of a fixed version and hash, without other packages.
+    """`tools.chi2comb` has pip add one binary file of a fixed version and hash, without other packages.
 
     chi2comb declares dependencies that it does not need.
     """
