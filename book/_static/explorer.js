@@ -15,6 +15,7 @@
     { name: "p", text: "Clip probability", symbol: "p", low: 1e-12, high: 0.5, start: 0.001 },
   ];
   const SCALINGS = { none: "none", expected_norm: "Lemma 4.1, the report's", optimal: "optimal" };
+  const NOISES = { gaussian: "Gaussian", l2: "l2" };
   const CLIPS = { default: "1/n, the report's", best: "best, with the least total error", given: "another" };
   const CURVES = { none: "no scaling", expected_norm: "Lemma 4.1", optimal: "optimal" };
   const OWN = { low: 1e-100, high: 1e100, most: 1000 }; // standard deviations of the reader's own
@@ -220,23 +221,24 @@
     }
     const [numbers, words] = listed(given.sigma ?? "");
     showOwn(words ? [] : numbers);
+    setting.noise = Object.hasOwn(NOISES, given.noise ?? "") ? given.noise : "gaussian";
     setting.clip = given.p === "best" ? "best" : setting.p === Number(given.p) ? "given" : "default";
-    for (const name of ["scaling", "clip"]) form.querySelector(`#explorer-${name}-${setting[name]}`).checked = true;
+    for (const name of ["scaling", "noise", "clip"]) form.querySelector(`#explorer-${name}-${setting[name]}`).checked = true;
   }
 
   function writeAddress() {
     const value = (name) => (name === "p" && setting.clip !== "given" ? clip() : plain(setting[name]));
     const parts = PARAMETERS.map(({ name }) => `${name}=${value(name)}`);
     if (setting.own.length) parts.push(`sigma=${setting.own.map(plain).join(",")}`);
-    history.replaceState(null, "", `#${parts.join("&")}&scaling=${setting.scaling}`);
+    history.replaceState(null, "", `#${parts.join("&")}&scaling=${setting.scaling}&noise=${setting.noise}`);
   }
 
   const clip = () => ({ default: "1/n", best: "best", given: setting.p })[setting.clip];
 
   /** The setting as explorer-math.js takes it. */
   function question() {
-    const { own, alpha, d, n, epsilon, delta, offset, scaling } = setting;
-    return { ...(own.length ? { sigma: own } : { alpha, d }), n, epsilon, delta, offset, scaling, p: clip() };
+    const { own, alpha, d, n, epsilon, delta, offset, scaling, noise } = setting;
+    return { ...(own.length ? { sigma: own } : { alpha, d }), n, epsilon, delta, offset, scaling, noise, p: clip() };
   }
 
   /* ---- figures ---- */
@@ -346,12 +348,12 @@
 
   /* ---- results ---- */
 
-  function card(name, text, value, unit, note) {
+  function card(name, text, value, unit, ...notes) {
     const output = element("output", { id: `explorer-${name}` }, shown(value));
     output.dataset.value = value; // all digits, for whoever checks
     const number = element("div", {}, output, unit && element("span", {}, ` ${unit}`));
-    const words = [element("p", {}, ...typeset(text)), number, element("small", {}, ...typeset(note))];
-    return element("div", { class: "explorer-card" }, ...words);
+    const small = notes.map((note) => element("small", {}, ...typeset(note)));
+    return element("div", { class: "explorer-card" }, element("p", {}, ...typeset(text)), number, ...small);
   }
 
   const GAINS = { none: "Gain, no scaling", expected_norm: "Gain E_n / E_t", optimal: "Gain of the optimal scaling" };
@@ -363,6 +365,8 @@
     const times = `${rough(found.total / found.sampling)} times the sampling error`;
     const at = asked.p === "best" ? ", at p = 1/n" : "", d = counted(found.sigma.length);
     const gained = unscaled ? "the error from the noise" : `less error from the noise${at}; at most d = ${d}`;
+    const laws = `l2 over Gaussian: ${rough(found.l2OverGaussian)}`;
+    const symbol = asked.noise === "l2" ? "" : " σ_opt";
     const rows = `${rough(found.clipProbability * asked.n)} of ${counted(asked.n)} rows, if the center is right`;
     return element(
       "div",
@@ -370,12 +374,12 @@
       card("total", "Expected squared error", found.total, square, times),
       card("sampling", "Sampling error", found.sampling, square, "without any privacy: n times the sum of all σ_j²"),
       card("improvement", GAINS[asked.scaling], found.improvement, "times", gained),
-      card("noise", "Error from the noise", found.noise, square, part(found.noise)),
+      card("noise", "Error from the noise", found.noise, square, part(found.noise), laws),
       card("clipping", "Error from clipping", found.clipping, square, part(found.clipping)),
       card("center", "Error from the center", found.center, square, off),
       card("clipNorm", "Clip norm C", found.clipNorm, unscaled ? length : "", unscaled ? "of a row" : "of a scaled row"),
       card("clipProbability", "Clip probability p", found.clipProbability, "", rows),
-      card("noiseMultiplier", "Noise multiplier σ_opt", found.noiseMultiplier, "", "for a query of sensitivity 1"),
+      card("noiseMultiplier", `Noise multiplier${symbol}`, found.noiseMultiplier, "", "for a query of sensitivity 1"),
     );
   }
 
@@ -465,7 +469,7 @@
   }
 
   /** The same in Python, for the setting. */
-  function python({ alpha, d, sigma, n, epsilon, delta, scaling, p, offset }) {
+  function python({ alpha, d, sigma, n, epsilon, delta, scaling, noise, p, offset }) {
     const off = offset ? `${plain(offset)} * sigma` : "0";
     const rows = sigma ? `${sigma.map(plain).join(", ")},`.match(/\S.{0,50},(?= |$)/g) : [];
     const lines = [
@@ -480,6 +484,7 @@
       `    epsilon=${plain(epsilon)},`,
       `    delta=${plain(delta)},`,
       `    scaling="${scaling}",`,
+      ...(noise === "l2" ? ['    noise="l2",'] : []),
       ...(p === "1/n" ? [] : [`    clip_probability=${p === "best" ? '"optimal"' : plain(p)},`]),
       ...(p === "best" ? [`    center_std=${off},`, "    sigma_factor=1,"] : []),
       ")",
@@ -523,8 +528,8 @@
   }
 
   const controls = PARAMETERS.map(control), ownP = controls.pop();
-  const choices = [choice("scaling", "Scaling", SCALINGS), choice("clip", "Clip probability", CLIPS, ownP)];
-  form.append(...controls, ownSigma(), ...choices);
+  const choices = [choice("scaling", "Scaling", SCALINGS), choice("noise", "Noise", NOISES)];
+  form.append(...controls, ownSigma(), ...choices, choice("clip", "Clip probability", CLIPS, ownP));
   form.addEventListener("submit", (event) => event.preventDefault());
   page.hidden = false;
   readAddress();

@@ -7,7 +7,7 @@ from itertools import count, pairwise, product
 import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, scaling
+from egm import GaussianDataMechanism, calibration, scaling
 from egm.gx2 import isf
 from egm.study.plots import COLORS, STYLES
 from egm.study.tables import zipf_sigma
@@ -26,11 +26,14 @@ SLIDERS = {
 }
 VISITS = count()  # an address that is visited again must differ
 SCALINGS = ("none", "expected_norm", "optimal")
+NOISES = ("gaussian", "l2")
 PARTS = ("noise", "clipping", "center")
 NAMES = ("improvement", "total", *PARTS, "sampling", "clipNorm", "clipProbability", "noiseMultiplier")
 OWN = [18, 1200, 3, 250, 0.5]
 # Both find the least noise to its last digits, and the scaling of least noise to about half of them.
 EXACT, AT_MINIMUM = 1e-12, 1e-7
+# The package rounds l2 noise up, by about as much as it might be computed wrongly.
+L2 = 3e-11
 # A bias that is a difference of large numbers has a share of the total, to which its error is compared.
 OF_TOTAL = 1e-9
 # The least error over all clip norms is found less exactly at an end of the search, where nearly every row is clipped,
@@ -38,7 +41,7 @@ OF_TOTAL = 1e-9
 LEAST, LEAST_ROUGHLY = 1e-7, 1e-5
 
 
-def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0):
+def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0, noise="gaussian"):
     """Return the `GaussianDataMechanism` of the package for a setting of the explorer, an interactive page of the book.
 
     `p` is the clip probability: a number, "1/n", or "best". For "best", the clip norm is the one of least error if the
@@ -46,7 +49,7 @@ def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0):
     """
     best = {"clip_probability": "optimal", "center_std": offset * np.array(sigma), "sigma_factor": 1}
     clip = best if p == "best" else {} if p == "1/n" else {"clip_probability": p}
-    return GaussianDataMechanism(sigma, n, epsilon, delta, scaling=scaling, **clip)
+    return GaussianDataMechanism(sigma, n, epsilon, delta, scaling=scaling, noise=noise, **clip)
 
 
 def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
@@ -63,9 +66,12 @@ def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
     b = {"none": np.ones(sigma.size), "expected_norm": scaling.expected_norm(sigma)}.get(setting["scaling"])
     b = scaling.optimal(sigma, p) if b is None else b
     noise_factor = [scaling.noise_factor(one, sigma, p) for one in (np.ones(sigma.size), b)]
+    budget, d = (setting["epsilon"], setting["delta"]), sigma.size
+    l2, gaussian = calibration.l2_noise_scale(*budget, d), calibration.analytic_noise_multiplier(*budget)
     return {
         "sigma": found.sigma,
         "noiseMultiplier": found.noise_multiplier,
+        "l2OverGaussian": (d + 1) * (l2 / gaussian) ** 2,
         "scaling": found.b,
         "clipNorm": found.clip_norm,
         "clipProbability": found.p,
@@ -164,28 +170,42 @@ def test_same_as_the_package(page, setting, scaling):
     found = page.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
         soft = scaling == "optimal" and name in ("scaling", "clipNorm", "noiseStd", "clipping", "total")
-        np.testing.assert_allclose(found[name], value, rtol=AT_MINIMUM if soft else EXACT, err_msg=name)
+        rtol = AT_MINIMUM if soft else L2 if name == "l2OverGaussian" else EXACT
+        np.testing.assert_allclose(found[name], value, rtol=rtol, err_msg=name)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 10, 100, 1000])
+def test_same_as_the_package_for_l2_noise(page, d):
+    """The explorer's JavaScript and the package agree in each number of a forecast with l2 noise, to a relative 3e-11.
+
+    They agree for every number `d` of coordinates, and for every budget in the ranges of the explorer.
+    """
+    for epsilon, delta in product((0.01, 0.1, 1, 8, 50), (1e-12, 1e-6, 1e-2, 0.1)):
+        setting = START | {"d": d, "epsilon": epsilon, "delta": delta, "scaling": "expected_norm", "noise": "l2"}
+        found = page.evaluate("setting => egm.forecast(setting)", setting)
+        for name, value in expected(**setting).items():
+            np.testing.assert_allclose(found[name], value, rtol=L2, err_msg=f"{name}, {epsilon}, {delta}")
 
 
 def other_settings():
     """Return settings of the explorer in which the center has an offset or the clip probability is not 1/n.
 
-    They are dictionaries. The numbers of rows and columns are at the ends of their ranges or random; the budgets are
-    random.
+    They are dictionaries. The numbers of rows and columns are at the ends of their ranges or random; the budgets and
+    the laws of the noise are random.
     """
     rng = np.random.default_rng(21)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.3, 300, 10**9), (1.0, 100, 10**6), (10.0, 2, 37)]
     shapes = [corner for corner in corners for _ in range(6)]
     shapes += [(rng.uniform(0, 5), round(10 ** rng.uniform(0, 2.5)), round(10 ** rng.uniform(1, 9))) for _ in range(30)]
     levers = [*product((0.0, 0.03, 0.5, 3.0), ("1/n", "best", 0.5, 1e-3))][1:] * 4
-    names = (*START, "offset", "p", "scaling")
+    names = (*START, "offset", "p", "scaling", "noise")
     budgets = zip(10 ** rng.uniform(-2, 1.69, 60), 10 ** rng.uniform(-12, -1, 60), strict=True)
-    choices = rng.choice(SCALINGS, 60).tolist()
+    choices = zip(rng.choice(SCALINGS, 60).tolist(), rng.choice(NOISES, 60).tolist(), strict=True)
     rows = zip(shapes, budgets, levers, choices, strict=False)
-    return [dict(zip(names, (*a, *b, *c, choice), strict=True)) for a, b, c, choice in rows]
+    return [dict(zip(names, (*a, *b, *c, *choice), strict=True)) for a, b, c, choice in rows]
 
 
-@pytest.mark.parametrize("setting", other_settings(), ids=lambda s: "-".join(map(str, list(s.values())[-3:])))
+@pytest.mark.parametrize("setting", other_settings(), ids=lambda s: "-".join(map(str, list(s.values())[-4:])))
 def test_same_as_the_package_with_other_centers_and_clips(page, setting):
     """The explorer's JavaScript and the package agree for an offset of the center, and for any clip probability.
 
@@ -198,7 +218,7 @@ def test_same_as_the_package_with_other_centers_and_clips(page, setting):
     if setting["p"] == "best":
         rough = truth["clipProbability"] > 0.9 or setting["scaling"] == "optimal"
         assert found["total"] == pytest.approx(truth["total"], rel=LEAST_ROUGHLY if rough else LEAST)
-        names = ("noiseMultiplier", "improvement")
+        names = ("noiseMultiplier", "l2OverGaussian", "improvement")
     else:
         for part in (*PARTS, "total"):
             assert found[part] == pytest.approx(truth[part], abs=OF_TOTAL * truth["total"]), part
@@ -222,7 +242,8 @@ def test_quantiles(page, weights, p):
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("p", ["1/n", "best", 0.02])
 @pytest.mark.parametrize("sigma", [None, OWN])
-def test_shows_what_the_package_computes(page, scaling, p, sigma):
+@pytest.mark.parametrize("noise", NOISES)
+def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
     """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
     The numbers are in cards and in a table with one row for each coordinate. If the clip probability is the best one,
@@ -233,15 +254,18 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma):
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
     type_in(page, **setting, offset=0.12, sigma="" if sigma is None else "18, 1200;3\n250 .5")
     page.check(f"#explorer-scaling-{scaling}")
+    page.check(f"#explorer-noise-{noise}")
     page.check(f"#explorer-clip-{'default' if p == '1/n' else 'best' if p == 'best' else 'given'}")
     if p == 0.02:
         type_in(page, p=p)
     settle(page)
-    truth = expected(**setting, sigma=sigma, offset=0.12, p=p, scaling=scaling)
+    truth = expected(**setting, sigma=sigma, offset=0.12, p=p, scaling=scaling, noise=noise)
     for name in NAMES:
         soft = p == "best" and name in (*PARTS, "clipNorm", "clipProbability")
         near = {"abs": 1e-4 * truth["total"]} if soft and name in PARTS else {"rel": 1e-3 if soft else 6e-6}
         assert number(page.inner_text(f"#explorer-{name}")) == pytest.approx(truth[name], **near), name
+    laws = page.get_by_text("l2 over Gaussian").inner_text()
+    assert number(laws.split(": ")[1]) == pytest.approx(truth["l2OverGaussian"], rel=5e-3)
     page.evaluate("document.querySelector('#egm-explorer details').open = true")
     page.locator("#egm-explorer tbody tr").last.wait_for()
     rows = [row.split("\t") for row in page.locator("#egm-explorer tbody tr").all_inner_texts()]
@@ -498,7 +522,7 @@ def test_each_control_shows_that_it_has_the_focus(page):
     page.check("#explorer-clip-given")
     page.focus("#explorer-alpha")
     visited = []
-    for _ in range(17):
+    for _ in range(18):
         visited.append(page.evaluate("document.activeElement.id"))
         style = page.evaluate("(({ outlineStyle: a, outlineWidth: b }) => [a, parseFloat(b)])(" + FOCUSED + ")")
         assert style[0] != "none", visited
@@ -509,6 +533,7 @@ def test_each_control_shows_that_it_has_the_focus(page):
         *sliders,
         "explorer-sigma",
         "explorer-scaling-expected_norm",
+        "explorer-noise-gaussian",
         "explorer-clip-given",
         "explorer-p",
         "explorer-p-slider",
@@ -517,11 +542,13 @@ def test_each_control_shows_that_it_has_the_focus(page):
 
 @pytest.mark.parametrize("sigma", ["", ", ".join(map(str, OWN * 9))])
 @pytest.mark.parametrize("clip", ["default", "best", "given"])
-def test_python_on_the_page_does_the_same(page, clip, sigma):
+@pytest.mark.parametrize("noise", NOISES)
+def test_python_on_the_page_does_the_same(page, clip, noise, sigma):
     """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer."""
     start(page)
     type_in(page, alpha=0.25, n=12345, offset=0.3, sigma=sigma)
     page.check(f"#explorer-clip-{clip}")
+    page.check(f"#explorer-noise-{noise}")
     settle(page)
     code = page.inner_text("#egm-explorer pre")
     assert max(map(len, code.splitlines())) <= 60
@@ -568,34 +595,37 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
     start(page)
     page.check(f"#explorer-clip-{clip}")
     page.check("#explorer-scaling-optimal")
+    page.check("#explorer-noise-l2")
     values = {"d": 7, "delta": "1e-8", "offset": 0.25, **({"p": 0.0123} if clip == "given" else {}), "sigma": sigma}
     type_in(page, **values)
     p = {"default": "1/n", "best": "best", "given": "0.0123"}[clip]
     listed = f"&sigma={sigma.replace(' ', '')}" if sigma else ""
-    page.wait_for_url(re.compile(f"&d=7&.*&delta=1e-8&offset=0.25&p={p}{listed}&scaling=optimal$"))
+    page.wait_for_url(re.compile(f"&d=7&.*&delta=1e-8&offset=0.25&p={p}{listed}&scaling=optimal&noise=l2$"))
     with opened(book, browser, page.url[page.url.index("#") :]) as other:
         for name, value in values.items():
             assert other.input_value(f"#explorer-{name}") == str(value)
         assert other.is_checked(f"#explorer-clip-{clip}")
         assert other.is_checked("#explorer-scaling-optimal")
+        assert other.is_checked("#explorer-noise-l2")
         assert other.is_disabled("#explorer-alpha") == bool(sigma)
         assert other.inner_text(".explorer-cards") == page.inner_text(".explorer-cards")
 
 
 def test_address_may_be_old_or_bad(book, browser):
-    """The explorer accepts an address without clip probability and offset, and ignores bad values in an address.
+    """The explorer accepts an address without clip probability, offset and noise, and ignores bad values in an address.
 
-    Such an address was made before these options existed; it means the clip probability 1/n and the offset 0 of the
-    center. In place of a bad value, the explorer takes the value with which it starts.
+    Such an address was made before these options existed; it means the clip probability 1/n, the offset 0 of the center
+    and Gaussian noise. In place of a bad value, the explorer takes the value with which it starts.
     """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")
         assert number(page.inner_text("#explorer-total")) == pytest.approx(truth["total"], rel=6e-6)
-    bad = "#alpha=0.5&d=1e9&n=nine&scaling=best&p=7&offset=-1&sigma=1,x"
+    bad = "#alpha=0.5&d=1e9&n=nine&scaling=best&p=7&offset=-1&sigma=1,x&noise=none"
     with opened(book, browser, bad) as page:
         names = ("alpha", "d", "n", "offset", "sigma")
         assert [page.input_value(f"#explorer-{name}") for name in names] == ["0.5", "100", "1000000", "0", ""]
         assert page.is_checked("#explorer-clip-default")
+        assert page.is_checked("#explorer-noise-gaussian")
 
 
 def test_says_so_without_scripts(book, browser):
