@@ -44,7 +44,7 @@ from scipy.special import kve, ndtri_exp, roots_legendre
 
 from egm import _curve
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import between, finite, positive
+from egm._validate import between, finite
 
 __all__ = ["l2_delta", "l2_noise_scale", "log_delta_at", "log_excess"]
 
@@ -54,7 +54,7 @@ _WIDER = 1.3  # share by which an interval is wider than that of a normal densit
 _LARGEST_LOSS = 2e9  # with a larger loss 1 / s, delta is 1 for every epsilon that is allowed
 _SURE = 1 - 1e-11  # share of delta that the curve is kept below: it is computed to 1e-12
 _STEP = 1 + 1e-12  # one step towards privacy
-_MOST_STEPS, _LONGEST_STEP = 60, 20.0  # of the secant method, in units of log(excess)
+_MOST_STEPS = 200  # of the secant method
 
 
 @overload
@@ -69,8 +69,8 @@ def l2_delta(epsilon: ArrayLike, noise_scale: ArrayLike, d: ArrayLike) -> Floats
     epsilon : float or array_like
         Privacy parameter epsilon, from 0 to 1e4.
     noise_scale : float or array_like
-        Scale s of the noise for a query of l2-sensitivity 1, finite and > 0. It is broadcast with
-        `epsilon`. The noise has a density proportional to ``exp(-norm(x) / s)``.
+        Scale s of the noise for a query of l2-sensitivity 1, from 1e-100 to 1e100. It is broadcast
+        with `epsilon`. The noise has a density proportional to ``exp(-norm(x) / s)``.
     d : int or array_like
         Number of coordinates, from 1 to 1e6. It is broadcast with `epsilon`.
 
@@ -109,7 +109,7 @@ def l2_delta(epsilon: ArrayLike, noise_scale: ArrayLike, d: ArrayLike) -> Floats
     >>> float(calibration.l2_delta(epsilon=1, noise_scale=1.0, d=10))
     0.0
     """
-    epsilon, s = between(0.0, 1e4, epsilon=epsilon), positive(noise_scale=noise_scale)
+    epsilon, s = between(0.0, 1e4, epsilon=epsilon), between(1e-100, 1e100, noise_scale=noise_scale)
     epsilon, s, d = np.broadcast_arrays(epsilon, s, _dimension(d))
     product, rest = _curve.product(epsilon, s)
     with np.errstate(over="ignore"):
@@ -182,7 +182,9 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
     step = _STEP
     while np.any(short := (s * epsilon < 1) & (l2_delta(epsilon, s, d) > delta * _SURE)):
         s, step = np.where(short, s * step, s), step**2
-    return np.where(_curve.product(epsilon, s)[0] < 1, s, np.nextafter(1 / epsilon, np.inf))[()]
+    product, rest = _curve.product(epsilon, s)
+    pure = (product >= 1) | (delta == 0)
+    return np.where(pure & ((1 - product) - rest > 0), np.nextafter(s, np.inf), s)[()]
 
 
 def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
@@ -197,7 +199,10 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     # The mode of the density of the angle: sin^2 = power * cos / z.
     top = 2 * z / (power + np.hypot(power, 2 * z))
     mode = np.arctan2(np.sqrt(power * top / z), top)
-    half = _WIDER * np.sqrt(2 * (_REACH + np.log1p(z)) / (z * (1 / top + top)))
+    fall = _REACH + np.log1p(z)
+    # The second derivative at the mode, but for small powers the least one up to pi, since 1 - cos(x) >= 0.4 x^2 / 2.
+    bend = np.where(power < 4, power + 0.4 * z * top, z * (1 / top + top))
+    half = _WIDER * np.sqrt(2 * fall / bend)
     ratio = _ratio(d, z)
 
     def terms(angle: Array) -> tuple[Array, Array]:
@@ -214,7 +219,6 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     sine, cosine = np.sin(cut), np.maximum(np.cos(cut), 0.0)
     slope = np.maximum(power * cosine / sine - z * sine, 0.0)
     curvature = power / sine**2 + z * cosine
-    fall = _REACH + np.log1p(z)
     beyond = 2 * fall / np.maximum(slope + np.sqrt(slope**2 + 2 * curvature * fall), 1e-300)
     near = np.where(mode < cut, np.maximum(cut - mode - half, 0.0), 0.0)
     far = np.minimum(np.where(mode < cut, cut - mode + half, beyond), cut)
@@ -258,7 +262,7 @@ def _log_sine(sine: Array, cosine: Array) -> Array:
 def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
     """Find the logarithm u of the excess 1 / s - epsilon for which the privacy curve has this value at epsilon.
 
-    The logarithm of delta increases with u and bends downwards, so that the secant method converges quickly. The search
+    This is the secant method, with a bisection where it is slow or leaves the interval in which the root must lie. It
     begins at the excess of Gaussian noise with the same delta, or at that of the few losses near the largest one.
     """
     quantile = -ndtri_exp(log_delta)
@@ -267,17 +271,22 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
     loss = gaussian * np.sqrt(d + 1)
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))
     u = np.where(loss > 1.1 * epsilon, u, np.maximum(np.log(epsilon) + 2 * log_delta / (d + 1), -690.0))
-    before, step = u, np.full(u.shape, 0.1)
-    missing = log_delta_at(epsilon, np.exp(u), d) - log_delta
-    for _ in range(_MOST_STEPS):
-        u, moves = before + step, np.abs(step) > 1e-12
+    low, high = np.where(d == 1, -700.0, -500.0), np.full(u.shape, np.log(_LARGEST_LOSS))  # delta is below 1e-300 and 1
+    before, missing = u, log_delta_at(epsilon, np.exp(u), d) - log_delta
+    u = u + 0.1
+    for k in range(_MOST_STEPS):
         now = log_delta_at(epsilon, np.exp(u), d) - log_delta
-        moves &= now != missing
-        step = np.where(moves, -now * step / np.where(moves, now - missing, 1.0), 0.0)
-        step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
-        before, missing = u, now
-        if not np.any(step):
+        low, high = np.where(now < 0, u, low), np.where(now > 0, u, high)
+        moves = (now != missing) & (u != before) & np.isfinite(now) & np.isfinite(missing)
+        with np.errstate(invalid="ignore"):  # delta may underflow
+            secant = u - now * (u - before) / np.where(moves, now - missing, 1.0)
+        slow = (k % 3 == 2) & (np.abs(now) > 0.1 * np.minimum(np.abs(log_delta), 1.0))  # where delta is nearly 1
+        inside = moves & (low < secant) & (secant < high) & ~slow
+        after = np.where(now == 0, u, np.where(inside, secant, (low + high) / 2))
+        after = np.where((np.abs(after - u) < 1e-12) | (high - low < 1e-12), u, after)
+        if np.all(after == u):
             break
+        before, missing, u = u, now, after
     return u
 
 

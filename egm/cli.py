@@ -202,7 +202,7 @@ def _plan_sum(args: Namespace) -> None:
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
-        noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "l2")}
+        noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
     expected = np.sqrt(mechanism.error_by_column())
     plan = {

@@ -106,8 +106,8 @@ def secure_l2(scale: float, size: int) -> list[int]:
     Parameters
     ----------
     scale : float
-        Scale s of the noise, > 0 and at most 2**48. Each entry has nearly the standard deviation
-        ``s * sqrt(size + 1)``.
+        Scale s of the noise, > 0. Each entry has nearly the standard deviation ``s * sqrt(size + 1)``,
+        which is at most 2**53.
     size : int
         Number of entries d of the vector, >= 1.
 
@@ -131,7 +131,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     gamma variable with the shape 1/2. Each is computed from 128 random bits of the operating
     system. The entries are then discrete Gaussian with the standard deviation :math:`\sqrt V`.
 
-    The relative rounding error of :math:`\sqrt V` is at most :math:`20 \cdot 2^{-53}` if NumPy's
+    The relative rounding error of :math:`\sqrt V` is at most :math:`21 \cdot 2^{-53}` if NumPy's
     logarithms and sines are right to four units in the last place. It changes the law of normal
     noise by at most :math:`2^{-49} \sqrt d` in total variation distance. The mechanisms subtract a
     part of delta for it.
@@ -148,7 +148,8 @@ def secure_l2(scale: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 1000 for y, count in zip(noisy, counts))
     True
     """
-    scale, size = fitting(2.0**48, scale=scale), count(size=size)
+    size = count(size=size)
+    scale = fitting(2.0**53 / math.sqrt(size + 1), scale=scale)
     std = scale * math.sqrt(2 * _half_gamma(size + 1))
     return secure_gaussian(std, size)
 
@@ -361,7 +362,7 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
 
 def _half_gamma(twice: int) -> float:
-    """Draw from the gamma distribution with the shape twice / 2, securely, with a relative error below 33 * 2**-53."""
+    """Draw from the gamma distribution with the shape twice / 2, securely, with a relative error below 37 * 2**-53."""
     drawn = _exponentials(twice // 2)
     if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
         drawn = np.append(drawn, _exponentials(1) * np.sin(np.pi * _uniforms(1)[0]) ** 2)
@@ -369,7 +370,10 @@ def _half_gamma(twice: int) -> float:
 
 
 def _exponentials(size: int) -> Array:
-    """Draw standard exponential variables, securely, each with a relative error of at most 11 * 2**-53."""
+    """Draw standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
+
+    The bound does not hold for a variable that is below 2**-74, which has a probability of about 2**-74.
+    """
     uniform, below = _uniforms(size)
     return np.where(below, -np.log(uniform), -np.log1p(-uniform))
 

@@ -258,6 +258,8 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
     losses = log_delta_at(np.append(0.0, grid[:-1]), largest - np.append(0.0, grid[:-1]), np.full(_GRID, float(d)))
+    if losses[0] > -1e-9:  # the total variation distance is nearly 1, and no mu is found with doubles
+        return math.inf
     mu = 2 * ndtri((1 + math.exp(losses[0])) / 2) * _UP  # at epsilon = 0 delta is the total variation distance
     while np.any(_curve.log_delta_at(grid, 1 / mu) < losses + 1e-11):
         mu *= _MU_STEP
@@ -467,9 +469,9 @@ class Terms:
     @property
     def _reserve_of_l2(self) -> float:
         """Return the part of delta that is subtracted in `_by_gaussian` for each release with l2 noise."""
-        # A release has at most 10^6 + 2 coordinates, and its scale s is at least 2^40 times that for sensitivity 1 or
-        # 2^48. By egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 + 2^-70 of rounded l2 noise in
-        # total variation if s is at least 2^36.
+        # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
+        # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
+        # total variation.
         return (1 + math.exp(min(self.epsilon, 700.0))) * 2.0**-39 * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:

@@ -142,11 +142,16 @@ def calibrate(mechanism: Any, size: int) -> float:
     multipliers: dict[NoiseLaw, float] = {}
     if mechanism.noise != "l2":
         multipliers["gaussian"] = float(analytic_noise_multiplier(epsilon, delta))
-    if mechanism.noise != "gaussian":
+    if mechanism.noise == "l2" or (mechanism.noise == "best" and _has_l2(epsilon, delta, size)):
         multipliers["l2"] = float(l2_noise_scale(epsilon, delta, size)) * math.sqrt(size + 1)
     law = min(multipliers, key=lambda name: multipliers[name])
     fix(mechanism, epsilon=epsilon, delta=delta, noise_law=law, noise_size=size)
     return multipliers[law]
+
+
+def _has_l2(epsilon: float, delta: float, size: int) -> bool:
+    """Return whether l2 noise can be calibrated for these parameters, and drawn securely without much cost."""
+    return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.l2_rounding(epsilon, size) < delta / 4
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:

@@ -766,9 +766,9 @@ class GaussianDataMechanism(Mechanism):
         and ``sigma_factor=1`` it is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
-        epsilon above 10. Above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
-        says little about how far the sum is off: the guesses are worse than declared, or the rows
-        are not nearly normal.
+        epsilon above 10 and for l2 noise (one of 170 for two numbers). Above 3, neither `error` nor
+        `confidence_radius` holds, and `noise_std` says little about how far the sum is off: the
+        guesses are worse than declared, or the rows are not nearly normal.
 
         The excess does not put privacy in doubt. It costs no privacy either, because it is computed
         from published numbers.

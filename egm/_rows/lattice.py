@@ -57,7 +57,7 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
-__all__ = ["EXCESS", "Lattice", "gaussian_std", "l2_std", "nearest_double", "rounded"]
+__all__ = ["EXCESS", "Lattice", "gaussian_std", "l2_rounding", "l2_std", "nearest_double", "rounded"]
 
 EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
@@ -242,6 +242,11 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
     left = _left(epsilon, delta, rounding + math.sqrt(d) * 2.0**-49)
     return max(scale, sensitivity * float(l2_noise_scale(epsilon, left, d))) * (1 + EXCESS) * math.sqrt(d + 1)
+
+
+def l2_rounding(epsilon: float, d: int) -> float:
+    """Return the part of delta that the rounding of the random standard deviation of l2 noise costs."""
+    return (1 + math.exp(min(epsilon, 700.0))) * math.sqrt(d) * 2.0**-49
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:

@@ -482,7 +482,7 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     for scaling in ("none", "expected_norm", "optimal"):
         other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
-    for noise in ("gaussian", "l2"):
+    for noise in ("gaussian", "best"):
         other = mechanism(**OPTIONS.get(option, {}) | {"noise": noise})
         assert plan["noises"][noise] == pytest.approx(other.error().total, rel=1e-9)
 
