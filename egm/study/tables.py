@@ -138,7 +138,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     """Tabulate, for three scalings, by what each coordinate is multiplied and how much noise it gets.
 
     A scaling multiplies coordinate j of every row by a number b_j before rows are clipped. The standard deviations of
-    the coordinates follow Zipf's law, and the noise is that of egm.mechanisms.GaussianDataMechanism.
+    the coordinates follow Zipf's law, and the noise is that of `GaussianDataMechanism`.
 
     Parameters
     ----------
