@@ -134,6 +134,10 @@ def test_decisions_rest_on_what_the_package_does():
     assert wider[0] == pytest.approx((150 / 1000) ** 2, rel=1e-12)
     assert wider[1] > wider[0]
     assert np.ceil(1000 * np.sqrt(wider[2] / budget["rho"])) == 1306
+    assert "0.22 times that of Gaussian noise for 3 columns, 0.52 times for 10, and 0.93 times for 100" in MECHANISMS
+    for columns, share in ((3, 0.22), (10, 0.52), (100, 0.93)):
+        both = [GaussianMechanism(1, 1, 1e-6, noise=noise, d=columns).noise_std for noise in ("best", "gaussian")]
+        assert (both[0] / both[1]) ** 2 == pytest.approx(share, abs=0.005)
     assert "changes nine entries" in MECHANISMS
     noise = {k: (np.sqrt(2) * k, GaussianMechanism(np.sqrt(k), 1, 1e-6).noise_std) for k in (8, 9)}
     assert noise[8][0] < noise[8][1]
