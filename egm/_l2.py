@@ -40,7 +40,7 @@ from __future__ import annotations
 from typing import overload
 
 import numpy as np
-from scipy.special import kve, ndtri_exp, roots_legendre
+from scipy.special import kve, roots_legendre
 
 from egm import _curve
 from egm._types import Array, ArrayLike, Floats
@@ -265,10 +265,7 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
     This is the secant method, with a bisection where it is slow or leaves the interval in which the root must lie. It
     begins at the excess of Gaussian noise with the same delta, or at that of the few losses near the largest one.
     """
-    quantile = -ndtri_exp(log_delta)
-    root = np.hypot(quantile, np.sqrt(2 * epsilon))
-    gaussian = np.where(quantile > 0, 2 * epsilon / (quantile + np.abs(root)), root - np.minimum(quantile, 0.0))
-    loss = gaussian * np.sqrt(d + 1)
+    loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))
     u = np.where(loss > 1.1 * epsilon, u, np.maximum(np.log(epsilon) + 2 * log_delta / (d + 1), -690.0))
     low, high = np.where(d == 1, -700.0, -500.0), np.full(u.shape, np.log(_LARGEST_LOSS))  # delta is below 1e-300 and 1

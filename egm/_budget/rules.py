@@ -20,7 +20,7 @@ from scipy.special import erfinv, log_expit, ndtri, ndtri_exp
 
 from egm import _curve
 from egm._l2 import log_delta_at
-from egm._rows.lattice import EXCESS
+from egm._rows.lattice import EXCESS, delta_of
 from egm._types import ArrayLike, Neighbors
 from egm._validate import between, finite, positive, probability, scalar
 from egm.adaptive import AdaptiveDataMechanism
@@ -257,7 +257,8 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
-    losses = log_delta_at(np.append(0.0, grid[:-1]), largest - np.append(0.0, grid[:-1]), np.full(_GRID, float(d)))
+    left = np.append(0.0, grid[:-1])
+    losses = log_delta_at(left, largest - left, np.full(_GRID, float(d)))
     if losses[0] > -1e-9:  # the total variation distance is nearly 1, and no mu is found with doubles
         return math.inf
     mu = 2 * ndtri((1 + math.exp(losses[0])) / 2) * _UP  # at epsilon = 0 delta is the total variation distance
@@ -438,13 +439,12 @@ class Terms:
         `_reserve` returns.
         """
         shrink = (1 + Fraction(excess)) ** -2
-        gaussian = [not _is_pure(charge) and charge.rho < math.inf for charge in charges]
-        squares = _sum(charge.mu_squared for charge, shrinks in zip(charges, gaussian, strict=True) if shrinks)
+        squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))
         squares = squares * shrink if squares < math.inf else squares
-        others = (charge.mu_squared for charge, shrinks in zip(charges, gaussian, strict=True) if not shrinks)
-        mu_squared = _up(_sum([squares, *others]))
-        several = sum(charge.rho == math.inf for charge in charges)
-        delta = math.nextafter(self.delta - self._reserve - several * self._reserve_of_l2, 0.0)
+        mu_squared = _up(
+            _sum([squares, *(charge.mu_squared for charge in charges if _is_pure(charge) or _is_l2(charge))])
+        )
+        delta = math.nextafter(self.delta - self._reserve - sum(map(_is_l2, charges)) * self._reserve_of_l2, 0.0)
         if mu_squared == 0:
             return 0.0
         if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
@@ -464,7 +464,7 @@ class Terms:
         if not self.delta:
             return 0.0
         largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
-        return (1 + math.exp(min(self.epsilon, 700.0))) * (2.0**-70 * largest + 2.0**-90) * _UP
+        return delta_of(2.0**-70 * largest + 2.0**-90, self.epsilon) * _UP
 
     @property
     def _reserve_of_l2(self) -> float:
@@ -472,7 +472,7 @@ class Terms:
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
         # total variation.
-        return (1 + math.exp(min(self.epsilon, 700.0))) * 2.0**-39 * _UP
+        return delta_of(2.0**-39, self.epsilon) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.
@@ -499,6 +499,11 @@ def _show(cost: Spent, rho: float | None = None) -> str:
 def _is_pure(charge: Charge) -> bool:
     """Return whether a release has pure differential privacy: its epsilon is finite, and its delta is 0."""
     return charge.delta == 0 and charge.epsilon < math.inf
+
+
+def _is_l2(charge: Charge) -> bool:
+    """Return whether a release has l2 noise, the only noise of which no bound of rho is known."""
+    return charge.rho == math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:

@@ -151,7 +151,7 @@ def calibrate(mechanism: Any, size: int) -> float:
 
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
     """Return whether l2 noise can be calibrated for these parameters, and drawn securely without much cost."""
-    return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.l2_rounding(epsilon, size) < delta / 4
+    return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:

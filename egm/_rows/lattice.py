@@ -57,7 +57,7 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
-__all__ = ["EXCESS", "Lattice", "gaussian_std", "l2_rounding", "l2_std", "nearest_double", "rounded"]
+__all__ = ["EXCESS", "Lattice", "delta_of", "gaussian_std", "l2_distance", "l2_std", "nearest_double", "rounded"]
 
 EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
@@ -240,13 +240,18 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
-    left = _left(epsilon, delta, rounding + math.sqrt(d) * 2.0**-49)
+    left = _left(epsilon, delta, rounding + l2_distance(d))
     return max(scale, sensitivity * float(l2_noise_scale(epsilon, left, d))) * (1 + EXCESS) * math.sqrt(d + 1)
 
 
-def l2_rounding(epsilon: float, d: int) -> float:
-    """Return the part of delta that the rounding of the random standard deviation of l2 noise costs."""
-    return (1 + math.exp(min(epsilon, 700.0))) * math.sqrt(d) * 2.0**-49
+def l2_distance(d: int) -> float:
+    """Return the total variation distance by which rounding its random standard deviation changes l2 noise, at most."""
+    return math.sqrt(d) * 2.0**-49
+
+
+def delta_of(distance: float, epsilon: float) -> float:
+    """Return the delta that noise costs which is this total variation distance from (epsilon, delta)-private noise."""
+    return (1 + math.exp(min(epsilon, 700.0))) * distance
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:
@@ -254,7 +259,7 @@ def _left(epsilon: float, delta: float, distance: float) -> float:
 
     Raise ValueError if less than half of delta is left.
     """
-    charge = (1 + math.exp(min(epsilon, 700.0))) * distance
+    charge = delta_of(distance, epsilon)
     if not charge < delta / 2:
         raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
     return math.nextafter(delta - charge, 0.0)

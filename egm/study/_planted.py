@@ -36,8 +36,9 @@ def plant(bug: str) -> Iterator[None]:
         Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is too
         small by this factor. With "sensitivity halved" all noise is halved, because all noise is
         proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
-        the data" the mean of the rows replaces the public center. With "rounding away from zero" rows are
-        rounded away from zero instead of towards zero.
+        the data" the mean of the rows replaces the public center. With "random variance of too small
+        a shape" the variance of l2 noise has a gamma distribution of too small a shape. With "rounding
+        away from zero" rows are rounded away from zero instead of towards zero.
 
     Yields
     ------

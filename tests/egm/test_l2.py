@@ -279,11 +279,14 @@ def test_confidence_radius_covers(count_clipped):
     assert 0.88 < np.mean(inside) < (0.96 if count_clipped else 0.92)  # the count is part of the noise, not of the sum
 
 
-@pytest.mark.parametrize("make", [
-    lambda noise: GaussianMechanism(3.0, 1.0, 1e-6, noise=noise, d=4),
-    lambda noise: EllipticalGaussianMechanism([1.0, 2.0, 3.0, 4.0], 1.0, 1e-6, noise=noise),
-    lambda noise: GaussianDataMechanism([1.0, 2.0, 3.0, 4.0], 100, 1.0, 1e-6, noise=noise),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda noise: GaussianMechanism(3.0, 1.0, 1e-6, noise=noise, d=4),
+        lambda noise: EllipticalGaussianMechanism([1.0, 2.0, 3.0, 4.0], 1.0, 1e-6, noise=noise),
+        lambda noise: GaussianDataMechanism([1.0, 2.0, 3.0, 4.0], 100, 1.0, 1e-6, noise=noise),
+    ],
+)
 def test_noise_is_scaled_like_gaussian_noise(make):
     """The standard deviations of l2 noise are those of Gaussian noise times a number; "best" takes the smaller ones."""
     normal, l2, best = map(make, ("gaussian", "l2", "best"))
