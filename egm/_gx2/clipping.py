@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import exp1, wofz
 
-from egm._gx2.contour import NEGLIGIBLE, AccuracyError, Complex, integrate, saddle, sums_of_inverses
+from egm._gx2.contour import (
+    NEGLIGIBLE,
+    AccuracyError,
+    Complex,
+    Crossing,
+    integrate,
+    inverses_summed,
+    saddle,
+    sums_of_inverses,
+)
 from egm._gx2.form import Form, Real, form_of, parameters
 from egm._gx2.quantiles import quantile
 from egm._types import Array, ArrayLike
@@ -18,6 +28,9 @@ from egm._validate import positive, scalar
 _FAR = 2.0
 _LAGUERRE = np.polynomial.laguerre.laggauss(80)
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
+# Point and nodes of a contour, and the masses of the nodes for each of several functions g of Q, such that the mean of
+# g(Q) times a factor with the image F(s) under the integral is the sum of Im (mass F) over the nodes of all pieces.
+Piece: TypeAlias = tuple[Crossing, Complex, list[Complex]]
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
@@ -89,6 +102,36 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     return once, dof * once + nc * twice, dof * once_squared + nc * twice_squared
 
 
+def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
+    r"""Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by log weights.
+
+    With the notation of `clip_moments`, where every term has one degree of freedom, the sum is
+    sum_k by_square_k E[L^2 Y_k] + by_mean_k l_k^2. The weights count only where they decide how much is clipped. Let
+    A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. The product Y_j Y_k brings the factor A_j A_k under the integral
+    over the contour, and 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 more for k = j. Its sum over k is computed
+    once for each node. The mean by which l_k is defined, with two more degrees of freedom, brings the factor 1 / (1 -
+    2 w_k s) instead of A_k, and 2 / (1 - 2 w_j s)^2 more for k = j.
+    """
+    form = form_of(weights, np.broadcast_to(1.0, weights.shape), nc)
+    unit = np.longdouble(x) / form.unit
+    try:
+        pieces = list(_in_tail(form, unit, _lost_shares, _lost_slopes))
+    except AccuracyError:
+        pieces = list(_by_density(form, unit, _shares, _slopes))
+    once, _, square, square_twice = _lost(pieces, weights)
+    value = np.sum(by_square * (square + nc * square_twice) + by_mean * once**2)
+    pulls = 2 * by_mean * once
+    slopes = np.zeros(weights.size)
+    for crossing, shift, (*_, by_squares, by_means) in pieces:
+        mass = by_squares * inverses_summed(crossing, shift, weights, [by_square, by_square * nc])
+        mass += by_means * inverses_summed(crossing, shift, weights, [pulls])
+        first, second = sums_of_inverses(crossing, shift, mass, weights)
+        _, own, own_third = sums_of_inverses(crossing, shift, by_squares, weights, most=3)
+        _, own_mean = sums_of_inverses(crossing, shift, by_means, weights)
+        slopes += first + nc * second + by_square * (2 * own + 4 * nc * own_third) + 2 * pulls * own_mean
+    return float(value), weights / x * slopes
+
+
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     """Compute E[L] and E[L^2] for the share L of a normal row that clipping to the squared norm x removes.
 
@@ -97,35 +140,50 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     more degrees of freedom (row 0) or four more (row 1), and E[L^2] for the same two cases (rows 2 and 3). All
     entries are computed with the nodes of one contour.
     """
-    crossing = saddle(form, x, lower=False)
-    shift, mass, _ = integrate(crossing, x, density=False)
-    height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
-    shares = _lost_share((crossing.c + shift) * float(x))
-    return height * np.concatenate([sums_of_inverses(crossing, shift, mass * share, weights) for share in shares])
+    return _lost(_in_tail(form, x, _lost_shares), weights)
 
 
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost.
+    """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost."""
+    return _lost(_by_density(form, x, _shares), weights)
 
-    For such an x the contour of `lost_in_tail` fails. Here E[L] and E[L^2] are computed as integrals of L and of L^2
-    times the density of Q, by Gauss-Legendre quadrature on intervals of log Q.
+
+def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
+    """Compute the result of `lost_in_tail` by the given quadratures."""
+    rows = (
+        np.concatenate([sums_of_inverses(crossing, shift, mass, weights) for mass in masses[:2]])
+        for crossing, shift, masses in pieces
+    )
+    return sum(rows)  # type: ignore[return-value]  # of at least one array
+
+
+def _in_tail(form: Form, x: Real, *images: Callable[[Complex], tuple[Complex, Complex]]) -> Iterator[Piece]:
+    """Yield the quadrature for the mean of some functions of Q over Q > x, along one contour."""
+    crossing = saddle(form, x, lower=False)
+    shift, mass, _ = integrate(crossing, x, density=False)
+    height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
+    z = (crossing.c + shift) * float(x)
+    yield crossing, shift, [height * mass * image for pair in images for image in pair(z)]
+
+
+def _by_density(form: Form, x: Real, *functions: Callable[[float], tuple[float, float]]) -> Iterator[Piece]:
+    """Yield quadratures with the same sum as that of `_in_tail` if x is so far below the mean that its contour fails.
+
+    The functions are integrated against the density of Q, by Gauss-Legendre quadrature on intervals of log Q.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
-    total = np.zeros((4, weights.size))
     for low, high in itertools.pairwise(edges):
         for node, share in zip(*_LEGENDRE, strict=True):
             r = np.exp((low + high + (high - low) * node) / 2)
             crossing = saddle(form, r)
             shift, mass, _ = integrate(crossing, r)
             height = r * (high - low) / 2 * share * np.exp(crossing.log_height(r)[0]) / np.pi
-            lost = 1 - np.sqrt(float(x) / r)
-            inverses = np.array(sums_of_inverses(crossing, shift, mass, weights))
-            total += height * np.concatenate([lost * inverses, lost**2 * inverses])
-    return total
+            u = np.sqrt(float(x) / r)
+            yield crossing, shift, [height * value * mass for pair in functions for value in pair(u)]
 
 
-def _lost_share(z: Complex) -> tuple[Complex, Complex]:
+def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
     """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1 and k = 2, and for complex z with Re z > 0.
 
     With t = Q / x these two integrals are the Laplace transforms of L and of L^2, where L = 1 - sqrt(x / Q)
@@ -133,14 +191,36 @@ def _lost_share(z: Complex) -> tuple[Complex, Complex]:
     the same range. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2 J_1 + J_2. If z
     is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
     """
-    root = np.sqrt(z)
+    near, far, one, two, beyond = _power_transforms(z)
+    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
+    first, second = 1 / near - one, 1 / near - 2 * one + two
+    return np.where(far, _integral(share) / z, first), np.where(far, _integral(share**2) / z, second)
+
+
+def _lost_slopes(z: Complex) -> tuple[Complex, Complex]:
+    """Compute the Laplace transforms of (1 - t^-1/2) t^-3/2 and of t^-3/2 / 2, as `_lost_shares` does.
+
+    With t = Q / x these are the derivatives of L^2 and of L by t. Integration by parts shows that
+    J_(m+2) = (1 - z J_m) 2 / m.
+    """
+    near, far, one, two, beyond = _power_transforms(z)
+    root = np.sqrt(1 + beyond)
+    third = 2 * (1 - near * one)
+    first, second = third - (1 - near * two), third / 2
+    share = beyond / (1 + beyond + root)
+    return np.where(far, _integral(share / root**3) / z, first), np.where(far, _integral(0.5 / root**3) / z, second)
+
+
+def _power_transforms(z: Complex) -> tuple[Complex, NDArray[np.bool_], Complex, Complex, Any]:
+    """Compute what `_lost_shares` and `_lost_slopes` have in common.
+
+    The results are z with 1 in place of large values, whether z is large, J_1 and J_2 at the first result, and t - 1
+    at the Gauss-Laguerre nodes for large z.
+    """
     far = np.abs(z) > _FAR
     near = np.where(far, 1.0, z)
-    one = np.sqrt(np.pi) / np.where(far, 1.0, root) * wofz(1j * np.where(far, 1.0, root))
-    first, second = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)
-    beyond = _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]  # t - 1
-    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
-    return np.where(far, _integral(share) / z, first), np.where(far, _integral(share**2) / z, second)
+    one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
+    return near, far, one, np.exp(near) * exp1(near), _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]
 
 
 def _integral(values: NDArray[Any]) -> Complex:
@@ -151,3 +231,13 @@ def _integral(values: NDArray[Any]) -> Complex:
     for each other.
     """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])
+
+
+def _shares(u: float) -> tuple[float, float]:
+    """Return L and L^2 for the share L = 1 - u of a row that is lost where sqrt(x / Q) is u."""
+    return 1 - u, (1 - u) ** 2
+
+
+def _slopes(u: float) -> tuple[float, float]:
+    """Return the derivatives of L^2 and of L by t = Q / x, where t^-1/2 is u."""
+    return (1 - u) * u**3, u**3 / 2

@@ -7,6 +7,7 @@ this variable. The docstring of `egm.gx2` explains the method.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import comb
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -335,24 +336,59 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
     return total
 
 
-def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array) -> tuple[Array, Array]:
-    """Compute Im sum_i mass_i / (1 - 2 w_j s_i)^k for every weight w_j, once for k = 1 and once for k = 2.
+def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array, most: int = 2) -> list[Array]:
+    """Compute Im sum_i mass_i / (1 - 2 w_j s_i)^k for every weight w_j, once for each power k = 1 ... `most`.
 
     Im is the imaginary part. The nodes of the quadrature are s_i = c + shift_i, where c is the point of `crossing`.
     For a weight w = m (1 + e) in a cluster with the center m, let I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2
-    w s) is I sum_p (V e)^p, and its square is I^2 sum_p (p + 1) (V e)^p. So the sums over the nodes are computed once
+    w s)^k is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums over the nodes are computed once
     for each cluster and power p.
     """
-    form = crossing.form
-    inverse = 1 / (crossing.slack - np.outer(shift, form.r))
-    term, once, twice = mass[:, None] * inverse, [], []
-    for p in range(1 if form.moments is None else ORDER + 1):
-        once.append(np.sum(term, axis=0).imag)
-        twice.append((p + 1) * np.sum(term * inverse, axis=0).imag)
+    inverse = _inverses(crossing, shift)
+    term = mass[:, None] * inverse
+    rows: list[list[Array]] = [[] for _ in range(most)]
+    for p in range(_terms(crossing.form)):
+        power = term
+        for k in range(1, most + 1):
+            rows[k - 1].append(comb(p + k - 1, p) * np.sum(power, axis=0).imag)
+            power = power * inverse if k < most else power
         term *= inverse - 1
+    group, e = _places(crossing.form, weights)
+    return [_series(row, group, e) for row in rows]
+
+
+def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
+    """Compute sum_k sum_j factors[k - 1]_j / (1 - 2 w_j s_i)^k at every node s_i of a quadrature.
+
+    The nodes are those of `sums_of_inverses`, and so are the power series for the weights of a cluster.
+    """
+    inverse = _inverses(crossing, shift)
+    group, e = _places(crossing.form, weights)
+    total, series = np.zeros(shift.size, dtype=complex), np.ones_like(inverse)
+    amounts = [np.array(factor) for factor in factors]
+    for p in range(_terms(crossing.form)):
+        for k, amount in enumerate(amounts, start=1):
+            in_cluster = np.bincount(group, weights=amount, minlength=inverse.shape[1])
+            total += comb(p + k - 1, p) * np.vecdot(in_cluster, series * inverse**k)
+            amount *= e
+        series *= inverse - 1
+    return total
+
+
+def _inverses(crossing: Crossing, shift: Complex) -> Complex:
+    """Compute 1 / (1 - 2 m s) for every node s = c + shift and every center m of a cluster: shape (nodes, clusters)."""
+    return 1 / (crossing.slack - np.outer(shift, crossing.form.r))
+
+
+def _terms(form: Form) -> int:
+    """Return the number of terms of the power series for the weights of a cluster."""
+    return 1 if form.moments is None else ORDER + 1
+
+
+def _places(form: Form, weights: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the cluster of every weight, and the relative distance of the weight from the center of this cluster."""
     group = np.searchsorted(form.lowest, weights, side="right") - 1
-    e = weights / form.centers[group] - 1
-    return _series(once, group, e), _series(twice, group, e)
+    return group, weights / form.centers[group] - 1
 
 
 def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:

@@ -1,0 +1,83 @@
+"""Find the clip region and the scaling for which the expected error of a noisy sum of normal rows is least.
+
+A mechanism with the scaling b and the clip norm C shortens rows to an ellipsoid whose semi-axes are C / b. The variance
+of the noise and the error by clipping depend on the semi-axes alone, and the expected error is a strictly convex
+function of them (chapter 15 of the book). So it has one minimum, and its gradient bounds how far a point is from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.optimize import minimize
+
+from egm._gx2.clipping import loss_and_slopes
+from egm._types import Array
+
+_FLAT = 1e-5  # largest entry of the scaled gradient at which the search ends
+_REACH = 3.0  # largest change of the logarithm of a semi-axis
+_LEAST_NORM = 1e-3  # least clip norm, divided by a row's typical norm, as in egm.forecast.best_clip_norm
+
+
+def error_and_slopes(
+    axes: Array, sigma: Array, n: int, offset: Array, factors: Sequence[float] = (1.0,)
+) -> tuple[float, Array]:
+    """Compute the expected squared error by clipping, and its derivatives by the logarithms of the semi-axes.
+
+    The error is the sum of the two parts that `egm.forecast.clipping` computes for the scaling 1 / `axes` and the clip
+    norm 1. The other arguments are those of this function.
+    """
+    error, slopes = 0.0, np.zeros(axes.size)
+    for factor in factors:
+        spread = factor * sigma
+        weights = (spread / axes) ** 2
+        largest = np.max(weights)
+        seen = weights > 1e-300 * largest
+        part = (np.broadcast_to(v, axes.shape)[seen] for v in (weights / largest, spread, offset))
+        weights, spread, shift = part
+        by_square, by_mean = n * spread**2, (n * (n - 1.0)) * shift**2
+        lost, by_weight = loss_and_slopes(1 / largest, weights, (shift / spread) ** 2, by_square, by_mean)
+        error += lost / len(factors)
+        slopes[seen] -= 2 * by_weight / len(factors)
+    return error, slopes
+
+
+def best_axes(
+    noise: Callable[[Array], tuple[float, float]],
+    start: Array,
+    sigma: Array,
+    n: int,
+    offset: Array,
+    factors: Sequence[float] = (1.0,),
+) -> Array:
+    """Find the semi-axes of the ellipsoid for which the expected squared error is least.
+
+    ``noise(axes)`` returns the total variance of the noise and its derivative by the sum of the squared semi-axes. The
+    search begins at the semi-axes `start` and never returns semi-axes with a larger error. The other arguments are
+    those of `egm.forecast.clipping`.
+
+    The search is a quasi-Newton method for the logarithms of the semi-axes, each multiplied by its share in the root
+    of the noise variance. In these coordinates the noise, which is about half of the curvature, is as curved in every
+    direction.
+    """
+    pace = start / np.linalg.norm(start)
+    down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))
+
+    def error(moves: Array) -> tuple[float, Array]:
+        axes = start * np.exp(moves / pace)
+        variance, price = noise(axes)
+        lost, slopes = error_and_slopes(axes, sigma, n, offset, factors)
+        return (variance + lost) / unit, (2 * price * axes**2 + slopes) / pace / unit
+
+    unit = noise(start)[0] + error_and_slopes(start, sigma, n, offset, factors)[0]
+    found = minimize(
+        error,
+        np.zeros(start.size),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=np.stack([np.clip(down, -_REACH, 0) * pace, _REACH * pace], axis=1),
+        options={"gtol": _FLAT, "ftol": 0.0, "maxiter": 200},
+    )
+    best: Array = start * np.exp(found.x / pace)
+    return best
