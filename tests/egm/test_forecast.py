@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism, forecast, gx2, scaling
+from egm import GaussianDataMechanism, forecast, gx2
 from egm._gx2 import clipping, form
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
@@ -328,18 +328,3 @@ def test_bad_doubts_are_named(options, message):
 def test_a_bad_true_sigma_is_named():
     with pytest.raises(ValueError, match="sigma must have the 3 entries of the mechanism's, got 2"):
         GaussianDataMechanism(np.ones(3), 10, 1.0, 1e-6).error(sigma=[1.0, 2.0])
-
-
-def test_optimal_clip_norm_has_a_few_percent_more_error_than_the_best_with_any_scaling():
-    """In the example of chapter 10, the scaling "optimal" has an error 2 to 5 % above that of the best other scaling.
-
-    It is used with clip_probability="optimal". The others are four scalings, each of which is optimal for a fixed clip
-    probability, with its own best clip norm.
-    """
-    sigma, n = zipf_sigma(100, 1.0), 10**5
-    options = {"clip_probability": "optimal", "scaling": "optimal", **SURE}
-    mechanism, totals = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **options), []
-    for b in (scaling.optimal(sigma, p) for p in (1e-3, 0.01, 0.1, 0.3)):
-        price = np.sum((2 * mechanism.noise_multiplier / b) ** 2)
-        totals.append(forecast.best_clip_norm(lambda c, k=price: k * c**2, sigma, n, b)[1])
-    assert 1.02 < mechanism.error().total / min(totals) < 1.05
