@@ -75,7 +75,8 @@ class GaussianDataMechanism(Mechanism):
     clip_probability : float or "optimal", optional
         Probability in (0, 1) that a row is clipped if `center` and `sigma` are right. The default
         is 1/n; for n = 1 it must be given. "optimal" takes the clip norm for which the total of
-        `error` is least, but no clip norm below a thousandth of a row's typical norm.
+        `error` is least, but no clip norm below a thousandth of a row's typical norm. If `scaling`
+        is "optimal", too, the two are chosen together.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
         How the multipliers `b` are chosen: by Lemma 4.1 (the default, `egm.scaling.expected_norm`),
         for least noise (`egm.scaling.optimal`), all ones, or given as numbers from 1e-100 to 1e100.
