@@ -25,6 +25,7 @@ __all__ = [
     "declared",
     "is_blocks",
     "ordered",
+    "ordered_square",
     "refuse_rows_of_tables",
     "require_one_type",
 ]
@@ -71,6 +72,23 @@ def ordered(columns: Columns, **named: object) -> Any:
     values: Any = list(vector.values()) if isinstance(vector, Mapping) else _values(vector)
     place = _places(name, labels, columns)
     return values if place is None else [values[i] for i in place]
+
+
+def ordered_square(columns: Columns, **named: object) -> Any:
+    """Return a square table with a row and a column for each name; if it has names, put both in the order of `columns`.
+
+    The table is the one keyword argument. Raise ValueError if its names are not those in `columns`, or if its rows have
+    names in another order than its columns.
+    """
+    ((name, table),) = named.items()
+    labels = column_names(table)
+    if labels is None:
+        return table
+    index = getattr(table, "index", None)
+    if index is not None and not callable(index) and tuple(index) != labels:
+        raise ValueError(f"{name} must have the same names for rows and columns, in one order")
+    values, place = array(**{name: table}), _places(name, labels, columns)
+    return values if place is None else values[np.ix_(place, place)]
 
 
 def check_vector(columns: Columns, **named: object) -> None:

@@ -16,6 +16,7 @@ from egm._gx2.contour import (
     Complex,
     Crossing,
     integrate,
+    inverses,
     inverses_summed,
     saddle,
     sums_of_inverses,
@@ -130,6 +131,31 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
         _, own_mean = sums_of_inverses(crossing, shift, by_means, weights)
         slopes += first + nc * second + by_square * (2 * own + 4 * nc * own_third) + 2 * pulls * own_mean
     return float(value), weights / x * slopes
+
+
+def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -> tuple[Array, float, float]:
+    r"""Compute moments of what clipping to the squared norm `x` removes, for a quadratic form of the row.
+
+    With the notation of `clip_moments`, where V_k is one normal variable of variance 1 and mean `means` m_k, and with
+    the symmetric matrix `form_matrix` G, the results are the numbers l_k with E[L V_k] = l_k m_k, the mean of L V' G V,
+    and that of L^2 V' G V. At a node s of the contour V_k has the mean m_k / (1 - 2 w_k s) and the variance 1 / (1 - 2
+    w_k s), so that V' G V brings the factor sum_k G_kk / (1 - 2 w_k s) + v' G v with v_k = m_k / (1 - 2 w_k s).
+    """
+    form = form_of(weights, np.broadcast_to(1.0, weights.shape), means**2)
+    unit = np.longdouble(x) / form.unit
+    try:
+        pieces = list(_in_tail(form, unit, _lost_shares))
+    except AccuracyError:
+        pieces = list(_by_density(form, unit, _shares))
+    once = _lost(pieces, weights)[0]
+    moments = np.zeros(2)
+    for crossing, shift, masses in pieces:
+        factor = inverses_summed(crossing, shift, weights, [np.diag(form_matrix)])
+        if means.any():
+            v = means * inverses(crossing, shift, weights)
+            factor = factor + np.einsum("ik,ik->i", v, v @ form_matrix)
+        moments += [np.sum(mass * factor).imag for mass in masses]
+    return once, float(moments[0]), float(moments[1])
 
 
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:

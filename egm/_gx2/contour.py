@@ -375,6 +375,15 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
     return total
 
 
+def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
+    """Compute 1 / (1 - 2 w s) for every node s = c + shift and every weight w: shape (nodes, weights)."""
+    largest = crossing.form.unit / 2
+    slack = (
+        1 - crossing.c * (weights / largest) if crossing.lower else crossing.pace + crossing.c * (1 - weights / largest)
+    )
+    return 1 / (slack - np.outer(shift, weights / largest))
+
+
 def _inverses(crossing: Crossing, shift: Complex) -> Complex:
     """Compute 1 / (1 - 2 m s) for every node s = c + shift and every center m of a cluster: shape (nodes, clusters)."""
     return 1 / (crossing.slack - np.outer(shift, crossing.form.r))

@@ -31,6 +31,7 @@ from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Nois
 from egm._validate import (
     between,
     count,
+    finite,
     matrix,
     nonnegative,
     probability,
@@ -47,6 +48,7 @@ _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
 _TOLERANCE = 1e-4  # relative tolerance of the best clip norm: the error is flat there
 _ROUGHLY = 0.03  # the same where the search for the best pair of scaling and clip norm begins
+_RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
 _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are doubles
 
 
@@ -376,7 +378,12 @@ class GaussianDataMechanism(Mechanism):
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
-        self, *, mean: Named | None = None, sigma: Named | None = None, target: Target = "sample"
+        self,
+        *,
+        mean: Named | None = None,
+        sigma: Named | None = None,
+        covariance: ArrayLike | None = None,
+        target: Target = "sample",
     ) -> ErrorForecast:
         """Compute the expected squared error of a release for normal data, before there are data.
 
@@ -386,6 +393,10 @@ class GaussianDataMechanism(Mechanism):
             True mean of a row, in the units of the data.
         sigma : array_like or mapping, shape (d,), optional
             True standard deviations of the columns, in the units of the data, from 1e-100 to 1e100.
+        covariance : array_like, shape (d, d), optional
+            True covariance matrix of a row, instead of `sigma`, in squared units of the data. It is
+            symmetric and has no negative eigenvalue, up to rounding. A table with names is put into
+            the order of `columns`.
         target : {"sample", "population"}, default "sample"
             Quantity that the release estimates: the sum of the rows, or n times the true mean.
 
@@ -393,14 +404,16 @@ class GaussianDataMechanism(Mechanism):
         -------
         egm.forecast.ErrorForecast
             Expected squared l2 error, divided into parts by their causes, in squared units of the
-            data. The expectations are exact for normal rows with independent coordinates.
+            data. The expectations are exact for normal rows, with independent coordinates unless
+            `covariance` is given.
 
         Raises
         ------
         ValueError
-            If a parameter is outside its range or has another shape, or if names do not match.
+            If a parameter is outside its range or has another shape, if names do not match, or if
+            `sigma` and `covariance` are both given.
         TypeError
-            If `mean` or `sigma` is not made of real numbers.
+            If `mean`, `sigma` or `covariance` is not made of real numbers.
 
         Notes
         -----
@@ -408,7 +421,7 @@ class GaussianDataMechanism(Mechanism):
         as wrong as declared: the mean differs from `center` by `center_std` in each coordinate, and
         the standard deviations are either `sigma` times `sigma_factor` or `sigma` divided by it,
         with equal probability. If only `mean` is given, the guess of `sigma` is assumed to be
-        right; if only `sigma` is given, the guess `center` of the mean is assumed to be right. So
+        right; if only `sigma` or `covariance` is given, `center` is assumed to be the mean. So
         ``error(mean=center)`` is the forecast for right guesses.
 
         If the center is known to be the mean, the target "population" makes little sense: n times
@@ -430,11 +443,17 @@ class GaussianDataMechanism(Mechanism):
         """
         if target not in ("sample", "population"):
             raise ValueError(f'target must be "sample" or "population", got {target!r}')
-        if mean is None and sigma is None:
+        if sigma is not None and covariance is not None:
+            raise ValueError("sigma and covariance must not both be given")
+        if mean is None and sigma is None and covariance is None:
             offset, factors = self._doubts
         else:
             there = self.center if mean is None else _tables.ordered(self.columns, mean=mean)
             offset, factors = _location(there, self.sigma, "mean") - self.center + np.zeros(self.b.shape), (1.0,)
+        if covariance is not None:
+            true = _covariance(_tables.ordered_square(self.columns, covariance=covariance), self.sigma)
+            parts = forecast.correlated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
+            return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
         given = _tables.ordered(self.columns, sigma=sigma)
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
@@ -867,3 +886,19 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
         given = f"got shape {location.shape}"
         raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, {given}")
     return location
+
+
+def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
+    """Check a covariance matrix with a row and a column for each entry of sigma, and return it as an array."""
+    given = finite(covariance=covariance)
+    if given.shape != 2 * sigma.shape:
+        raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {given.shape}")
+    variances = np.diag(given)
+    between(_RANGE[0] ** 2, _RANGE[1] ** 2, **{"the diagonal of covariance": variances})
+    correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
+    if np.max(np.abs(correlation - correlation.T)) > _RECORDED:
+        raise ValueError("covariance must be symmetric")
+    least = float(np.linalg.eigvalsh(correlation)[0])
+    if least < -_RECORDED:
+        raise ValueError(f"covariance must have no negative eigenvalue, but its correlation matrix has {least:.3g}")
+    return (given + given.T) / 2

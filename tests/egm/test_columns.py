@@ -205,6 +205,26 @@ def test_vectors_are_matched_by_their_names():
         assert other.error(mean=sigma) == other.error(mean=SIGMA) != other.error(mean=permuted[0])
 
 
+def test_a_covariance_with_names_is_put_in_order():
+    """A covariance matrix with names, as pandas computes it, is put into the order of the mechanism's columns."""
+    factor = np.random.default_rng(2).normal(size=(3, 3))
+    covariance, names = factor @ factor.T, ["age", "income", "visits"]
+    mechanism = GaussianDataMechanism(dict(zip(names, np.sqrt(np.diag(covariance)), strict=True)), 1000, 1.0, 1e-6)
+
+    def frame(order, index=None):
+        found = Frame({names[j]: covariance[order, j] for j in order})
+        found.index = index or found.columns
+        return found
+
+    expected = mechanism.error(covariance=covariance)
+    assert mechanism.error(covariance=frame([2, 0, 1])) == mechanism.error(covariance=frame([0, 1, 2])) == expected
+    with pytest.raises(ValueError, match="covariance must have the same names for rows and columns, in one order"):
+        mechanism.error(covariance=frame([2, 0, 1], index=names))
+    names[0] = "Age"
+    with pytest.raises(ValueError, match="covariance must have the names of the mechanism's columns"):
+        mechanism.error(covariance=frame([0, 1, 2]))
+
+
 def test_a_mechanism_with_names_is_another_and_keeps_them():
     named, unnamed = mechanism(), GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
     assert unnamed.columns is None
