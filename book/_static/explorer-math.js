@@ -1,9 +1,8 @@
 /* The mathematics of the explorer, for n >= 10 rows: what egm.calibration, egm.gx2, egm.scaling and egm.forecast compute,
    in doubles and by the same formulas. The tests compare the two: the relative error is below 1e-12 for a center that is
    the mean, and below 1e-9 of the total for one that is not. Only l2 noise is smaller by up to 2e-11, because the package
-   rounds it up. The least total error over all clip norms is found to 1e-7,
-   or to 1e-5 where nearly every row is clipped or the scaling is the optimal one; each part of it, at a flat minimum, to
-   1e-4 of the total.
+   rounds it up. The least total error over all clip norms, or all pairs of scaling and clip norm, is found to 1e-7, or to
+   1e-5 where nearly every row is clipped; each part of it, at a flat minimum, to 1e-4 of the total.
 
    Q = sum_j w_j Z_j^2 is scaled by twice its largest weight, so that with r_j = w_j / max w its cumulant function is
    K(s) = -1/2 sum_j log(1 - r_j s). Tails are integrals of exp(K(s) - s x) along a curve through the saddle point
@@ -17,6 +16,9 @@ const mathematics = () => {
   const STEP = 0.1, NEGLIGIBLE = 1e-17, MOST_NODES = 8192, AIM = 1e-17, GROWTH = 1e3;
 
   const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const dot = (a, b) => sum(a.map((value, j) => value * b[j]));
+  const norm = (values) => Math.sqrt(dot(values, values));
+  const minus = (a, b) => a.map((value, j) => value - b[j]);
 
   /** The root of a monotone function between low and high, where its signs differ: Chandrupatla's method. */
   function root(f, low, high) {
@@ -299,8 +301,6 @@ const mathematics = () => {
   /** The combination of the last iterates whose residuals nearly cancel, plus what is left of them. */
   function mixed(past) {
     const last = past[past.length - 1], plain = last.logs.map((value, j) => value + last.residual[j]);
-    const minus = (a, b) => a.map((value, j) => value - b[j]);
-    const dot = (a, b) => sum(a.map((value, j) => value * b[j]));
     const changes = past.slice(1).map((now, i) => minus(now.residual, past[i].residual));
     const moves = past.slice(1).map((now, i) => minus(now.logs, past[i].logs));
     let correction = plain.map(() => 0), rest = last.residual;
@@ -349,8 +349,9 @@ const mathematics = () => {
 
   /** What clipping to the squared norm x costs in n rows, whose means are off by `offset` standard deviations: n times
       the variance of the part that is lost, and n^2 times its squared mean. With L = max(0, 1 - C/||y||) the sums run
-      over E[L^2 Z_j^2] and E[L Z_j] = offset E[L'], where L' has two more degrees of freedom at j. */
-  function lossOf(n, sigma, weights, x, offset, aim) {
+      over E[L^2 Z_j^2] and E[L Z_j] = offset E[L'], where L' has two more degrees of freedom at j. The slopes are the
+      derivatives of the sum of both by log b_j at a fixed x, or none unless `sloped` is true. */
+  function lossOf(n, sigma, weights, x, offset, aim, sloped = false) {
     const form = formOf(weights, offset * offset), seen = sigma.filter((_, j) => weights[j] > 0);
     const reduced = x / form.unit, at = saddle(form, reduced);
     const height = (reduced * Math.exp(cumulant(at) - at.c * reduced)) / Math.PI;
@@ -359,7 +360,7 @@ const mathematics = () => {
       return [re, im, a * c - b * d, a * d + b * c, a * e - b * f, a * f + b * e];
     });
     let square = 0, squaredMean = 0;
-    form.r.forEach((r, j) => {
+    const means = form.r.map((r, j) => {
       let mean = 0, lost = 0;
       for (const node of nodes) {
         const x = at.slack[j] - r * node[0], y = r * node[1], size = x * x + y * y; // the inverse is (x + iy)/size
@@ -371,11 +372,50 @@ const mathematics = () => {
       }
       square += seen[j] ** 2 * height * lost;
       squaredMean += (seen[j] * offset * height * mean) ** 2;
+      return height * mean;
     });
-    return { clipping: n * Math.max(0, square - squaredMean), center: n * n * squaredMean };
+    const parts = { clipping: n * Math.max(0, square - squaredMean), center: n * n * squaredMean };
+    if (!sloped) return parts;
+    const squares = seen.map((s) => n * s * s), pulls = seen.map((s, j) => 2 * (n * n - n) * (s * offset) ** 2 * means[j]);
+    const slopes = slopesOf(at, form, nodes, squares, pulls);
+    let k = 0;
+    return { ...parts, slopes: weights.map((w) => (w > 0 ? height * slopes[k++] : 0)) };
+  }
+
+  /** The derivatives of Im sum m2 squares_k (I_k + nc I_k^2) + m1 pulls_k I_k over all k and nodes by log b_j: m1 and m2
+      are the masses of L and L^2, I_k = 1 / (1 - r_k s), and the integrand's exp(K) has dK/dr_j = s (I_j + nc I_j^2)/2. */
+  function slopesOf({ c, slack }, { r, nc }, nodes, squares, pulls) {
+    const slopes = r.map(() => 0), x = r.map(() => 0), y = r.map(() => 0); // x + iy is the inverse
+    for (const [re, im, a, b, e, f] of nodes) {
+      const onceX = (c + re) * a - im * b, onceY = (c + re) * b + im * a; // s m1
+      const twiceX = (c + re) * e - im * f, twiceY = (c + re) * f + im * e; // s m2
+      let [sumX, sumY, pullX, pullY] = [0, 0, 0, 0];
+      for (let j = 0; j < r.length; j++) {
+        const u = slack[j] - r[j] * re, v = r[j] * im, size = u * u + v * v;
+        x[j] = u / size;
+        y[j] = v / size;
+        sumX += squares[j] * (x[j] + nc * (x[j] * x[j] - y[j] * y[j]));
+        sumY += squares[j] * (y[j] + nc * 2 * x[j] * y[j]);
+        pullX += pulls[j] * x[j];
+        pullY += pulls[j] * y[j];
+      }
+      const allX = twiceX * sumX - twiceY * sumY + onceX * pullX - onceY * pullY;
+      const allY = twiceX * sumY + twiceY * sumX + onceX * pullY + onceY * pullX;
+      for (let j = 0; j < r.length; j++) {
+        const twiceAtX = squares[j] * (1 + 2 * nc * x[j]), twiceAtY = squares[j] * 2 * nc * y[j];
+        const u = nc * allX + 2 * (twiceAtX * twiceX - twiceAtY * twiceY + pulls[j] * onceX);
+        const v = nc * allY + 2 * (twiceAtX * twiceY + twiceAtY * twiceX + pulls[j] * onceY);
+        slopes[j] += r[j] * ((allX + u * x[j] - v * y[j]) * y[j] + (allY + u * y[j] + v * x[j]) * x[j]);
+      }
+    }
+    return slopes;
   }
 
   /* ---- the whole mechanism ---- */
+
+  /* Of the search for the best pair of scaling and clip norm: the tolerance of the log of the clip norm where it begins,
+     the largest change of the log of a semi-axis C / b, and the largest slope at the end, as in the package. */
+  const ROUGHLY = 0.03, REACH = 3, FLAT = 1e-5;
 
   /** sigma_j proportional to j^-alpha, of sum 1. */
   function zipfSigma(d, alpha) {
@@ -430,29 +470,78 @@ const mathematics = () => {
     return (low + high) / 2;
   }
 
-  /** The scaling, the clip norm and the errors of a mechanism; p = "best" takes the clip norm of least total error, as
-      the package does with clip_probability="optimal", center_std=offset*sigma and sigma_factor=1. */
-  function mechanism(sigma, { n, p, offset, scaling }, multiplier) {
-    const errors = (b, clipNorm, aim) => {
-      const { widest, weights } = spreadOf(b, sigma), noise = (2 * multiplier) ** 2 * factor(b, clipNorm);
-      const loss = lossOf(n, sigma, weights, (clipNorm / widest) ** 2, offset, aim);
-      return { noise, ...loss, total: noise + loss.clipping + loss.center };
+  /** The least value of a smooth function within bounds on both sides of 0, by a quasi-Newton method (L-BFGS) that begins
+      at 0: where it is. f returns its value and its slopes; no step increases the value. */
+  function descent(f, low, high) {
+    const zero = low.map(() => 0);
+    let now = { place: zero, ...f(zero) }, past = [];
+    for (let round = 0; round < 200; round++) {
+      const { place, value, slopes } = now, inward = place.map((v, j) => (slopes[j] > 0 ? v > low[j] : v < high[j]));
+      const free = (list) => list.map((v, j) => (inward[j] ? v : 0)), slope = free(slopes);
+      if (Math.max(...slope.map(Math.abs)) < FLAT) break;
+      const pairs = past.map((pair) => pair.map(free)).filter(([move, change]) => dot(move, change) > 0);
+      const direction = newton(slope, pairs);
+      for (let step = 1; now.place === place; step /= 4) {
+        if (step < 1e-6) return place;
+        const next = place.map((v, j) => Math.min(high[j], Math.max(low[j], v - step * direction[j]))), there = f(next);
+        if (there.value < value) now = { place: next, ...there };
+      }
+      past = [...past.slice(-9), [minus(now.place, place), minus(now.slopes, slopes)]];
+    }
+    return now.place;
+  }
+
+  /** The slopes times the inverse of the matrix of second derivatives, as the changes of slopes by past moves show it. */
+  function newton(slopes, pairs, scale) {
+    if (!pairs.length) return slopes.map((v) => (scale ?? 0.25) * v);
+    const [move, change] = pairs[pairs.length - 1], along = dot(move, change), part = dot(move, slopes) / along;
+    const rest = minus(slopes, change.map((v) => part * v));
+    const found = newton(rest, pairs.slice(0, -1), scale ?? along / dot(change, change));
+    const missing = part - dot(change, found) / along;
+    return found.map((v, j) => v + missing * move[j]);
+  }
+
+  /** The semi-axes C / b of least total error, whose search begins at `start`: a quasi-Newton method for their logarithms,
+      each times its share in the root of the noise, so that the noise is as curved in every direction. No axis shrinks
+      below `least` of what it is at the start. */
+  function bestAxes(errors, start, least) {
+    const size = norm(start), share = start.map((a) => a / size), unit = errors(start).total;
+    const axesAt = (moves) => start.map((a, j) => a * Math.exp(moves[j] / share[j]));
+    const relative = (moves) => {
+      const { total, slopes } = errors(axesAt(moves));
+      return { value: total / unit, slopes: slopes.map((slope, j) => slope / share[j] / unit) };
     };
+    const down = Math.max(-REACH, Math.min(0, Math.log(least)));
+    return axesAt(descent(relative, share.map((part) => down * part), share.map((part) => REACH * part)));
+  }
+
+  /** The scaling, the clip norm and the errors of a mechanism; p = "best" takes the clip norm of least total error, or for
+      the scaling "optimal" the pair of both, as the package does with clip_probability="optimal",
+      center_std=offset*sigma and sigma_factor=1. */
+  function mechanism(sigma, { n, p, offset, scaling }, multiplier) {
+    const errors = (b, clipNorm, aim, sloped) => {
+      const { widest, weights } = spreadOf(b, sigma), noises = b.map((value) => (2 * multiplier * (clipNorm / value)) ** 2);
+      const { slopes, ...loss } = lossOf(n, sigma, weights, (clipNorm / widest) ** 2, offset, aim, sloped);
+      const noise = sum(noises), found = { noise, ...loss, total: noise + loss.clipping + loss.center };
+      return sloped ? { ...found, slopes: noises.map((value, j) => 2 * value - slopes[j]) } : found;
+    };
+    let b = scalingOf(scaling, sigma, p === "best" ? 1 / n : p);
     if (p !== "best") {
-      const b = scalingOf(scaling, sigma, p), clipNorm = clipNormOf(b, sigma, p);
+      const clipNorm = clipNormOf(b, sigma, p);
       return { clipProbability: p, scaling: b, clipNorm, ...errors(b, clipNorm) };
     }
-    let best = { total: Infinity }, guess = 1 / n;
-    for (let round = 0; round < (scaling === "optimal" ? 2 : 1); round++) {
-      const b = scalingOf(scaling, sigma, Math.min(Math.max(guess, 1e-300), 0.1)), { widest, weights } = spreadOf(b, sigma);
-      const typical = widest * Math.sqrt(sum(weights)), largest = clipNormOf(b, sigma, 1e-3 / n) + offset * typical;
-      const total = (log) => errors(b, Math.exp(log), 1e-12).total;
-      const clipNorm = Math.exp(leastOf(total, Math.log(1e-3 * typical), Math.log(largest), 1e-7));
-      guess = sf((clipNorm / widest) ** 2, weights);
-      const found = { clipProbability: guess, scaling: b, clipNorm, ...errors(b, clipNorm) };
-      if (found.total < best.total) best = found;
+    const pair = scaling === "optimal", typical = norm(b.map((value, j) => value * sigma[j]));
+    const least = 1e-3 * typical, most = clipNormOf(b, sigma, 1e-3 / n) + offset * typical;
+    const total = (log) => errors(b, Math.exp(log), 1e-12).total;
+    let clipNorm = Math.exp(leastOf(total, Math.log(least), Math.log(most), pair ? ROUGHLY : 1e-7));
+    if (pair) {
+      const start = b.map((value) => clipNorm / value), inverses = (list) => list.map((value) => 1 / value);
+      const axes = bestAxes((axes) => errors(inverses(axes), 1, 1e-12, true), start, least / clipNorm);
+      clipNorm = 1 / norm(sigma.map((s, j) => s / axes[j])); // such that E||b x||^2 = 1
+      b = axes.map((a) => clipNorm / a);
     }
-    return best;
+    const { widest, weights } = spreadOf(b, sigma);
+    return { clipProbability: sf((clipNorm / widest) ** 2, weights), scaling: b, clipNorm, ...errors(b, clipNorm) };
   }
 
   /** Everything that the page shows of a mechanism, known before any data. The standard deviations are `sigma` or follow
