@@ -27,9 +27,10 @@ def do_without():
 
 @pytest.fixture(scope="session")
 def chi2comb(do_without):
-    """Return the module chi2comb; skip the test if there is no wheel (binary package) of it for this machine.
+    """Return the module chi2comb, or skip the test if there is no wheel (binary package) of chi2comb for this machine.
 
-    If there is a wheel, but it is not installed, call `do_without`.
+    If there is a wheel, but chi2comb is not installed, call `do_without`, the function that skips the test, or makes it
+    fail in continuous integration.
     """
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():
