@@ -17,10 +17,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Return the function that a test calls if this machine lacks something: pytest.skip, or pytest.fail in CI.
+    """Return the function that a test calls if this machine lacks a program or a package that the test needs.
 
-    So such a test is skipped on a developer's machine, and fails in continuous integration, where everything must be
-    installed.
+    On a developer's machine the function is pytest.skip, so the test is skipped. In continuous integration, where
+    everything must be installed, the function is pytest.fail, so the test fails.
     """
     return pytest.fail if os.environ.get("CI") else pytest.skip
 

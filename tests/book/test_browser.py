@@ -32,11 +32,11 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 
 @contextmanager
 def opened(browser, path, width="laptop", anchor=""):
-    """Open the HTML file `path` in a new profile of `browser`, wait until its scripts have ended, and yield the page.
+    """Open the HTML file `path` in a new profile of `browser`, wait until all scripts have ended, and yield the page.
 
-    The profile has no network. The width of the window is that of the name `width` in WIDTHS ("phone", "laptop" or
-    "wide"). The text `anchor`, such as "#id", is added to the address. The attribute `complaints` of the page is a list
-    of its errors and its requests to the network.
+    The profile has no network. `width` is a key of WIDTHS ("phone", "laptop" or "wide"), which has the width of the
+    window in pixels. The text `anchor`, such as "#id", is added to the address. The attribute `complaints` of the page
+    is a list of the errors of the page and its requests to the network.
     """
     context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
     page = context.new_page()
@@ -70,9 +70,9 @@ def complaints_of(page):
 
 
 def resize(page, width):
-    """Give the window of `page` the width with the name `width` in WIDTHS, and wait until the layout has followed.
+    """Change the width of the window of `page`, and wait until the layout has changed accordingly.
 
-    `page` is a page of the browser.
+    `page` is a page of the browser. `width` is a key of WIDTHS, which has the width in pixels.
     """
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
@@ -103,8 +103,8 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` is its HTML file. A check that found no fault has an empty list or
-    dictionary.
+    `page` is the page in the browser, and `path` is its HTML file. A key is the name of a check, or a pair such as
+    ("axe", "phone") of a name and a width or theme. A check that found no fault has an empty list or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -173,10 +173,10 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The function `looking.wrong` in looking.js, which lists faults of layout, is empty for a sound page.
+    """The function `looking.wrong` in looking.js, which looks for faults of layout, finds none on a sound page.
 
-    If a fault of the kind `fault`, a key of PLANTED, is added to the page, the function lists a fault of this kind.
-    `browser` is the browser in which the page is opened.
+    If a faulty element is added to the page, the function reports a fault of its kind, `fault`. The constant PLANTED
+    has an element for each kind of fault. `browser` is the browser in which the page is opened.
     """
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
@@ -199,8 +199,8 @@ def test_low_contrast_is_seen(browser, fault):
     """axe-core, a checker of accessibility, finds the text of low contrast among similar elements with enough contrast.
 
     To save time, `looking.sample` keeps only one of the elements that are alike in name, class and style before
-    axe-core runs. It must not remove the only kind of element with low contrast. `fault` is a key of FAINT, which has a
-    page for each of two kinds of low contrast; `browser` is the browser.
+    axe-core runs. The function must keep a text of low contrast. `fault` is a key of FAINT, which has a page for each
+    of two kinds of low contrast; `browser` is the browser.
     """
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")

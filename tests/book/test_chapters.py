@@ -41,8 +41,8 @@ def parameters(chapter):
 def papermill(chapter, folder, *arguments):
     """Run the notebook with the path `chapter` by papermill in `folder`; return (exit code, all that was printed).
 
-    `arguments` are further arguments of papermill, as texts. The executed notebook is written to out.ipynb in `folder`.
-    Exit code 0 means success.
+    papermill is a program that executes notebooks, and `arguments` are further arguments of this program, as texts. The
+    executed notebook is written to out.ipynb in `folder`. Exit code 0 means success.
     """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -193,8 +193,8 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 def test_unknown_parameter_is_refused(chapter, tmp_path):
     """If papermill is given a parameter that a chapter does not have, the chapter's error message names the parameter.
 
-    papermill alone would only warn, and use the defaults. `chapter` is the path of a chapter's notebook, and `tmp_path`
-    is an empty folder in which papermill runs.
+    papermill, the program that executes notebooks, would only warn, and use the defaults. `chapter` is the path of a
+    chapter's notebook, and `tmp_path` is an empty folder in which papermill runs.
     """
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
@@ -221,15 +221,18 @@ def test_bad_parameter_is_refused(value, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """Write a small project, whose only chapter runs without an error, into a temporary folder, and return its path.
+    """Write a small project, whose only chapter runs without an error, into `tmp_path`, and return `tmp_path`.
 
-    The folder is `tmp_path`, which pytest makes.
+    `tmp_path` is a temporary folder that pytest makes.
     """
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`."""
+    """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`.
+
+    `folder` is the path of an existing folder.
+    """
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -275,8 +278,8 @@ def test_failing_chapter_stops_the_build(project):
 def executed_project(tmp_path_factory):
     """Return the folder of a project of two executed chapters, with a small package in place of egm.
 
-    The second chapter calls a function of the package. Only when this function runs, it imports the module `late`.
-    `tmp_path_factory` is pytest's maker of temporary folders.
+    The second chapter calls a function of the package, which imports the module `late` of the package only when it
+    runs. `tmp_path_factory` is pytest's maker of temporary folders.
     """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
@@ -468,9 +471,9 @@ def read_again(project):
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """After a change of a file, Sphinx reads only the pages that depend on the file, or all pages for the settings.
+    """After a change of a file, Sphinx reads only the pages that depend on the file.
 
-    The settings are the file _config.yml. The HTML that results has the same bytes as the HTML of a complete build.
+    All pages depend on the settings (_config.yml). The resulting HTML has the same bytes as that of a complete build.
     `small_book` is the folder of a project with a book of two pages.
     """
     for file, text, count in [

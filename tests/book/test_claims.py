@@ -178,9 +178,9 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Copy the small project in `sound_project` to the folder `tmp_path`, and return `tmp_path`; a test may change it.
+    """Copy the small project in `sound_project` to the folder `tmp_path`, and return `tmp_path`.
 
-    The project has one executed chapter and a correct ledger of claims and errata.
+    A test may change the copy. The project has one executed chapter and a correct ledger of claims and errata.
     """
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
@@ -262,7 +262,7 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
     """If a cell is changed on which a check depends, `complaints` reports all entries with this check as changed.
 
-    So it is even if the check finds the same results as before. If no check depends on the changed cell, no entry is
+    This holds even if the check finds the same results as before. If no check depends on the changed cell, no entry is
     reported. The text `old` of the chapter is replaced by `new`, and `stale` is the list of the expected reports.
     `project` is the folder of a small project, whose ledger of claims and errata has two entries with one check.
     """
@@ -310,8 +310,8 @@ def test_dependencies_follow_the_names(cells, needed):
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
     """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
 
-    The test takes four entries of the ledger, a list of claims and errata. The digests of the two entries that are
-    checked by algebra alone stay the same. A digest (`ledger.seal`) is computed from the statement of an entry and all
+    The test takes four entries of the ledger, a list of claims and errata. The checks of two of them do not use the
+    cell, and their digests stay the same. A digest (`ledger.seal`) is computed from the statement of an entry and all
     code of its check.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
@@ -454,8 +454,9 @@ def test_ten_slips_have_a_headline(book_ledger):
 def test_index_has_everything_that_the_report_numbers(book_ledger):
     """`pages.list_numbered` returns a table with one row for each item that has a number in the report.
 
-    A row links to the place in the book where the item is stated, and shows what its check found. Of Theorem 4, the
-    whole row is compared with the expected text. `book_ledger` is the ledger of the book, a list of claims and errata.
+    A row links to the place in the book where the item is stated, and shows the result of the item's check. Of Theorem
+    4, the whole row is compared with the expected text. `book_ledger` is the ledger of the book, a list of claims and
+    errata.
     """
     lines = pages.list_numbered(book_ledger).splitlines()[2:]
     assert len(lines) == sum(map(len, NUMBERED.values()))
@@ -500,7 +501,7 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` compares the number `computed` with the text `written` only in those digits that `written` has.
+    """`ledger.agrees` is True if the number `computed`, rounded to the digits of the text `written`, is equal to it.
 
     For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result, True or False.
     """
@@ -718,7 +719,7 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """If a field of an entry in the list of claims has a misspelled name (`reslut`), a TypeError is raised.
+    """A TypeError is raised if an entry in the list of claims is made with a misspelled field (`reslut`).
 
     `book_ledger` is the ledger of the book, which has the list of claims.
     """

@@ -26,7 +26,7 @@ def images(book, toc):
     """Return a list of pairs (path of the page, image tag) for all images in the texts of the book.
 
     `book` is the folder of the built HTML, and `toc` is the list of the book's pages, as paths without suffix. An image
-    tag is an `img` element of the parsed HTML. There are at least 40.
+    tag is an `img` element of the parsed HTML. There must be at least 40 images.
     """
     paths = [book / f"{name}.html" for name in toc]
     found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]

@@ -64,7 +64,7 @@ def commit_all(root):
     ],
 )
 def test_address(tmp_path, urls, environ, address):
-    """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from the workflow.
+    """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from a GitHub workflow.
 
     The result is None if there is no address, or if the one in pyproject.toml is not on GitHub. `urls` are the lines of
     pyproject.toml with the address, `environ` has the environment variables of the workflow, and `address` is the
@@ -140,9 +140,9 @@ def test_files_of_the_download_menu_are_published():
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """If the project has a public address, each page has the links that need the address; otherwise only the download.
+    """If the project has a public address, each page has the buttons that need one; otherwise it only has a download.
 
-    The links lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
+    The buttons lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
     address no page mentions Binder or Colab. `book` is the folder of the built HTML, and `toc` is the list of the
     book's pages, as paths without suffix.
     """
@@ -215,10 +215,10 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """The notebook for Colab begins with a cell that installs the package egm as it was at the commit in the notebook.
+    """The first cell of a notebook for Colab installs the package egm as it was at a certain commit.
 
     The cell also installs the packages that the chapter imports, except IPython, and chi2comb, which is optional. All
-    other cells are those of the committed chapter, whose notebook has the path `chapter`.
+    other cells are those of the committed chapter, whose notebook has the path `chapter`. The commit is invented.
     """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
@@ -236,8 +236,9 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
     """Without a public address, or with uncommitted changes, `launch.write_notebooks` raises a LaunchError.
 
-    Otherwise the notebooks for Colab are written. The reason is that each notebook installs the package from the commit
-    whose hash it contains. The project of the test is in the folder `tmp_path`.
+    Each notebook for Colab installs the package from the commit whose hash it contains, so later changes would be
+    missing. With an address and without such changes, the notebooks are written. The project of the test is in the
+    folder `tmp_path`.
     """
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]

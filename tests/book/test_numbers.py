@@ -70,10 +70,10 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return two values of delta at `epsilon` for two releases of a count with binomial noise, the heads of six coins.
+    """Return two values of delta at `epsilon` for two releases of a count, each with binomial noise.
 
-    The first value is the exact delta of the pair of releases. The second is the bound of basic composition: twice the
-    delta of one release at `epsilon` / 2.
+    The noise is the number of heads of six coins. The first value is the exact delta of the pair of releases. The
+    second is the bound of basic composition: twice the delta of one release at `epsilon` / 2.
     """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
@@ -295,7 +295,7 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows.
+    """Each number in a sentence of the book equals the number computed in this file, in all digits that the page shows.
 
     `sentence` is a key of SENTENCES, which has the page, the pattern of the sentence and the computed numbers. `book`
     is the folder of the built HTML.

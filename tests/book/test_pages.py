@@ -224,8 +224,8 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    The ratio of the squared errors is between 5 and 15. For 100 000 rows the two errors are about equal. The tutorial
-    says so in words.
+    The expected squared error of the adaptive mechanism is 5 to 15 times that of the mechanism with guesses. For 100
+    000 rows it is 0.5 to 1 times as large. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL

@@ -174,10 +174,8 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
 def test_numbers_stand_on_their_pages(pages, printed, words):
     """The number of each equation, statement, figure and table is on the PDF page that LaTeX has recorded.
 
-    LaTeX writes the page of each item to its .aux file.
-
-    `pages` maps the path of each page without suffix to its parsed HTML. `printed` maps each LaTeX label to (number,
-    page), and `words` has the words on each page of the PDF.
+    LaTeX writes the page of each item to its .aux file. `pages` maps the path of each page without suffix to its parsed
+    HTML. `printed` maps each LaTeX label to (number, page), and `words` has the words on each page of the PDF.
     """
     text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
     for name, article in pages.items():

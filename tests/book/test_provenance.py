@@ -153,7 +153,7 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute the chapters in the folder `project`, and return a dictionary from chapter to its provenance box as text.
+    """Execute the chapters in the folder `project`, and return a dictionary from chapter to provenance box as text.
 
     The box is the last cell of the chapter in the sources from which the book is built. It has commit, versions,
     parameters and seeds.
@@ -180,10 +180,10 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """If a chapter is not executed again after a new commit, its provenance box still names the new commit.
+    """If a chapter is not executed again after a new commit, the provenance box of the chapter shows the new commit.
 
-    Nothing else in the box changes. `project` is the folder of a project with one chapter, and `capsys` has what the
-    build prints: one chapter is unchanged.
+    Nothing else in the box changes. `project` is the folder of a project with one chapter, and `capsys` catches what
+    the build prints, which must say that one chapter is unchanged.
     """
     commit_all(project)
     before = stamps(project)
