@@ -17,19 +17,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Return the function that a test calls if this machine lacks something: pytest.skip, or pytest.fail in CI.
+    """Return the function that a test calls if this machine lacks a program or a package that the test needs.
 
-    So such a test is skipped on a developer's machine, and fails in continuous integration, where everything must be
-    installed.
+    On a developer's machine the function is pytest.skip, so the test is skipped. In continuous integration, where
+    everything must be installed, the function is pytest.fail, so the test fails.
     """
     return pytest.fail if os.environ.get("CI") else pytest.skip
 
 
 @pytest.fixture(scope="session")
 def chi2comb(do_without):
-    """Return the module chi2comb; skip the test if there is no wheel (binary package) of it for this machine.
+    """Return the module chi2comb, or skip the test if there is no wheel (binary package) of chi2comb for this machine.
 
-    If there is a wheel, but it is not installed, call `do_without`.
+    If there is a wheel, but chi2comb is not installed, call `do_without`, the function that skips the test, or makes it
+    fail in continuous integration.
     """
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():

@@ -24,7 +24,9 @@ MADE_BY_SPHINX = ["genindex", "search"]
 def once(tmp_path_factory, worker_id):
     """Return a function `path(make)` that calls the function `make` only once, even if several processes run the tests.
 
-    Every call of `path` with the same function `make` returns the path that `make` has returned.
+    Every call of `path` with the same function `make` returns the path that the only call of `make` has returned.
+    pytest provides both arguments: `tmp_path_factory` makes temporary folders, and `worker_id` is the name of the
+    process that runs this test.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
@@ -41,18 +43,28 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def book(once):
-    """Build the book as `make book` does, and return the folder of its HTML; only changed chapters are executed."""
+    """Build the book as `make book` does, and return the path of the folder with the HTML of the book.
+
+    Only chapters that have changed since the last build are executed. `once` is a function that makes the build happen
+    only once for all tests.
+    """
     return once(build).parent
 
 
 @pytest.fixture(scope="session")
 def executed(book):
-    """Return the executed chapters of the book, as a dictionary from file name to path."""
+    """Return a dictionary from the file name of each chapter of the book to the path of the executed chapter.
+
+    `book` is the folder of the built book; the argument makes the build happen first.
+    """
     return execute_all()
 
 
 def contents():
-    """Return a list of the pages in the table of contents (_toc.yml), in order, as paths without suffix."""
+    """Return the list of the pages named in the table of contents (_toc.yml), as paths without suffix.
+
+    The pages have the order of the table of contents, and the first page of the book is the first of the list.
+    """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -60,27 +72,37 @@ def contents():
 
 @pytest.fixture(scope="session")
 def toc():
-    """Return a list of the book's pages that are written by hand, as paths without suffix, in the order of the book."""
+    """Return the list of all pages of the book but those made by Sphinx, in the order of the book.
+
+    A page is a path without suffix, such as "book/index". Chapters, which are notebooks, are in the list, too.
+    """
     return contents()
 
 
 @pytest.fixture(scope="session")
 def made_by_sphinx():
-    """Return the names of the pages that Sphinx makes by itself: the index of names, and the page of the search."""
+    """Return a list of the names of the two pages that Sphinx makes by itself: "genindex" and "search".
+
+    The first is the index of names, and the second is the page of the search.
+    """
     return MADE_BY_SPHINX
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page."""
+    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page.
+
+    The pages made by Sphinx are among them. `request` is pytest's object with the present parameter, which is the page.
+    """
     return request.param
 
 
 @pytest.fixture(scope="session")
 def browser(do_without):
-    """Yield a browser (Chromium) that makes no requests to the network by itself; if none is installed, skip the test.
+    """Yield a browser (Chromium, run by the library Playwright) that makes no requests to the network by itself.
 
-    On continuous integration the test fails instead of being skipped.
+    If no browser is installed, call `do_without`, the function that skips the test, or makes it fail in continuous
+    integration.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
@@ -93,9 +115,10 @@ def browser(do_without):
 
 @pytest.fixture(scope="session")
 def xelatex(do_without):
-    """Skip the test if XeLaTeX, latexmk or pdftotext, the programs that make and read the PDF, are not installed.
+    """Check that the programs which make and read the PDF are installed: XeLaTeX, latexmk and pdftotext.
 
-    On continuous integration the test fails instead of being skipped.
+    If one is missing, call `do_without`, the function that skips the test, or makes it fail in continuous integration.
+    Nothing is returned.
     """
     try:
         pdf.require_tex("pdftotext")
@@ -105,13 +128,21 @@ def xelatex(do_without):
 
 @pytest.fixture(scope="session")
 def typeset(book, once, xelatex):
-    """Build the PDF of the whole book as `make pdf` does, and return its path; chapters are not executed again."""
+    """Build the PDF of the whole book as `make pdf` does, and return the path of the PDF.
+
+    `book` is the folder of the book that is already built as HTML, so no chapter is executed again. `once` makes the
+    build happen only once for all tests, and `xelatex` has checked that the necessary programs are installed.
+    """
     return once(pdf.build)
 
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """Build the PDF of the paper as `make paper` does, and return its path; the paper is a page of the book."""
+    """Build the PDF of the paper as `make paper` does, and return the path of the PDF; the paper is a page of the book.
+
+    `book` is the folder of the book that is already built as HTML, so no chapter is executed again. `once` makes the
+    build happen only once for all tests, and `xelatex` has checked that the necessary programs are installed.
+    """
     return once(pdf.paper)
 
 
@@ -143,8 +174,9 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 def small(once, tmp_path_factory):
     """Build a small book of one page and one chapter with the project's settings, and return the folder of its HTML.
 
-    The book is built from a git repository and with the variables of a workflow on GitHub, so the build finds a commit
-    and an address of the project (github.com/owner/repository).
+    The sources of the small book are in a git repository, and the build has the environment variables of a workflow on
+    GitHub. So the build finds a commit, and an address of the project (github.com/owner/repository). `once` makes the
+    build happen only once for all tests, and `tmp_path_factory` is pytest's maker of temporary folders.
     """
 
     def small_book():

@@ -13,22 +13,30 @@ from tools.sphinx.numbering import reported
 
 @pytest.fixture(scope="module")
 def pages(book, toc):
-    """Return a dictionary from path to parsed HTML for each page that is written by hand."""
+    """Return a dictionary from the path of an HTML file to its parsed HTML, for all pages of the book.
+
+    `book` is the folder of the built HTML. `toc` is the list of the pages in the table of contents, as paths without
+    suffix, so pages that Sphinx makes by itself are left out.
+    """
     paths = [book / f"{name}.html" for name in toc]
     return {path: BeautifulSoup(path.read_text(), "html.parser") for path in paths}
 
 
 def test_toc_names_every_source(toc):
-    """The table of contents of the book names every page and every chapter of the project.
+    """The table of contents of the book names each page and each chapter of the project once, and nothing else.
 
-    Sphinx would not warn of a missing one.
+    Sphinx would not warn of a missing page. `toc` is the list of the pages in the table of contents, as paths without
+    suffix.
     """
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
 
 
 def test_every_chapter_was_executed(book):
-    """Each cell of code in the book's notebooks has been executed, and none has an error."""
+    """Each code cell in the notebooks from which the book was built has been executed, and none has an error as output.
+
+    Empty cells are left out. `book` is the folder of the built HTML.
+    """
     for chapter in chapters():
         executed = nbformat.read(book.parent / "stage" / "notebooks" / chapter.name, as_version=4)
         code = [cell for cell in executed.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -37,7 +45,10 @@ def test_every_chapter_was_executed(book):
 
 
 def test_chapters_have_the_number_of_their_file(pages):
-    """The heading of a chapter has the number with which its file's name begins: chapter 7 is made from 07-*.ipynb."""
+    """The heading of a chapter has the number with which its file's name begins: chapter 7 is made from 07-*.ipynb.
+
+    For an appendix the number is a letter. `pages` maps the path of each HTML file to its parsed HTML.
+    """
     for path, page in pages.items():
         if path.parent.name == "notebooks":
             number = page.select_one("article h1").get_text().split(".")[0]
@@ -45,7 +56,10 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1."""
+    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1.
+
+    `pages` maps the path of each HTML file of the book to its parsed HTML.
+    """
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -54,20 +68,30 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """No label of a statement, such as "Lemma 4.1", belongs to two statements of the book."""
+    """No two statements of the book have the same label, such as "Lemma 4.1".
+
+    `pages` maps the path of each HTML file of the book to its parsed HTML.
+    """
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 
 
 def test_figures_are_shown_and_described(pages):
-    """Each image has an alternative text, and no figure is shown as a line "<Figure size ...>" instead of an image."""
+    """Each image has an alternative text, and no figure is shown as the text "<Figure size ...>" instead of an image.
+
+    `pages` maps the path of each HTML file of the book to its parsed HTML.
+    """
     for path, page in pages.items():
         assert "<Figure size" not in page.get_text(), path.name
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name
 
 
 def test_links_lead_somewhere(book, pages):
-    """Each relative link on a page leads to an existing file and, if it names an anchor, to an existing anchor."""
+    """Each relative link on a page leads to an existing file and, if the link names an anchor, to an existing anchor.
+
+    An anchor is the id of an element of a page. `book` is the folder of the built HTML, and `pages` maps the path of
+    each HTML file to its parsed HTML.
+    """
     anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
     for path, page in pages.items():
         for link in (tag["href"] for tag in page.find_all("a", href=True)):
@@ -80,14 +104,20 @@ def test_links_lead_somewhere(book, pages):
 
 
 def test_anchors_are_unique(pages):
-    """No page has two elements with the same id, because a link leads to the first of them only."""
+    """No page has two elements with the same id, because a link leads only to the first element with an id.
+
+    `pages` maps the path of each HTML file of the book to its parsed HTML.
+    """
     for path, page in pages.items():
         anchors = [tag["id"] for tag in page.find_all(id=True)]
         assert len(anchors) == len(set(anchors)), path.name
 
 
 def test_nothing_is_loaded_from_the_network(book):
-    """Scripts, styles, fonts and images of all pages are files of the book, not addresses on the network."""
+    """Scripts, styles, fonts and images of all pages are files of the book, not addresses on the network.
+
+    The test reads all HTML and CSS files in `book`, the folder of the built HTML.
+    """
     sources = [("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")]
     for path in book.rglob("*.html"):
         page = BeautifulSoup(path.read_text(), "html.parser")
@@ -98,9 +128,9 @@ def test_nothing_is_loaded_from_the_network(book):
 
 
 def test_every_entry_of_the_bibliography_is_cited():
-    """Each entry of the bibliography is cited in a page or a chapter.
+    """Each entry of the bibliography (references.bib) is cited in a page or a chapter.
 
-    The converse is not tested, because Sphinx warns of a citation without an entry.
+    No test is needed for a citation without an entry, because Sphinx warns of it.
     """
     entries = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "book" / "references.bib").read_text(), re.MULTILINE))
     text = "".join(path.read_text() for path in [*(ROOT / "book").glob("*.md"), *chapters()])

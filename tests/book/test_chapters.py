@@ -20,25 +20,29 @@ CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.
 
 
 def code_cells(chapter):
-    """Return the code cells of a chapter."""
+    """Return a list of the code cells of the notebook whose path is `chapter`."""
     return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
 def tree(cell):
-    """Return the syntax tree of a cell, without lines that begin with "%" (IPython's magics)."""
+    """Return the syntax tree of the code in `cell`, a cell of a notebook, without lines that begin with "%".
+
+    Such lines are commands of IPython ("magics"), not Python.
+    """
     return ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))
 
 
 def parameters(chapter):
-    """Return the code cell of a chapter that has the tag "parameters"; there must be exactly one."""
+    """Return the code cell with the tag "parameters" from the notebook `chapter`, a path; there must be exactly one."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     return cell
 
 
 def papermill(chapter, folder, *arguments):
-    """Run a chapter by the program papermill in `folder`; return (exit code, all that was printed).
+    """Run the notebook with the path `chapter` by papermill in `folder`; return (exit code, all that was printed).
 
-    `arguments` are further arguments of papermill. The executed chapter is written to out.ipynb.
+    papermill is a program that executes notebooks, and `arguments` are further arguments of this program, as texts. The
+    executed notebook is written to out.ipynb in `folder`. Exit code 0 means success.
     """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -47,13 +51,19 @@ def papermill(chapter, folder, *arguments):
 
 @CHAPTERS
 def test_committed_without_outputs(chapter):
-    """A chapter is committed without outputs, so all results are computed when the book is built."""
+    """A chapter is committed without outputs, so all results are computed when the book is built.
+
+    `chapter` is the path of a chapter's notebook.
+    """
     assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
 
 
 @CHAPTERS
 def test_runs_on_any_machine(chapter):
-    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title."""
+    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title.
+
+    `chapter` is the path of a chapter's notebook.
+    """
     notebook = nbformat.read(chapter, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith("# ")
@@ -64,7 +74,7 @@ def test_cells_are_short_and_define_nothing(chapter):
     """A code cell has at most 15 lines that are not blank, no line of more than 88 characters, and no definition.
 
     A definition is a function, a class or a named lambda; definitions belong to the package egm, where tests check
-    them. The limits let a reader see a cell at a glance.
+    them. The limits let a reader see a cell at a glance. `chapter` is the path of a chapter's notebook.
     """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
@@ -78,7 +88,10 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 @CHAPTERS
 def test_folded_code_has_a_title(chapter):
-    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure"."""
+    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure".
+
+    `chapter` is the path of a chapter's notebook.
+    """
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
     titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
     assert all(titles)
@@ -90,19 +103,23 @@ NUMBERED = tools.lengths.chapters()
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_chapter_is_read_in_one_sitting(name):
-    """The prose and the visible code of a chapter have together at most 3500 words."""
+    """The prose and the visible code of a chapter together have at most 3500 words; `name` is the chapter's name.
+
+    The appendices are not tested.
+    """
     assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
 
 
 def test_book_is_read_in_a_day():
-    """The prose of all chapters has together at most 30,000 words; appendices and folded boxes are not counted."""
+    """The prose of all chapters together has at most 30,000 words; appendices and folded boxes are not counted."""
     assert sum(length.words for length in NUMBERED.values()) <= 30_000
 
 
 def test_length_counts_what_is_seen():
     """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
 
-    It does not count those in tables, in folded boxes, and in options of directives.
+    Words and formulas in tables, in folded boxes, and in options of MyST directives are not counted. The test counts a
+    text with 12 words, one displayed formula and one formula within a line.
     """
     text = """# One title
 Three words $x$ here, and {ref}`a link <label>`.
@@ -128,7 +145,7 @@ def test_one_statement_a_line(chapter):
     """Each line of a code cell has at most one statement, and no statement joins several calls.
 
     Calls could be joined by commas, brackets, a comprehension, `and` or `or`, as in `f(), g()`. Only the last statement
-    of a cell may be like this, because the notebook shows its values.
+    of a cell may be like this, because the notebook shows its values. `chapter` is the path of a chapter's notebook.
     """
     for cell in code_cells(chapter):
         body = tree(cell).body
@@ -145,9 +162,9 @@ def test_one_statement_a_line(chapter):
 def test_findings_are_recorded_out_of_sight(chapter):
     """A call of `claims.record` or `glue` is in a code cell whose code the book does not show.
 
-    `claims.record` stores whether a statement of the report holds. The cells that call it, and no others, have the tag
-    "record"; they also have the tag "remove-input". `glue` stores a value for the text of the book, and its cell has
-    the tag "remove-cell".
+    `claims.record` stores whether a statement of the report holds. The cells that call `claims.record`, and no other
+    cells, have the tag "record"; they also have the tag "remove-input". `glue` stores a value for the text of the book,
+    and a cell that calls `glue` has the tag "remove-cell". `chapter` is the path of a chapter's notebook.
     """
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])
@@ -158,9 +175,11 @@ def test_findings_are_recorded_out_of_sight(chapter):
 
 @CHAPTERS
 def test_parameters_are_plain_and_checked(chapter, monkeypatch):
-    """The cell with a chapter's parameters contains only assignments, and the chapter checks the range of each one.
+    """The cell with a chapter's parameters has only assignments, and the chapter checks the range of each parameter.
 
-    It does so by one call of `check_parameters`, which gets a range for each assigned name, and for no other name.
+    Exactly one cell calls `check_parameters`, and gives a range for each assigned name, and for no other name.
+    `chapter` is the path of a chapter's notebook. `monkeypatch` replaces `check_parameters` by a function that stores
+    the ranges.
     """
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
@@ -172,9 +191,10 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 
 @CHAPTERS
 def test_unknown_parameter_is_refused(chapter, tmp_path):
-    """If papermill is given a parameter that a chapter does not have, the chapter raises an error.
+    """If papermill is given a parameter that a chapter does not have, the chapter's error message names the parameter.
 
-    papermill alone would only warn, and use the defaults.
+    papermill, the program that executes notebooks, would only warn, and use the defaults. `chapter` is the path of a
+    chapter's notebook, and `tmp_path` is an empty folder in which papermill runs.
     """
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
@@ -182,14 +202,17 @@ def test_unknown_parameter_is_refused(chapter, tmp_path):
 
 
 def test_parameter_from_elsewhere(tmp_path):
-    """papermill can run a chapter with a changed parameter in any folder, as the README promises."""
+    """papermill can run chapter 8 with a changed parameter in the empty folder `tmp_path`, as the README promises."""
     failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
     assert not failed, printed
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "2.5"])
 def test_bad_parameter_is_refused(value, tmp_path):
-    """If a parameter has a wrong value, the error message of the chapter names the parameter and the value."""
+    """If a parameter gets the wrong value `value`, the error message of the chapter names the parameter and the value.
+
+    The test takes the parameter `d_max` of chapter 8, and runs the chapter in the empty folder `tmp_path`.
+    """
     chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
     failed, printed = papermill(chapter, tmp_path, "-p", "d_max", value)
     assert failed
@@ -198,12 +221,18 @@ def test_bad_parameter_is_refused(value, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """Return the folder of a small project whose only chapter runs without an error."""
+    """Write a small project, whose only chapter runs without an error, into `tmp_path`, and return `tmp_path`.
+
+    `tmp_path` is a temporary folder that pytest makes.
+    """
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write a small project, whose only chapter runs without an error, into a folder, and return the folder."""
+    """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`.
+
+    `folder` is the path of an existing folder.
+    """
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -220,7 +249,10 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Write a chapter with the given code cells into the folder of a project, as notebooks/`name`.ipynb."""
+    """Write a chapter into the folder `project` of a project, as the notebook notebooks/`name`.ipynb.
+
+    `cells` are the texts of the chapter's code cells. A chapter of this name is replaced.
+    """
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
@@ -228,7 +260,9 @@ def write_chapter(project, name, *cells):
 def test_failing_chapter_stops_the_build(project):
     """If a chapter fails, the build ends with an error that names the chapter, the cell and the reason.
 
-    Chapters that are still running are stopped. The HTML of an earlier build is removed.
+    Chapters that are still running are stopped, so the build ends within a minute although another chapter would take
+    five. The HTML of an earlier build is removed, and the failed chapter is not stored. `project` is the folder of a
+    small project.
     """
     write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
     write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
@@ -242,9 +276,10 @@ def test_failing_chapter_stops_the_build(project):
 
 @pytest.fixture(scope="module")
 def executed_project(tmp_path_factory):
-    """Return a project of two executed chapters, with a small package in place of egm.
+    """Return the folder of a project of two executed chapters, with a small package in place of egm.
 
-    The second chapter calls a function of the package. Only when this function runs, it imports the module `late`.
+    The second chapter calls a function of the package, which imports the module `late` of the package only when it
+    runs. `tmp_path_factory` is pytest's maker of temporary folders.
     """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
@@ -262,13 +297,20 @@ def executed_project(tmp_path_factory):
 
 @pytest.fixture
 def uses(executed_project, tmp_path, monkeypatch):
-    """Return a copy of `executed_project` (two executed chapters and a small package), which a test may change."""
+    """Copy the project in the folder `executed_project`, so that a test may change the copy, and return the new folder.
+
+    The project has two executed chapters and a small package. The copy is in the temporary folder `tmp_path`.
+    `monkeypatch` makes the tools take the copy's package in place of egm.
+    """
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")
 
 
 def executed_again(project):
-    """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2."""
+    """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2.
+
+    `project` is the folder of a project with at most nine chapters. No chapter is executed by this function.
+    """
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -296,11 +338,12 @@ def executed_again(project):
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """A build executes a chapter again if the chapter loads a module of the package that has changed.
+    """After a change of `file`, a build executes the chapters again whose numbers are in the string `again`.
 
-    A build executes all chapters again if constraints.txt, a data file of the package, or the package's list of files
-    has changed. It executes no chapter again if another file, such as README.md, has changed. `again` has the numbers
-    of the chapters that are executed again after a change of `file`.
+    A chapter is executed again if the chapter loads a module of the package that has changed. All chapters are executed
+    again if constraints.txt, a data file of the package, or the package's list of files has changed. No chapter is
+    executed again if another file, such as README.md, has changed. `uses` is the folder of a project with two executed
+    chapters.
     """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
@@ -312,7 +355,8 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
     """If a module of the package changes while a chapter runs, the next build executes the chapter again.
 
-    The reason is that the stored result may have been computed with the old module.
+    The reason is that the stored result may have been computed with the old module. `uses` is the folder of a project
+    with two executed chapters and a small package.
     """
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
@@ -322,10 +366,10 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 
 
 def test_what_is_gone_is_noticed(uses):
-    """A build executes a chapter again if the record of the chapter's last run is lost.
+    """A build executes a chapter again if the record of the chapter's last run, a file *.run.json, is deleted.
 
     If a module of the package is deleted, a build executes all chapters again, even those that have not loaded the
-    module.
+    module. `uses` is the folder of a project with two executed chapters and a small package.
     """
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
@@ -337,7 +381,8 @@ def test_what_is_gone_is_noticed(uses):
 def test_change_of_the_text_executes_no_chapter_again(uses):
     """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
-    The result is the same file as after a new execution.
+    The stored file is then equal to the one that a new execution of the changed chapter makes. `uses` is the folder of
+    a project with two executed chapters.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -357,7 +402,8 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
     """If the source, the tags or the id of a code cell change, a build executes the chapter again.
 
-    Tags and ids matter because recorded results and links refer to them.
+    Tags and ids matter because recorded results and links refer to them. `change` is what the test changes: "source",
+    "id" or "tags". `uses` is the folder of a project with two executed chapters.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -367,10 +413,10 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
 
 
 def test_chapters_start_no_process():
-    """Neither chapters nor the package import a module that starts processes, such as multiprocessing or subprocess.
+    """Neither the chapters nor the package egm import a module that starts processes, such as multiprocessing.
 
-    A build executes a chapter again if a module that the chapter loads has changed. It would not notice modules that
-    are loaded in another process.
+    The one exception is `ThreadPoolExecutor`, which starts only threads. A build executes a chapter again if a module
+    that the chapter loads has changed, but would not notice modules that are loaded in another process.
     """
     trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
@@ -384,7 +430,7 @@ def test_chapters_start_no_process():
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
     """An executed chapter contains no path of the project and no metadata of papermill.
 
-    So equal sources give equal files.
+    So the file does not depend on the machine. `project` is the folder of a small project with one chapter.
     """
     text = execute.execute_all(project)["01-works.ipynb"].read_text()
     assert str(project) not in text
@@ -392,7 +438,10 @@ def test_executed_chapter_carries_no_trace_of_the_machine(project):
 
 
 def test_what_a_cell_prints_stays_in_one_piece(project):
-    """What a cell prints slowly to a stream is stored as one output, although the kernel sends it in several parts."""
+    """What a cell prints slowly to a stream is stored as one output, although the kernel sends it in several parts.
+
+    The streams stdout and stderr give one output each. `project` is the folder of a small project.
+    """
     slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
     write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
     (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells
@@ -401,7 +450,10 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 @pytest.fixture
 def small_book(project):
-    """Build a book of two pages with the least settings that Jupyter Book needs, and return its project folder."""
+    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder of its project.
+
+    `project` is the folder of a small project, into which the pages and the settings are written.
+    """
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")
@@ -413,13 +465,17 @@ def small_book(project):
 
 
 def read_again(project):
-    """Return the number of source files that Sphinx read in the last build."""
+    """Return the number of source files that Sphinx read in the last build of the book in the folder `project`."""
     log = (project / "_build" / "sphinx-html.log").read_text()
     return sum(map(int, re.search(r"(\d+) added, (\d+) changed", log).groups()))
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """After a change, Sphinx reads only the pages that depend on it, and writes the same book as a complete build."""
+    """After a change of a file, Sphinx reads only the pages that depend on the file.
+
+    All pages depend on the settings (_config.yml). The resulting HTML has the same bytes as that of a complete build.
+    `small_book` is the folder of a project with a book of two pages.
+    """
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
         ("part.md", "New part.\n", 1),
@@ -436,15 +492,19 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
 
 
 def contents(folder):
-    """Return a dictionary from the path of each file in a folder to its content."""
+    """Return a dictionary from the path of each file in `folder` to the content of the file as bytes.
+
+    Paths are relative to `folder`.
+    """
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_warning_stops_every_build_until_it_is_mended(small_book):
     """If Sphinx warns of a page, this build and all later builds fail until the cause of the warning is removed.
 
-    A later build fails even if the page has not changed since. A page also fails if it refers to a label that is
-    deleted on another page. A build that fails removes the HTML of earlier builds.
+    A later build fails even if the page has not changed since the first failure. A build also fails if a page refers to
+    a label that has been deleted on another page. A build that fails removes the HTML of earlier builds. `small_book`
+    is the folder of a project with a book of two pages.
     """
     page = small_book / "book" / "index.md"
     text = page.read_text()

@@ -47,22 +47,27 @@ EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 @pytest.fixture(scope="session")
 def book_ledger(executed):
-    """Return the ledger of claims and errata, with the results ("findings") that the executed chapters recorded."""
+    """Return the ledger of the book, a list of claims and errata, with the results of the checks in the chapters.
+
+    `executed` maps the file name of each chapter to the path of the executed chapter, which has recorded the results
+    ("findings") of its checks.
+    """
     return ledger.read(executed)
 
 
 def entry(found, key):
-    """Return the entry with the id `key` from the ledger `found`, which lists claims and errata."""
+    """Return the only entry with the id `key` from the ledger `found`, a list of claims and errata."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """Each entry of the ledger of claims and errata agrees with what its check in a chapter finds.
+    """Each entry of the ledger, a list of claims and errata, agrees with what its check in a chapter finds.
 
-    `ledger.disagreements` must return no message: the cell of the check exists, it found the result and the numbers
-    that the entry states, and the fields of the entry are valid. `key` is the id of the entry.
+    `ledger.disagreements` must return no message: the cell of the check exists, its recorded result and numbers are
+    those of the entry, and the fields of the entry are valid. `book_ledger` is the ledger of the book, and `key` is the
+    id of the entry.
     """
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
@@ -71,9 +76,10 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
     """The statement and the check of an entry in the ledger have not changed since a person last compared them.
 
-    The ledger is the list of claims and errata. The file ledger/lock has a digest of the statement and of the code of
-    its check (`ledger.seal`) from the last comparison; the test fails if the present digest differs. Then compare the
-    statement and its check with the entry, and run `python -m tools.ledger lock`.
+    The ledger is a list of claims and errata. At the last comparison, a digest (`ledger.seal`) of the statement and of
+    the code of its check was written to the file ledger/lock; the test fails if the present digest differs. Then a
+    person must compare the statement and its check with the entry, and run `python -m tools.ledger lock`. `book_ledger`
+    is the ledger of the book, and `key` is the id of the entry.
     """
     it = entry(book_ledger, key)
     if it.cell:
@@ -81,9 +87,10 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each result that a chapter records, and each numbered statement in it, has exactly one entry in the ledger.
+    """Each recorded result of a chapter, and each statement in a chapter with a number of the report, has one entry.
 
-    The ledger is the list of claims and errata in the folder ledger. The numbers of statements are those of the report.
+    The entry is in the ledger, a list of claims and errata, and no two entries have the same id. `book_ledger` is the
+    ledger of the book.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -94,7 +101,7 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
 def test_numbered_statement_has_an_entry(key):
     """Each statement with a number in the report or the lecture notes has an entry in the ledger of claims and errata.
 
-    Statements include equations, algorithms and figures. `key` is the id of the entry, such as "lemma-4-1".
+    Equations, algorithms and figures count as statements, too. `key` is the id of the entry, such as "lemma-4-1".
     """
     assert key in {entry["id"] for entry in ENTRIES}
 
@@ -102,7 +109,7 @@ def test_numbered_statement_has_an_entry(key):
 def test_artifact_appendix_names_checks():
     """Each main result in ARTIFACT-APPENDIX.md names an entry of the claims and errata, and the chapter that checks it.
 
-    There are at least five main results.
+    There are at least five main results. The entry in the file claims.yml or errata.yml must name the same chapter.
     """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
@@ -113,8 +120,8 @@ def test_artifact_appendix_names_checks():
 def test_lock_has_no_leftovers(book_ledger):
     """The file ledger/lock has one digest for each entry of the ledger that has a check, and no other digest.
 
-    The ledger is the list of claims and errata. A digest (`ledger.seal`) is computed from the statement of an entry and
-    the code of its check.
+    The ledger is a list of claims and errata, and `book_ledger` is the ledger of the book. A digest (`ledger.seal`) is
+    computed from the statement of an entry and the code of its check.
     """
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
@@ -132,9 +139,10 @@ def test_findings_are_computed():
 
 @pytest.fixture(scope="module")
 def sound_project(tmp_path_factory):
-    """Make a small project with one executed chapter and a correct ledger of claims and errata, and return its folder.
+    """Write a small project with one executed chapter and a correct ledger of claims and errata, and return its folder.
 
-    The ledger has two entries, which the chapter checks: a true statement and an error in print.
+    The ledger has two entries, which the chapter checks: a true statement, and an error in print. `tmp_path_factory` is
+    pytest's maker of temporary folders.
     """
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
@@ -170,21 +178,29 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Return a copy, which a test may change, of the small project `sound_project` with a correct list of claims."""
+    """Copy the small project in `sound_project` to the folder `tmp_path`, and return `tmp_path`.
+
+    A test may change the copy. The project has one executed chapter and a correct ledger of claims and errata.
+    """
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
 def edit(file, old, new):
-    """Replace the text `old` by `new` in a file; raise an AssertionError if `old` does not occur there."""
+    """Replace each occurrence of the text `old` by `new` in `file`, a path.
+
+    Raise an AssertionError if `old` does not occur in the file.
+    """
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 def complaints(project):
-    """Execute the chapters of a project that have changed, and return all faults of its ledger as a list of texts.
+    """Execute the changed chapters in the folder `project`, and return all faults of the project's ledger as texts.
 
-    The ledger is the list of claims and errata, which must agree with what the chapters find.
+    The result is a list. The ledger is a list of claims and errata, which must agree with what the chapters find. If
+    the digest of an entry's statement and check is not that in the file ledger/lock, the text is "<id of the entry>
+    changed".
     """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
@@ -194,7 +210,10 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """`complaints` finds no fault in the small project as it is, so in other tests it finds only the planted faults."""
+    """`complaints` returns an empty list for the small project as it is, so other tests see only the faults they plant.
+
+    `project` is the folder of the small project.
+    """
     assert complaints(project) == []
 
 
@@ -218,10 +237,10 @@ def test_sound_ledger_has_no_complaint(project):
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
+    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports `complaint`.
 
-    The text `old` of the chapter is replaced by `new`, and `complaint` must be reported. The changes are, for instance,
-    a wrong number, a deleted check, a renamed cell and a new statement.
+    The text `old` of the chapter is replaced by `new`. The changes are, for instance, a wrong number, a deleted check,
+    a renamed cell and a new statement. `project` is the folder of a small project with a correct ledger.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
@@ -241,10 +260,11 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell is changed on which a check depends, all entries with this check are reported as changed.
+    """If a cell is changed on which a check depends, `complaints` reports all entries with this check as changed.
 
     This holds even if the check finds the same results as before. If no check depends on the changed cell, no entry is
-    reported. `stale` has the expected reports.
+    reported. The text `old` of the chapter is replaced by `new`, and `stale` is the list of the expected reports.
+    `project` is the folder of a small project, whose ledger of claims and errata has two entries with one check.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -280,7 +300,8 @@ def test_dependencies_follow_the_names(cells, needed):
     """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
 
     These are the cells that assign such a name, change its value, or draw from it, if it is a generator of random
-    numbers; and the cells on which these cells depend in turn. `needed` has their places in `cells`.
+    numbers; and the cells on which these cells depend in turn. `cells` is the list of the chapter's three cells as
+    texts, and `needed` has the expected positions in `cells`, counted from 0. The last cell itself is returned, too.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -289,8 +310,9 @@ def test_dependencies_follow_the_names(cells, needed):
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
     """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
 
-    The digests of entries that are checked by algebra alone stay the same. A digest (`ledger.seal`) is computed from
-    the statement of an entry and all code of its check.
+    The test takes four entries of the ledger, a list of claims and errata. The checks of two of them do not use the
+    cell, and their digests stay the same. A digest (`ledger.seal`) is computed from the statement of an entry and all
+    code of its check.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
@@ -301,7 +323,7 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 
 def test_dependencies_have_only_the_imports_in_use():
-    """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check uses.
+    """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check or the cells it needs use.
 
     So if a chapter gets an import that a check does not use, nobody has to compare the check with its entries again.
     """
@@ -313,8 +335,8 @@ def test_dependencies_have_only_the_imports_in_use():
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
     """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    Each name that the check or one of these cells reads is assigned by an earlier one of the cells, imported, or built
-    in.
+    Each name that the check or one of the returned cells reads is assigned by a cell before it, imported, or built into
+    Python. `chapter` is the path of a chapter's notebook.
     """
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -327,7 +349,10 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing."""
+    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing.
+
+    `project` is the folder of a small project with a correct ledger of claims and errata.
+    """
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -354,24 +379,31 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """If an entry of the ledger of claims and errata contains a mistake, `complaints` reports it.
+    """If an entry of the ledger of claims and errata has a mistake, `complaints` reports it by the text `complaint`.
 
     A mistake is an unknown value, a contradiction between two fields, an id that occurs twice, or a reference to
-    something that does not exist. The text `old` of the file is replaced by `new`, and `complaint` must be reported.
+    something that does not exist. The text `old` of the file named `file` in the folder ledger is replaced by `new`.
+    `project` is the folder of a small project with a correct ledger.
     """
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true."""
+    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true.
+
+    `project` is the folder of a small project with one such entry. The report comes from `ledger.disagreements`.
+    """
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form."""
+    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form.
+
+    `project` is the folder of a small project with one such entry. The report comes from `complaints`.
+    """
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
@@ -379,7 +411,8 @@ def test_slip_without_its_corrected_form_is_refused(project):
 def test_slip_without_a_weight_is_refused(project):
     """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a TypeError.
 
-    The field says whether the error affects a result, a proof, or only the wording.
+    The field says whether the error affects a result, a proof, or only the wording. `project` is the folder of a small
+    project with one such entry.
     """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
@@ -387,10 +420,11 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """On the page of errata, the errors that change a result precede all other errors in a version of the report.
+    """`pages.list_slips` lists, of the errors in one version of the report, first those that change a result.
 
-    Errors of equal weight are in the order of the ledger's file. Each error of the report, unlike one of the lecture
-    notes, says what the final report did about it.
+    The other errors are in the order of the ledger's file errata.yml. Each error of the report says what the final
+    report did about it, and an error of the lecture notes does not. `project` is the folder of a small project, in
+    whose ledger the test puts four errors.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -407,7 +441,8 @@ def test_slips_that_change_a_result_are_listed_first(project):
 def test_ten_slips_have_a_headline(book_ledger):
     """`pages.list_headlines` lists the ten main errors in print of the report, each on one line with headline and link.
 
-    The link leads to the whole entry of the error.
+    The link leads to the whole entry of the error. `book_ledger` is the ledger of the book, a list of claims and
+    errata.
     """
     listed = pages.list_headlines(book_ledger).splitlines()
     assert len(listed) == 10
@@ -419,8 +454,9 @@ def test_ten_slips_have_a_headline(book_ledger):
 def test_index_has_everything_that_the_report_numbers(book_ledger):
     """`pages.list_numbered` returns a table with one row for each item that has a number in the report.
 
-    A row links to the place in the book where the item is stated, and shows what its check found. The row of Theorem 4
-    is compared in full.
+    A row links to the place in the book where the item is stated, and shows the result of the item's check. Of Theorem
+    4, the whole row is compared with the expected text. `book_ledger` is the ledger of the book, a list of claims and
+    errata.
     """
     lines = pages.list_numbered(book_ledger).splitlines()[2:]
     assert len(lines) == sum(map(len, NUMBERED.values()))
@@ -432,14 +468,20 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError."""
+    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError.
+
+    `project` is the folder of a small project, whose only chapter is copied by the test.
+    """
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell."""
+    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell.
+
+    `project` is the folder of a small project with one chapter.
+    """
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -459,16 +501,19 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` compares a computed number with a written one only in those digits that are written.
+    """`ledger.agrees` is True if the number `computed`, rounded to the digits of the text `written`, is equal to it.
 
-    For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result.
+    For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result, True or False.
     """
     assert ledger.agrees(computed, written) == same
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return a list to which `claims.record` appends each result, instead of displaying it in the notebook."""
+    """Return a list to which `claims.record` appends each result, instead of displaying the result in the notebook.
+
+    `monkeypatch` replaces the function that displays.
+    """
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -487,7 +532,8 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
     """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
 
     The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
-    otherwise "does not hold".
+    otherwise "does not hold". `truth` has the truth values as keyword arguments, and `result` is the expected result.
+    `shown` is a list to which `claims.record` appends the result.
     """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
@@ -498,7 +544,8 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 def test_correction_must_be_needed_and_hold(shown, truth):
     """`claims.record` raises a ValueError if a correction is offered for a true claim, or if the correction is false.
 
-    It displays nothing then, because the error is in the chapter and not in the report.
+    No result is displayed then, because the error is in the chapter and not in the report. `truth` has the truth values
+    of the printed and the corrected form as keyword arguments. `shown` is a list of all displayed results.
     """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", **truth)
@@ -509,7 +556,8 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 def test_truth_value_is_required(shown, value):
     """`claims.record` raises a TypeError if the truth value `printed` is a number, a text, None or an array.
 
-    Python would take such a value as true or false, perhaps by accident.
+    Python would take such a value as true or false, perhaps by accident. `value` is the wrong value. No result is
+    displayed then; `shown` is a list of all displayed results.
     """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
@@ -517,8 +565,9 @@ def test_truth_value_is_required(shown, value):
 
 
 def run(chapter, cell, *changes):
-    """Execute one cell of a chapter and, before it, the parameters and the cells on which it depends.
+    """Execute one code cell of a chapter and, before it, the parameters and the cells on which it depends.
 
+    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the code cell.
     `changes` are pairs (old, new) of texts: before the execution, `old`, which must occur in the code, is replaced by
     `new`.
     """
@@ -533,7 +582,10 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one."""
+    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one.
+
+    `patch` is pytest's monkeypatch, which removes the bug after the test.
+    """
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -541,7 +593,10 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger where the answer is larger than 10."""
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger where the answer is larger than 10.
+
+    `patch` is pytest's monkeypatch, which removes the bug after the test.
+    """
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -552,10 +607,11 @@ def noise_of_the_data(patch):
 
 
 def rarer(factor):
-    """Return a function `mutate(patch)` that plants an error in the tails of the chi-square forms in `gx2`.
+    """Return a function `mutate(patch)` that plants an error in the functions `isf` and `sf` of the module `gx2`.
 
-    Afterwards `gx2.isf(p)` returns the upper quantile of the probability `factor` * p instead of p, and `gx2.sf`
-    returns the tail probability divided by `factor`. So the two functions still agree with each other.
+    `patch` is pytest's monkeypatch. Afterwards `gx2.isf(p)` returns the upper quantile of the probability `factor` * p
+    instead of p, and `gx2.sf` returns the tail probability divided by `factor`. So the two functions still agree with
+    each other.
     """
     isf, sf = gx2.isf, gx2.sf
 
@@ -570,6 +626,7 @@ def too_little_noise(patch):
     """Plant a bug: make the noise of all Gaussian mechanisms one percent smaller than privacy demands.
 
     `calibration.gaussian_delta` is changed, too, so that a comparison with the privacy curve does not show the bug.
+    `patch` is pytest's monkeypatch, which removes the bug after the test.
     """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
@@ -578,9 +635,10 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function of pytest's monkeypatch that replaces `egm.scaling.<name>` by sigma to the given power.
+    """Return a function of pytest's monkeypatch that replaces the function `name` of egm.scaling by sigma**`power`.
 
-    With this planted error, the cell that checks a claim about the scaling must not find it true.
+    `name` is a text. With this planted error, the cell that checks a claim about the scaling must not find the claim
+    true.
     """
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
@@ -644,9 +702,10 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
     """A check in a chapter finds the result that the ledger states, but not after a fault is planted.
 
-    The ledger is the list of claims and errata, and `claim` is the id of an entry. `mutation` is the fault: a text of
-    the chapter with its replacement, or a function that changes the package. The test fails if the check overlooks the
-    fault.
+    The ledger is a list of claims and errata, and `claim` is the id of an entry. The check is in the cell with the id
+    `cell` of the chapter whose file name begins with `chapter`. `mutation` is the fault: a text of the chapter with its
+    replacement, or a function that changes the package by `monkeypatch`. `shown` is a list to which `claims.record`
+    appends each result.
     """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
@@ -660,6 +719,9 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """If a field of an entry in the list of claims has a misspelled name (`reslut`), a TypeError is raised."""
+    """A TypeError is raised if an entry in the list of claims is made with a misspelled field (`reslut`).
+
+    `book_ledger` is the ledger of the book, which has the list of claims.
+    """
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

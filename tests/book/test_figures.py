@@ -23,7 +23,11 @@ LARGEST = 300_000  # bytes
 
 @pytest.fixture(scope="module")
 def images(book, toc):
-    """Return pairs (path of the page, image tag) for all images in the texts of the book."""
+    """Return a list of pairs (path of the page, image tag) for all images in the texts of the book.
+
+    `book` is the folder of the built HTML, and `toc` is the list of the book's pages, as paths without suffix. An image
+    tag is an `img` element of the parsed HTML. There must be at least 40 images.
+    """
     paths = [book / f"{name}.html" for name in toc]
     found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
     assert len([image for _, images in found for image in images]) >= 40
@@ -32,25 +36,32 @@ def images(book, toc):
 
 @pytest.fixture(scope="module")
 def files(images):
-    """Return a dictionary from the path of each image to its SVG source."""
+    """Return a dictionary from the path of each image file to its SVG source, for `images`, the images of the book.
+
+    `images` is a list of pairs (path of the page, image tag).
+    """
     paths = {(path.parent / unquote(image["src"])).resolve() for path, image in images}
     return {path: path.read_text() for path in paths}
 
 
 def plain(tag):
-    """Return the text of an HTML tag, with single spaces between the words."""
+    """Return the text of `tag`, an element of parsed HTML, with single spaces between the words."""
     return " ".join(tag.get_text().split())
 
 
 def after(source, patch):
-    """Return the content of the group with the id `patch` in the source of an SVG file."""
+    """Return the content of the group with the id `patch` in `source`, the text of an SVG file.
+
+    Without such a group, return "".
+    """
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 
 def test_every_image_is_a_figure_with_a_message(images):
     """Each image is a figure with a number, and its caption begins with a bold sentence on what the figure shows.
 
-    The caption also says whether the values are exact, simulated, or counted.
+    The bold sentence has at least three words, and the caption at least six more. The caption also says whether the
+    values are exact, simulated, or counted. `images` is a list of pairs (path of the page, image tag).
     """
     for path, image in images:
         figure = image.find_parent("figure")
@@ -68,7 +79,10 @@ def test_every_image_is_a_figure_with_a_message(images):
 
 
 def test_every_image_has_a_text_that_replaces_it(images):
-    """The alternative text of an image has at least 12 words, no formulas, and is not a copy of the caption."""
+    """The alternative text of an image has at least 12 words and no formulas, and is not part of the caption.
+
+    No two images have the same alternative text. `images` is a list of pairs (path of the page, image tag).
+    """
     texts = [image.get("alt", "") for _, image in images]
     assert len(set(texts)) == len(texts)
     for (path, image), text in zip(images, texts, strict=True):
@@ -78,7 +92,11 @@ def test_every_image_has_a_text_that_replaces_it(images):
 
 
 def test_every_figure_is_referred_to(images):
-    """Each figure is referred to in the text of a chapter, of the paper or of the landing page."""
+    """Each figure is referred to in the text of a chapter, of the paper or of the landing page.
+
+    The figure "fig-headline" of the landing page itself is the only exception. `images` is a list of pairs (path of the
+    page, image tag).
+    """
     sources = [(ROOT / "book" / f"{page}.md").read_text() for page in ("index", "paper")]
     sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
     referred = set(re.findall(r"\{numref\}`([\w-]+)`", "\n".join(sources)))
@@ -86,7 +104,10 @@ def test_every_figure_is_referred_to(images):
 
 
 def test_landing_page_shows_the_figure_of_its_chapter(images):
-    """The figure on the landing page is the same drawing as in its chapter, and not one of an earlier run."""
+    """The figure on the landing page is the same drawing as the figure "fig-improvement" in a chapter.
+
+    So it cannot be a drawing of an earlier run. `images` is a list of pairs (path of the page, image tag).
+    """
     files = {image.find_parent("figure")["id"]: path.parent / image["src"] for path, image in images}
     drawn = {name: file.read_text().strip() for name, file in files.items()}
     assert drawn["fig-headline"] == drawn["fig-improvement"]
@@ -96,6 +117,7 @@ def test_images_are_drawings_of_one_size(files):
     """Figures are SVG files below 300 kB that fit the column of text, with letters in DejaVu Sans of 10 or 11 points.
 
     A figure contains no image of pixels, and its letters are drawn as outlines. Only script letters have another font.
+    `files` maps the path of each image to its SVG source.
     """
     for path, source in files.items():
         assert path.suffix == ".svg", path
@@ -111,7 +133,10 @@ def test_images_are_drawings_of_one_size(files):
 
 
 def test_images_have_the_colours_of_the_style(files):
-    """A figure has no colors but grays and those of the palette `plots.COLORS`, and its background is transparent."""
+    """A figure has no colors but grays and those of the palette `plots.COLORS`, and its background is transparent.
+
+    `files` maps the path of each image to its SVG source.
+    """
     own = {colour.lower() for colour in plots.COLORS}
     for path, source in files.items():
         colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
@@ -121,31 +146,35 @@ def test_images_have_the_colours_of_the_style(files):
 
 
 def rgb(colour):
-    """Return the red, green and blue parts of a color such as "#1f77b4", between 0 and 1."""
+    """Return the red, green and blue parts of `colour`, such as "#1f77b4", as an array of three numbers in [0, 1]."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
 
 
 def contrast(first, second):
-    """Return the contrast ratio of two colors, given by `rgb`, as WCAG 2 defines it."""
+    """Return the contrast ratio of the colors `first` and `second`, a number from 1 to 21, as WCAG 2 defines it.
+
+    A color is an array of its red, green and blue parts, each between 0 and 1.
+    """
     parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (first, second)]
     low, high = sorted(part @ [0.2126, 0.7152, 0.0722] for part in parts)
     return (high + 0.05) / (low + 0.05)
 
 
 def half_turn(colour):
-    """Return the color that the CSS filter hue-rotate(180deg) makes of a color.
+    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`.
 
-    The matrix is that of the Filter Effects specification.
+    A color is an array of its red, green and blue parts, each between 0 and 1. The matrix of the filter is that of the
+    Filter Effects specification.
     """
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 
 
 def backgrounds(book):
-    """Return the background colors of the pages as a dictionary from theme ("light" or "dark") to color.
+    """Return the background colors of the book's pages as a dictionary from theme ("light" or "dark") to color.
 
-    The colors are read from the theme's style sheets. If several of them set a color, the last one that a page loads
-    decides.
+    A color is a text such as "#ffffff". The colors are read from style sheets in `book`, the folder of the built HTML.
+    If several style sheets set a color, the last one that a page loads decides.
     """
     styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
@@ -159,7 +188,8 @@ STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 def test_colours_can_be_read(book, theme):
     """Each color of the figures, and the gray of their texts, has a contrast of at least 4.5 to the page's background.
 
-    In the dark theme a filter inverts the figures, so the contrast is that of the inverted colors.
+    `theme` is "light" or "dark". In the dark theme a CSS filter inverts the figures, so the contrast is that of the
+    inverted colors. `book` is the folder of the built HTML.
     """
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
     behind = rgb(backgrounds(book)[theme])

@@ -29,14 +29,20 @@ MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False
 
 
 def write_project(root, urls=""):
-    """Write a project whose pyproject.toml has a name, a version and the lines `urls`; return its folder."""
+    """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`.
+
+    `urls` is a text of lines such as "[project.urls]", and `root` is made if necessary.
+    """
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
     return root
 
 
 def commit_all(root):
-    """Make the folder a git repository with one commit of all files, and return the hash of the commit."""
+    """Make the folder `root` a git repository, commit all its files, and return the hash of the commit.
+
+    If the folder is a repository already, only a new commit is made.
+    """
     identity = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
     for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "all"]):
         subprocess.run(["git", *command], cwd=root, check=True)
@@ -58,30 +64,38 @@ def commit_all(root):
     ],
 )
 def test_address(tmp_path, urls, environ, address):
-    """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from the workflow.
+    """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from a GitHub workflow.
 
-    It returns None if there is no address, or if the one in pyproject.toml is not on GitHub. `environ` has the
-    environment variables of the workflow.
+    The result is None if there is no address, or if the one in pyproject.toml is not on GitHub. `urls` are the lines of
+    pyproject.toml with the address, `environ` has the environment variables of the workflow, and `address` is the
+    expected result. The project is written to the folder `tmp_path`.
     """
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
 @pytest.fixture(scope="module")
 def commit(small):
-    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
+    """Return the hash of the commit from which the small test book, of one page and one chapter, was built.
+
+    `small` is the folder of the HTML of this book.
+    """
     return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 
 def buttons(book, page):
-    """Return a dictionary from the words on each button in the header of a page to its link."""
+    """Return a dictionary from the words on each button in the header of a page to the link of the button.
+
+    `page` is the path of the page without suffix in `book`, the folder of the built HTML.
+    """
     header = BeautifulSoup((book / f"{page}.html").read_text(), "html.parser").select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
 def test_links_of_a_chapter(small, commit):
-    """The buttons of a chapter open it in Binder and Colab at the commit from which the page was made.
+    """The buttons of a chapter open the chapter in Binder and Colab at the commit from which its page was made.
 
-    The link to the form for errata contains the chapter and the commit.
+    The link to the form for errata contains the chapter and the commit. `small` is the folder with the HTML of a small
+    book, and `commit` is the hash of its commit.
     """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     assert found["Repository"] == ADDRESS
@@ -108,9 +122,10 @@ def test_form_for_errata_has_the_fields_of_the_link():
 
 
 def test_pages_that_are_no_chapter(small):
-    """A page that is not a chapter has no buttons for Binder and Colab, but it has one to report an error.
+    """A page that is not a chapter has no buttons for Binder and Colab, but has one to report an error.
 
-    It also has the button of the repository, and the menu of downloads with the files of the book.
+    The page also has the button of the repository, and the menu of downloads with the files of the book. `small` is the
+    folder with the HTML of a small book.
     """
     found = buttons(small, "book/index")
     assert found.keys() == {"Repository", "Report an error", ".md", *launch.FILES.values()}
@@ -118,17 +133,18 @@ def test_pages_that_are_no_chapter(small):
 
 
 def test_files_of_the_download_menu_are_published():
-    """The workflow that publishes the book puts the files of the download menu beside the pages."""
+    """The workflow that publishes the book copies the files of the download menu into the folder of the HTML pages."""
     workflow = (ROOT / ".github" / "workflows" / "book.yml").read_text()
     (copied,) = re.findall(r"run: cp (.*) _build/html/\n", workflow)
     assert all(any(fnmatch(f"_build/{name}", pattern) for pattern in copied.split()) for name in launch.FILES)
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """If the project has a public address, each page has the links that need it; otherwise only the download button.
+    """If the project has a public address, each page has the buttons that need one; otherwise it only has a download.
 
-    The links lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
-    address no page mentions Binder or Colab.
+    The buttons lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
+    address no page mentions Binder or Colab. `book` is the folder of the built HTML, and `toc` is the list of the
+    book's pages, as paths without suffix.
     """
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:
@@ -158,7 +174,10 @@ def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, ma
 
 
 def test_download(small):
-    """The download button of a chapter leads to a valid notebook, from which the page was made."""
+    """The download button of a chapter leads to a valid notebook: the one from which the page was made.
+
+    `small` is the folder with the HTML of a small book.
+    """
     file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
     assert file.is_relative_to(small)
     assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
@@ -169,7 +188,8 @@ def test_download(small):
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """A downloaded chapter has the code of the committed chapter, cell by cell.
 
-    Its last cell is the box "Provenance" with commit and versions.
+    The last cell of the downloaded chapter is the box "Provenance" with commit and versions. `book` is the folder of
+    the built HTML, and `chapter` is the path of the committed chapter's notebook.
     """
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
@@ -183,7 +203,10 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
 
 
 def test_icons_come_with_the_book(small):
-    """The icons of Binder and Colab are files of the book, so that no network is needed to show them."""
+    """The icons of Binder and Colab are files of the book, so that no network is needed to show them.
+
+    `small` is the folder with the HTML of a small book with one chapter.
+    """
     page = BeautifulSoup((small / "notebooks" / "01-chapter.html").read_text(), "html.parser")
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
@@ -192,9 +215,10 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """The notebook for Colab begins with a cell that installs the package as it was at a given commit.
+    """The first cell of a notebook for Colab installs the package egm as it was at a certain commit.
 
-    The cell also installs the packages that the chapter imports, except IPython, and chi2comb, which is optional.
+    The cell also installs the packages that the chapter imports, except IPython, and chi2comb, which is optional. All
+    other cells are those of the committed chapter, whose notebook has the path `chapter`. The commit is invented.
     """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
@@ -210,9 +234,11 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 
 
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
-    """Notebooks for Colab are written only if the project has a public address and no uncommitted changes.
+    """Without a public address, or with uncommitted changes, `launch.write_notebooks` raises a LaunchError.
 
-    The reason is that each notebook installs the package from the commit whose hash it contains.
+    Each notebook for Colab installs the package from the commit whose hash it contains, so later changes would be
+    missing. With an address and without such changes, the notebooks are written. The project of the test is in the
+    folder `tmp_path`.
     """
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]
@@ -229,9 +255,10 @@ def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
 
 
 def test_binder_finds_what_it_needs():
-    """The files that Binder needs are where it looks: `environment.yml`, and `postBuild`, which is executable.
+    """The files that Binder needs, `environment.yml` and `postBuild`, are in the folder of the project.
 
-    There is no folder for Binder and no Dockerfile, either of which would make Binder ignore these files.
+    `postBuild` is executable, and its syntax is valid. There is no folder for Binder and no Dockerfile, either of which
+    would make Binder ignore these files.
     """
     assert (ROOT / "environment.yml").is_file()
     assert os.access(ROOT / "postBuild", os.X_OK)

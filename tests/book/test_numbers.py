@@ -25,7 +25,7 @@ NUMBER = r"([\d.]+(?:e-?\d+)?)"
 
 
 def delta_of(epsilon, z):
-    """Return delta at `epsilon` for Gaussian noise with noise multiplier z, by the formula of Balle and Wang.
+    """Return delta at `epsilon` for Gaussian noise with noise multiplier `z`, by the formula of Balle and Wang.
 
     The noise multiplier is the standard deviation of the noise over the sensitivity.
     """
@@ -34,12 +34,18 @@ def delta_of(epsilon, z):
 
 @cache
 def sigma_opt(epsilon=1.0, delta=1e-6):
-    """Return the smallest noise multiplier of Gaussian noise that is (epsilon, delta)-private."""
+    """Return the smallest noise multiplier of Gaussian noise that is (`epsilon`, `delta`)-private.
+
+    The noise multiplier is the standard deviation of the noise over the sensitivity.
+    """
     return brentq(lambda z: delta_of(epsilon, z) - delta, 0.1, 100, xtol=1e-14)
 
 
 def upper_tail(x, weights):
-    """Return P[sum_j weights_j Z_j**2 > x] for standard normal Z_j, by Imhof's integral."""
+    """Return P[sum_j `weights`_j Z_j**2 > `x`] for independent standard normal Z_j, by Imhof's integral.
+
+    `x` is a number, and `weights` is an array of at least 20 positive numbers.
+    """
 
     def integrand(u):
         angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * x * u
@@ -51,11 +57,11 @@ def upper_tail(x, weights):
 
 @cache
 def gain(n, d=100):
-    """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/d.
+    """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/`d`.
 
     The scaling is that of Lemma 4.1 of the report. The ratio is d C**2 / (sum(sigma)**2 B**2) for the standard
     deviations sigma, the clip norm C without scaling, and the clip norm B with scaling. A normal row exceeds the clip
-    norm with probability 1/n, where n is the number of rows.
+    norm with probability 1/`n`, where `n` is the number of rows.
     """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
@@ -64,10 +70,10 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return two values of delta at `epsilon` for two releases of a count with binomial noise, the heads of six coins.
+    """Return two values of delta at `epsilon` for two releases of a count, each with binomial noise.
 
-    The first value is the exact delta of both releases together. The second is the bound of basic composition: twice
-    the delta of one release at epsilon / 2.
+    The noise is the number of heads of six coins. The first value is the exact delta of the pair of releases. The
+    second is the bound of basic composition: twice the delta of one release at `epsilon` / 2.
     """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
@@ -78,7 +84,7 @@ def draws_enough(error, beta):
     """Return how many coin tosses are enough for the share of heads to differ from 1/2 by at most `error`.
 
     Enough means that the probability of a larger difference is at most `beta`, for this number of tosses and for every
-    larger one (below 2000).
+    larger number (below 2000).
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
@@ -88,8 +94,8 @@ def draws_enough(error, beta):
 def local_accuracy(users, beta, epsilon):
     """Return the error that a count exceeds with probability `beta` if each of `users` persons adds Laplace noise.
 
-    The noise of a person has the scale 1 / `epsilon`. The sum of the noise of all persons is distributed as a mixture
-    of gamma variables with weights of a negative binomial distribution.
+    The noise of a person has the scale 1 / `epsilon`, and the error is the absolute value of the sum of all noise. This
+    sum is distributed as a mixture of gamma variables with weights of a negative binomial distribution.
     """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
@@ -99,7 +105,7 @@ def local_accuracy(users, beta, epsilon):
 def chebyshev_ends():
     """Return the two probabilities p at which the bounds of Chebyshev and of Lemma 4.2 on a quantile are equal.
 
-    They are the roots of 4 p ln(1/p) = 1, the smaller one first.
+    They are the roots of 4 p ln(1/p) = 1 between 0 and 1, the smaller one first.
     """
 
     def crossing(p):
@@ -109,11 +115,12 @@ def chebyshev_ends():
 
 
 def ratios_to_rivals(error):
-    """Return the error of egm's method divided by that of the best rival method, for each setting of the benchmark.
+    """Return an array of the errors of egm's method, each divided by the error of the best rival method.
 
-    A rival counts if it never failed in the setting, and if it knows nothing about the data but, perhaps, the largest
-    standard deviation or the norm of the mean. `error` is a column of the benchmark's table: "sample" for the squared
-    error to the mean of the rows, "population" for that to the mean of their law.
+    There is one ratio for each setting of the benchmark. A rival counts if it never failed in the setting, and if it
+    knows nothing about the data but, perhaps, the largest standard deviation or the norm of the mean. `error` is the
+    name of a column of the benchmark's table: "sample" for the squared error to the mean of the rows, "population" for
+    the squared error to the mean of their law.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
@@ -123,7 +130,7 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return five numbers about the ratios of errors that `ratios_to_rivals` returns for the sample mean.
+    """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns for the mean of the rows.
 
     They are: how many ratios are below 1, how many ratios there are, and the least, the largest and the median ratio.
     """
@@ -132,10 +139,10 @@ def beaten():
 
 
 def rivals_in_short():
-    """Return five numbers about the ratios of errors that `ratios_to_rivals` returns.
+    """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns.
 
-    The first three are the largest ratio, the median ratio and the number of ratios for the sample mean. The other two
-    are the median ratio, and the number of ratios above 1, for the population mean.
+    The first three are the largest ratio, the median ratio and the number of ratios for the mean of the rows. The last
+    two are the median ratio, and the number of ratios above 1, for the mean of the law of the rows.
     """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)
@@ -271,14 +278,15 @@ SENTENCES = {
 
 @cache
 def text(path):
-    """Return the text of a page of the book, with single spaces between the words."""
+    """Return the text of a page of the book, with single spaces between the words; `path` is the page's HTML file."""
     return " ".join(BeautifulSoup(path.read_text(), "html.parser").select_one("article").get_text().split())
 
 
 def tolerance(shown):
     """Return how far the true value may be from a number that a page shows: half a unit of the last digit in `shown`.
 
-    A relative 1e-12 is added, because a number may be shown in full, and then only rounding errors remain.
+    `shown` is the number as a text. A relative 1e-12 is added, because a number may be shown in full, and then only
+    rounding errors remain.
     """
     mantissa, _, exponent = shown.partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
@@ -287,7 +295,11 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows."""
+    """Each number in a sentence of the book equals the number computed in this file, in all digits that the page shows.
+
+    `sentence` is a key of SENTENCES, which has the page, the pattern of the sentence and the computed numbers. `book`
+    is the folder of the built HTML.
+    """
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")
     found = re.search(pattern, text(path))

@@ -36,16 +36,19 @@ BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.D
 
 
 def run_python(code, names):
-    """Execute a block of Python code with the variables `names`, and return what it prints."""
+    """Execute the text `code`, Python code, with the variables in the dictionary `names`, and return what it prints.
+
+    New variables of the code are added to `names`.
+    """
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(code, "book/tutorial.md", "exec"), names)
     return printed.getvalue()
 
 
 def run_console(session):
-    """Run the commands in a block of console lines, except `pip install`, and return all that they print.
+    """Run the commands in `session`, a block of console lines, except `pip install`, and return all that they print.
 
-    Commands are the lines that begin with "$ ". A command that prints an error makes the test fail.
+    Commands are the lines that begin with "$ ". A command that fails, or prints to stderr, makes the test fail.
     """
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
@@ -58,7 +61,11 @@ PIPES = {"capture_output": True, "text": True, "check": True}
 
 
 def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
-    """In an empty folder, each block of code in the tutorial prints exactly what the page shows after it."""
+    """In an empty folder, each block of code in the tutorial prints exactly what the page shows after it.
+
+    The folder is `tmp_path`, and `monkeypatch` makes it the current folder. The code also writes the three files
+    people.npy, sums.csv and people.budget.
+    """
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
     for language, block in BLOCK.findall(TUTORIAL):
@@ -78,7 +85,7 @@ def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
 def test_tutorial_releases_securely():
     """Each release in the tutorial has secure noise, unless the variable that holds the release is called `trial`.
 
-    The noise is secure if no rng is given.
+    The noise is secure if the call of `release` has no argument `rng`.
     """
     calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
     assert {name for name, _ in calls} == {"release", "trial"}
@@ -118,7 +125,11 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 
 
 def test_decisions_rest_on_what_the_package_does():
-    """The numbers on the page about the choice of a mechanism agree with those that the package computes."""
+    """The numbers on the page about the choice of a mechanism agree with those that the package computes.
+
+    They are, for instance, ratios of noise and the least numbers of rows. Those on the page about practice are tested,
+    too.
+    """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
     assert wide.noise_std == pytest.approx(2 * DATA.noise_std, rel=1e-12)
@@ -150,10 +161,11 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):
-    """Release the sum of the rows X by `AdaptiveDataMechanism`, and return (release, low, high).
+    """Release the sum of the rows of `X` by `AdaptiveDataMechanism` with budget `rho`, and return (release, low, high).
 
-    The noise is simulated with the given seed. `low` and `high` are the ends of the 95 % intervals for the sums of the
-    columns. The declared range of the standard deviations and, by default, the radius are those of the tutorial.
+    `X` is an array with one row for each person, and `rho` is the budget in zCDP. The noise is simulated with the seed
+    `seed`. `low` and `high` are the ends of the 95 % intervals for the sums of the columns. The declared range of the
+    standard deviations and, by default, the declared bound `radius` are those of the tutorial.
     """
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
@@ -161,9 +173,10 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 
 
 def test_interval_is_as_wide_as_the_page_says():
-    """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page on practice says, within 25 %.
+    """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page about practice says, within 25 %.
 
-    The median half width of nine releases is compared, for four numbers of rows. All intervals contain the exact sum.
+    Compared is the median half width of nine releases, divided by the number of rows, for four numbers of rows. All
+    intervals contain the exact sum.
     """
     assert (
         "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
@@ -180,11 +193,12 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """`AdaptiveDataMechanism` notices rows far from the others, if their share is what the page on practice states.
+    """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
 
-    A release has noticed them if its error is below three times the forecast error, and if its intervals contain the
-    exact sum. All eight releases must notice them for the stated share, but not for a third of it. `reach` is n
-    sqrt(rho), for n rows and the budget rho in zCDP.
+    A release has noticed such rows if the norm of its error is below three times the root of the forecast squared
+    error, and if its intervals contain the exact sum. All of eight releases must notice a share of `share`, but not all
+    of them a third of `share`. `reach` is n sqrt(rho), for n rows and the budget rho in zCDP. The page about practice
+    states the shares.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -210,7 +224,8 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    For 100 000 rows the two errors are about equal. The tutorial says both.
+    The expected squared error of the adaptive mechanism is 5 to 15 times that of the mechanism with guesses. For 100
+    000 rows it is 0.5 to 1 times as large. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -228,7 +243,8 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 def test_sum_stops_at_the_declared_radius():
     """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
 
-    No warning is given, and the interval does not contain the exact sum, as the page on practice says.
+    The mechanism is `AdaptiveDataMechanism`. No warning is given, and the interval does not contain the exact sum, as
+    the page about practice says.
     """
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
@@ -240,7 +256,8 @@ def test_sum_stops_at_the_declared_radius():
 def test_sums_by_group_are_as_the_page_says():
     """For sums of incomes by region, the error and the number of clipped rows are those on the page about mechanisms.
 
-    Each row has one nonzero entry: a person's income, in the column of the person's region.
+    Each row has one nonzero entry: a person's income, in the column of the person's region. The mechanism is
+    `GaussianDataMechanism`, with the true standard deviations and with twice these.
     """
     n, rng = 100_000, np.random.default_rng(1)
     share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
@@ -289,7 +306,7 @@ MODULES = {
 
 
 def offered():
-    """Return a dictionary from full name to object for the public names of all modules.
+    """Return a dictionary from full name, such as "egm.gx2.sf", to object for the public names of all modules of egm.
 
     Names that a module only imports from another one are left out.
     """
@@ -300,9 +317,9 @@ def offered():
 
 
 def members(cls):
-    """Return the public methods and properties of a class as a dictionary from name to object.
+    """Return the public methods and properties of the class `cls` as a dictionary from name to object.
 
-    Fields that the constructor computes are included, with None in place of an object.
+    Fields that the constructor computes are included, with None in place of an object. Inherited methods are not.
     """
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     own = {name: thing for name, thing in vars(cls).items() if inspect.isfunction(thing) or isinstance(thing, property)}
@@ -311,7 +328,10 @@ def members(cls):
 
 
 def parameters(thing):
-    """Return the names of the parameters of a function or class, or an empty list if it has no signature."""
+    """Return a list of the names of the parameters of `thing`, a function or a class.
+
+    The list is empty if Python knows no signature of `thing`. `self` is left out.
+    """
     try:
         return [name for name in inspect.signature(thing).parameters if name != "self"]
     except (TypeError, ValueError):
@@ -335,15 +355,19 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def reference(book):
-    """Return a dictionary from page name to parsed HTML for the pages of the API reference."""
+    """Return a dictionary from page name to parsed HTML for the pages of the API reference.
+
+    `book` is the folder of the built HTML. The name of a page is its file name without suffix.
+    """
     pages = (book / "book" / "api").glob("*.html")
     return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
 
 
 def test_every_public_name_stands_there_once(reference):
-    """The API reference has exactly one entry for each public name of the package, with the parameters in order.
+    """The API reference has exactly one entry for each public name of the package, with its parameters in their order.
 
-    All other entries are attributes of public classes.
+    All other entries are attributes of public classes. `reference` maps the name of each page of the API reference to
+    its parsed HTML.
     """
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dt[id^='egm.']")}
     found = Counter(entry["id"] for page in reference.values() for entry in page.select("[id^='egm.']"))
@@ -356,7 +380,10 @@ def test_every_public_name_stands_there_once(reference):
 
 
 def test_exception_says_by_what_it_is_caught(reference):
-    """The entry of an exception in the API reference names its base classes."""
+    """The entry of an exception in the API reference names the base classes of the exception.
+
+    `reference` maps the name of each page of the API reference to its parsed HTML.
+    """
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
     exceptions = {
         name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)
@@ -368,7 +395,10 @@ def test_exception_says_by_what_it_is_caught(reference):
 
 
 def test_overview_has_every_public_name(book):
-    """The overview of the API lists every public name once, with a description and a link to its entry."""
+    """The overview of the API lists every public name once, with a description and a link to its entry.
+
+    Methods and properties are not listed. `book` is the folder of the built HTML.
+    """
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
     assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
@@ -384,7 +414,11 @@ def test_every_module_and_command_has_a_place():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_listed(reference, name):
-    """Each option of a command is listed in the reference with its explanation and with hyphens, not dashes."""
+    """The API reference lists each option of the command `name` of the program egm with the option's explanation.
+
+    No other option is listed for the command, and options are written with hyphens, not dashes. `reference` maps the
+    name of each page of the API reference to its parsed HTML.
+    """
     items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
     actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
@@ -398,8 +432,8 @@ def test_every_option_is_listed(reference, name):
 def test_mechanism_is_found_by_its_short_name(book, name):
     """A link to the short name of a mechanism, such as egm.GaussianMechanism, leads to the entry of its full name.
 
-    The full name is egm.mechanisms.GaussianMechanism, for instance; that of the adaptive mechanism begins with
-    egm.adaptive.
+    The full name is egm.mechanisms.GaussianMechanism, for instance, and begins with egm.adaptive for the adaptive
+    mechanism. `name` is the name of the mechanism's class, and `book` is the folder of the built HTML.
     """
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
     page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
@@ -425,7 +459,10 @@ class Reader(Validator):
 
 
 def complaints(name, also=()):
-    """Return the faults that numpydoc finds in a docstring, by the checks in pyproject.toml and those in `also`."""
+    """Return a list of the faults that numpydoc finds in the docstring of `name`, the full name of a public object.
+
+    The checks are those in pyproject.toml and those whose codes, such as "EX01", are in the set `also`.
+    """
     return [error for error in validate(name, Reader)["errors"] if error[0] in CHECKS.union(also)]
 
 
@@ -433,7 +470,7 @@ def complaints(name, also=()):
 def test_docstring_is_in_the_format(name):
     """numpydoc finds no fault in the docstring of any public name, and each public function and class has an example.
 
-    Exceptions need no example.
+    Exceptions and methods need no example. `name` is the full name of a module or of a public object.
     """
     thing = PUBLIC.get(name)
     shows = inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
@@ -441,7 +478,10 @@ def test_docstring_is_in_the_format(name):
 
 
 def test_docstring_that_is_missing_is_seen(monkeypatch):
-    """`complaints` reports a missing docstring even if Python would provide one, as for a dataclass or a subclass."""
+    """`complaints` reports a missing docstring even if Python would provide one, as for a dataclass or a subclass.
+
+    `monkeypatch` adds an object without a docstring to the module egm.gx2.
+    """
 
     @dataclasses.dataclass
     class Silent:
@@ -459,7 +499,11 @@ def test_docstring_that_is_missing_is_seen(monkeypatch):
 
 
 def test_names_in_the_table_of_notation_exist():
-    """Each name of code in the table of notation is a public name, an argument or a field of the package."""
+    """Each name in the table of notation is an argument or, if it is a link, a public name of the package.
+
+    A link leads to an object with the name that is shown, except that `noise_multiplier` leads to
+    `analytic_noise_multiplier`.
+    """
     things = MODULES | PUBLIC
     arguments = {name for thing in PUBLIC.values() for name in parameters(thing)}
     cells = [line.split(" | ")[2] for line in NOTATION.splitlines() if line.startswith("| $")]
@@ -475,15 +519,16 @@ def test_names_in_the_table_of_notation_exist():
 
 
 def field(name, text):
-    """Return the value of a field in a BibTeX entry, without its braces."""
+    """Return the value of the field `name` in `text`, an entry of BibTeX, without its braces."""
     (value,) = re.findall(rf"^  {name} = (.*?),?$", text, re.MULTILINE)
     return value.strip("{}")
 
 
 def test_citations_agree():
-    """The BibTeX entries on the page on citation agree with CITATION.cff, pyproject.toml and the bibliography.
+    """The two BibTeX entries on the page about citation agree with the bibliography, CITATION.cff and pyproject.toml.
 
-    The text of the page agrees with them, too.
+    The entry of the report agrees with the bibliography and CITATION.cff, and the entry of the package with
+    CITATION.cff and pyproject.toml. The text of the page agrees with them, too.
     """
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

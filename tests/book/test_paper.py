@@ -36,12 +36,15 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def page(book):
-    """Return the parsed HTML of the paper, which is a page of the book."""
+    """Return the parsed HTML of the paper, which is a page of the book; `book` is the folder of the built HTML."""
     return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
 
 
 def test_it_has_no_code(page):
-    """The page of the paper shows no code and no output of code; a reader finds the code by links."""
+    """The page of the paper shows no code and no output of code; a reader finds the code by links.
+
+    `page` is the parsed HTML of the paper.
+    """
     assert not page.select("div.cell, div.highlight")
 
 
@@ -58,7 +61,10 @@ def test_numbers_come_from_chapters():
 
 
 def test_article_is_short_and_whole(article):
-    """The PDF of the paper has eight to twelve pages, an abstract on the first, and no unresolved reference ("??")."""
+    """The PDF of the paper has eight to twelve pages, an abstract on the first, and no unresolved reference ("??").
+
+    `article` is the path of the PDF.
+    """
     pages = [page.extract_text() for page in PdfReader(article).pages]
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]

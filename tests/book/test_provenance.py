@@ -28,12 +28,12 @@ FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
 
 
 def git(*arguments):
-    """Run a git command in the repository of the project, and return what it prints."""
+    """Run git with the texts `arguments` in the repository of the project, and return what git prints."""
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def code_cells(chapter):
-    """Return the code cells of a chapter as it is committed."""
+    """Return a list of the code cells of a chapter; `chapter` is the path of the committed notebook."""
     return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
@@ -41,7 +41,8 @@ def code_cells(chapter):
 def shown(book, chapter):
     """Return the provenance box at the end of a chapter's page as a dictionary from fact, such as "Commit", to text.
 
-    The title of the box has the key None.
+    The title of the box has the key None. `book` is the folder of the built HTML, and `chapter` is the path of the
+    chapter's notebook.
     """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("details.provenance")
@@ -53,7 +54,8 @@ def shown(book, chapter):
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
     """The provenance box, which shows commit and versions, is the last element of a chapter's page, and is closed.
 
-    It is a `details` element of HTML, which a keyboard can open in every browser.
+    The box is a `details` element of HTML, which a keyboard can open in every browser. `book` is the folder of the
+    built HTML, and `chapter` is the path of the chapter's notebook.
     """
     page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
     (box,) = page.select("article details.provenance")
@@ -64,7 +66,11 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 
 @CHAPTERS
 def test_commit_and_time(shown):
-    """The provenance box of a chapter shows the commit and its time, and says whether there are uncommitted changes."""
+    """The provenance box of a chapter shows the last commit of the project and the time of this commit.
+
+    The box also says whether there are uncommitted changes. `shown` maps each fact in the box, such as "Commit", to its
+    text.
+    """
     assert list(shown) == [None, *FACTS]
     time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
     changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
@@ -75,7 +81,11 @@ def test_commit_and_time(shown):
 
 @CHAPTERS
 def test_parameters(shown, chapter):
-    """The provenance box of a chapter shows all parameters of the chapter, with the values that its code assigns."""
+    """The provenance box of a chapter shows all parameters of the chapter, with the values that the code assigns.
+
+    `shown` maps each fact in the box, such as "Parameters", to its text. `chapter` is the path of the chapter's
+    notebook.
+    """
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
     exec(cell.source, {}, namespace)
@@ -87,8 +97,9 @@ def test_parameters(shown, chapter):
 def test_versions(shown, book, chapter):
     """The provenance box of a chapter shows the versions of all packages that the chapter imports.
 
-    Also shown are egm, NumPy and SciPy. The versions are those that were recorded during the chapter's run. Packages
-    have the names that pip uses.
+    Also shown are the versions of Python, egm, NumPy and SciPy. The versions are those that were recorded during the
+    chapter's run. Packages have the names that pip uses. `shown` maps each fact in the box, such as "Executed with", to
+    its text. `book` is the folder of the built HTML, and `chapter` is the path of the chapter's notebook.
     """
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
@@ -103,7 +114,11 @@ def test_versions(shown, book, chapter):
 
 @CHAPTERS
 def test_seeds(shown, chapter):
-    """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed."""
+    """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed.
+
+    The box says "none" if the chapter makes no random generator. `shown` maps each fact in the box to its text, and
+    `chapter` is the path of the chapter's notebook.
+    """
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
     ]
@@ -114,7 +129,7 @@ def test_seeds(shown, chapter):
 
 @pytest.fixture
 def project(tmp_path):
-    """Write a project with one chapter, which draws a random number from a seed, and return its folder."""
+    """Write a project with one chapter, which draws a random number from a seed, into `tmp_path`; return `tmp_path`."""
     for folder in ("notebooks", "book", "ledger"):
         (tmp_path / folder).mkdir()
     inputs = (
@@ -138,9 +153,10 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute and lay out a project's chapters, and return a dictionary from chapter to its provenance box as text.
+    """Execute the chapters in the folder `project`, and return a dictionary from chapter to provenance box as text.
 
-    The box has commit, versions, parameters and seeds.
+    The box is the last cell of the chapter in the sources from which the book is built. It has commit, versions,
+    parameters and seeds.
     """
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
@@ -151,7 +167,8 @@ def stamps(project):
 def test_record_of_a_run(project):
     """While a chapter runs, the kernel records the versions of its packages without any effect on the chapter.
 
-    It adds no variable to the chapter's own, and the random numbers stay the same.
+    The kernel adds no variable to those of the chapter, and the random numbers are those of a run without a record. The
+    provenance box shows the recorded versions. `project` is the folder of a project with one chapter.
     """
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text
@@ -163,9 +180,10 @@ def test_record_of_a_run(project):
 
 
 def test_stored_chapter_has_the_present_commit(project, capsys):
-    """If a chapter is not executed again after a new commit, its provenance box still names the new commit.
+    """If a chapter is not executed again after a new commit, the provenance box of the chapter shows the new commit.
 
-    Nothing else in the box changes.
+    Nothing else in the box changes. `project` is the folder of a project with one chapter, and `capsys` catches what
+    the build prints, which must say that one chapter is unchanged.
     """
     commit_all(project)
     before = stamps(project)
@@ -182,7 +200,10 @@ def test_stored_chapter_has_the_present_commit(project, capsys):
 
 
 def test_same_commit_same_bytes(project):
-    """Two builds from the same commit give the same files, even if each chapter is executed again in between."""
+    """If a chapter is executed twice from the same commit, the files for the book have the same bytes both times.
+
+    These files are the chapters with their provenance boxes. `project` is the folder of a project with one chapter.
+    """
     commit_all(project)
     contents = []
     for _ in range(2):
@@ -196,8 +217,8 @@ def test_same_commit_same_bytes(project):
 def test_commit_of_a_folder(tmp_path, monkeypatch):
     """`provenance.commit` returns the hash and the time of a repository's commit, and whether files have changed since.
 
-    It returns None for a folder without a repository of its own, for a repository without a commit, and if git is
-    missing.
+    The result is None for a folder without a repository of its own, for a repository without a commit, and if git is
+    missing. The folders are in `tmp_path`. `monkeypatch` sets the time of the commit, and hides git.
     """
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -216,9 +237,9 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """In a copy of the project without a git repository, the provenance box says "not from a repository".
+    """Without a git repository, the provenance box of a chapter says "not from a repository" instead of a commit.
 
-    It has no date.
+    `project` is the folder of a project with one chapter and no repository.
     """
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
@@ -226,7 +247,11 @@ def test_copy_without_a_repository(project):
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """If the public address of the project is known, the hash in the provenance box is a link to the commit there."""
+    """If `provenance.stamp` gets the project's public address, it makes the hash in the provenance box a link.
+
+    The link leads to the page of the commit on GitHub. `provenance.stamp` returns the text of the box at the end of a
+    chapter.
+    """
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
     record = {"python": "3.11.0", "packages": {}}
     text = provenance.stamp(nbformat.v4.new_notebook(), record, made, "https://github.com/owner/repository")

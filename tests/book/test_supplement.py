@@ -30,9 +30,11 @@ WHEN = 1_600_000_000
 
 @pytest.fixture(scope="module")
 def files(book, executed, typeset, article, do_without):
-    """Return the files of the supplement, an archive for a publication, as a dictionary from path to content.
+    """Return the files of the supplement, an archive for a publication, as a dictionary from path to content in bytes.
 
-    They are made from the book that the tests have built.
+    They are made from the HTML of the book in the folder `book`, the executed chapters `executed`, and two PDF files:
+    `typeset` of the book, and `article` of the paper. Without a git repository, `do_without` skips the test, or makes
+    it fail in continuous integration.
     """
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
@@ -41,23 +43,32 @@ def files(book, executed, typeset, article, do_without):
 
 @pytest.fixture(scope="module")
 def archive(files, tmp_path_factory):
-    """Return the path of the supplement, packed as a ZIP file."""
+    """Return the path of the supplement, packed as a ZIP file.
+
+    `files` maps the path of each file of the supplement to its content, and `tmp_path_factory` makes temporary folders.
+    """
     return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
 
 
 @pytest.fixture(scope="module")
 def html(files):
-    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement."""
+    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement.
+
+    `files` maps the path of each file of the supplement to its content.
+    """
     return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):
-    """The archive of the supplement has less than 40 MB, the size that journals accept."""
+    """The ZIP file of the supplement, with the path `archive`, has less than 40 MB, the size that journals accept."""
     assert archive.stat().st_size < MOST
 
 
 def test_check_sums(archive, tmp_path):
-    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file."""
+    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file.
+
+    `archive` is the path of the supplement as a ZIP file, which is unpacked in the folder `tmp_path`.
+    """
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)
@@ -69,9 +80,11 @@ def test_check_sums(archive, tmp_path):
 
 
 def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
-    """If the same files are packed again in another order, the archive of the supplement has the same bytes.
+    """If the same files are packed again in another order, the ZIP file of the supplement has the same bytes.
 
-    Its entries are sorted, and all of them have the same date and the same permissions.
+    The files in the ZIP file are sorted by name, and all have the same date and the same permissions. `archive` is the
+    path of the ZIP file, `files` maps each path in it to the content, and the second ZIP file is written to the folder
+    `tmp_path`.
     """
     again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
     assert again.read_bytes() == archive.read_bytes()
@@ -83,7 +96,10 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README of the supplement lists exactly the files and folders at its top level, and names the version."""
+    """The README of the supplement lists exactly the other files and folders at its top level, and names the version.
+
+    `files` maps the path of each file of the supplement to its content.
+    """
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
@@ -91,10 +107,11 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """Each relative link on a page of the supplement leads to a file in it and, if it has an anchor, to a valid one.
+    """Each relative link on a page of the supplement leads to a file and, if the link names one, to an anchor in it.
 
-    An anchor (#id) is valid if the page has an element with this id. Images, scripts and styles of the pages are files
-    of the supplement, too, so the book can be read without a network.
+    The file is in the supplement. An anchor is an element whose id is named in the link (#id). Images, scripts and
+    styles of the pages are files of the supplement, too, so the book can be read without a network. `files` maps the
+    path of each file of the supplement to its content, and `html` maps the path of each page to its parsed HTML.
     """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
@@ -109,7 +126,10 @@ def test_links_resolve_within(files, html):
 
 
 def test_no_trace_of_the_machine(files):
-    """No file of the supplement contains the path of the project, of the Python installation or of a home folder."""
+    """No file of the supplement contains the path of the project, of the Python installation or of the home folder.
+
+    `files` maps the path of each file of the supplement to its content.
+    """
     places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
     plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
     for name, data in plain.items():
@@ -117,7 +137,10 @@ def test_no_trace_of_the_machine(files):
 
 
 def test_chapters_are_executed(files):
-    """Each code cell of each chapter in the supplement has been executed, and none has an error."""
+    """Each code cell of each chapter in the supplement has been executed, and none has an error as output.
+
+    `files` maps the path of each file of the supplement to its content.
+    """
     for chapter in chapters():
         notebook = nbformat.reads(files[f"notebooks/{chapter.name}"].decode(), as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -126,9 +149,10 @@ def test_chapters_are_executed(files):
 
 
 def test_findings_are_those_of_the_ledger(files):
-    """The file findings.json of the supplement has all entries of the ledger of claims and errata, in order.
+    """The file findings.json of the supplement has all entries of the ledger, a list of claims and errata.
 
-    Each entry that a chapter checks has a recorded result, which for a claim is the result in the ledger.
+    The entries have the order of the ledger. Each entry that a chapter checks has a recorded result. For a claim, the
+    recorded result is the result in the ledger. `files` maps the path of each file of the supplement to its content.
     """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
@@ -140,7 +164,11 @@ def test_findings_are_those_of_the_ledger(files):
 
 
 def test_only_a_commit_is_archived(monkeypatch, tmp_path):
-    """With uncommitted changes, or outside of a repository, no supplement is made, and an older archive is removed."""
+    """With uncommitted changes, or outside of a repository, `supplement.supplement` raises a BookError.
+
+    An older archive is removed. `monkeypatch` replaces the commit of the project by one with changes, or by None. The
+    project is in the folder `tmp_path`.
+    """
     (tmp_path / "_build").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     outdated = tmp_path / "_build" / "egm-supplement-0.0.9.zip"
@@ -154,7 +182,11 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
 
 
 def test_book_is_the_same_when_built_again(small, tmp_path):
-    """If a book is built again, in another folder and by another process, its HTML has the same bytes."""
+    """If a book is built again, in another folder and by another process, its HTML has the same bytes.
+
+    `small` is the folder with the HTML of a small book, whose sources are copied to the folder `tmp_path` and built
+    there.
+    """
     stage = tmp_path / "another stage"
     shutil.copytree(small.parents[1], stage, ignore=shutil.ignore_patterns("_build"))
     (tmp_path / "_build").mkdir()
@@ -164,5 +196,8 @@ def test_book_is_the_same_when_built_again(small, tmp_path):
 
 
 def different(one, other):
-    """Return the set of keys for which two dictionaries have different values, or which only one of them has."""
+    """Return the set of keys for which the dictionaries `one` and `other` have different values.
+
+    A key that only one of them has is in the set, too.
+    """
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
