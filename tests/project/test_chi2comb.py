@@ -18,7 +18,8 @@ def test_example_of_its_documentation(chi2comb):
     """The module `chi2comb` gives 0.05087... for P[6 X1 + 3 X2 + X3 + 2 X0 <= 1], to a relative error of 1e-14.
 
     The example and its value are those of chi2comb's documentation. X0 is standard normal, and the other variables are
-    chi-square. X1 is noncentral (0.5). X1 and X2 have one degree of freedom, and X3 has two.
+    chi-square. X1 has the noncentrality parameter 0.5, and the others are central. X1 and X2 have one degree of
+    freedom, and X3 has two.
     """
     terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
     value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)
@@ -28,7 +29,7 @@ def test_example_of_its_documentation(chi2comb):
 def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
     """The module `chi2comb` and `egm.gx2.cdf` agree within 1e-9 on P[2 X1 + X2 + 0.3 X3 <= 9].
 
-    The variables are chi-square with 1, 4 and 2 degrees of freedom. X2 and X3 are noncentral, with 3 and 1.5.
+    The variables are chi-square with 1, 4 and 2 degrees of freedom, and noncentrality parameters 0, 3 and 1.5.
     """
     weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
     terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
