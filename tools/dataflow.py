@@ -58,7 +58,7 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Record a name, the syntax node `node`, as read or as assigned.
+        """Record a name, the syntax node `node`, as read or as assigned by the notebook cell.
 
         The name of a random generator that is read is also recorded as changed, because each use changes the generator.
         Names that belong only to a surrounding comprehension or lambda function are not recorded.
@@ -127,7 +127,7 @@ class Names(ast.NodeVisitor):
         self.sure = before
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Visit the statement `node`, which is a single expression; if it calls a method, record the object as changed.
+        """Visit the statement `node`, a single expression; if it is a method call, record the object as changed.
 
         For example, `rows.append(row)` changes `rows`.
         """
@@ -136,9 +136,10 @@ class Names(ast.NodeVisitor):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """Visit the comprehension `node`: first its outermost iterable, and then all of it, without its loop variables.
+        """Visit the comprehension `node`, but do not record its loop variables, because they do not exist outside.
 
-        The loop variables exist only inside of the comprehension.
+        The outermost iterable is visited first, because the loop variables do not exist in the outermost iterable,
+        either.
         """
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]
