@@ -138,8 +138,7 @@ class Names(ast.NodeVisitor):
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         """Visit the comprehension `node`, but do not record its loop variables, because they do not exist outside.
 
-        The outermost iterable is visited first, because the loop variables do not exist in the outermost iterable,
-        either.
+        The outermost iterable is visited first, because a name in it is never a loop variable of the comprehension.
         """
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]

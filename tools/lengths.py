@@ -55,7 +55,10 @@ class Length:
 
 
 def of_markdown(text):
-    """Return the `Length` of the Markdown `text`, which includes boxes that are not folded."""
+    """Return the `Length` of the Markdown `text`, without tables, figures and folded boxes.
+
+    Other boxes are included.
+    """
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")

@@ -17,7 +17,11 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 
 
 def gather(app, error):
-    """Write the file `_static/previews.js`: the HTML of every equation and statement of the book, by its address."""
+    """Write the file `_static/previews.js` with the HTML of every equation and statement of the book, by its address.
+
+    `app` is the Sphinx application, and `error` is the exception that ended the build, or None. After an error, nothing
+    is written.
+    """
     if error or app.builder.format != "html":
         return
     folder, found = Path(app.outdir), {}
@@ -28,6 +32,9 @@ def gather(app, error):
 
 
 def setup(app):
-    """Connect to Sphinx: `gather` runs when all pages are written."""
+    """Connect `gather` to `app`, the Sphinx application, and return the properties of this extension.
+
+    `gather` runs when all pages are written.
+    """
     app.connect("build-finished", gather, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
