@@ -100,8 +100,8 @@ def environment(root: Path) -> dict[str, str]:
     """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
 
     With this date, two builds from the same commit give the same book. If SOURCE_DATE_EPOCH is set already, its value
-    is kept. PYTHONPATH is set to the project of these tools. `root` is the main folder of the project. The result is a
-    dictionary.
+    is kept. PYTHONPATH is set to the main folder of the project with these tools. `root` is the main folder of the
+    project whose book is built. The result is a dictionary.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}

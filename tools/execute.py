@@ -89,13 +89,13 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Return the environment variables for the process that runs a chapter, and write its settings into `scratch`.
+    """Return the environment variables for a process that runs a chapter, and write settings for it into `scratch`.
 
     `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
     package `egm` alone. Numerical libraries get one thread, so that two chapters share two cores fairly. Expected
-    warnings are not shown. The files in `scratch` make the kernel record the versions and modules that it has loaded
-    (`tools.kernel.recorder`), and output every figure as PDF, too (`tools.kernel.figures`). These files define no name
-    that the chapter could see.
+    warnings are not shown. The files in `scratch` make the kernel, the process that runs the cells, record the versions
+    and modules that it has loaded (`tools.kernel.recorder`), and output every figure as PDF, too
+    (`tools.kernel.figures`). These files define no name that the chapter could see.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -111,7 +111,7 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Return the ChapterError for a chapter that failed: it names the chapter, the cell, and the error in the cell.
+    """Return a ChapterError whose message has the name of a failed chapter, the failed cell, and its error.
 
     `chapter` is the path of the chapter. `output` is the path of the notebook as far as it was executed. If no cell has
     an error, the message has the last lines of the text `log` instead.

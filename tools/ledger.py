@@ -7,7 +7,7 @@ and names the cell of a chapter that checks it. The cell records its result when
 pages of the book.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
-    python -m tools.ledger lock   after reading them: accept the statements and the checks as they are now
+    python -m tools.ledger lock   after reading the list: accept the statements and the checks as they are now
 """
 
 import ast
@@ -43,10 +43,11 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 class Entry:
     """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it.
 
-    The ledger is a list of the statements of the report and the lecture notes, and of the errors in them. `id` is the
-    entry's key. `kind` is the kind of the check, such as "symbolic" or "simulation". `cell` is the name of the notebook
-    cell that records the result, and `also` names further cells of the check. `figures` are numbers that the check must
-    find: a dictionary from name to number, which is written as a text. An entry without a check has no `cell`.
+    The ledger is a list of the statements of the report and the lecture notes that the book checks, and of the errors
+    in both. `id` is the entry's key, and `place` is the place in the source. `kind` is the kind of the check, such as
+    "symbolic" or "simulation". `cell` is the name of the notebook cell that records the result, and `also` names
+    further cells of the check. `figures` are numbers that the check must find: a dictionary from name to number, which
+    is written as a text. An entry that no notebook checks has no `cell`.
     """
 
     id: str
@@ -58,7 +59,7 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the names of the notebook cells that check the entry, or an empty list if the entry has no check.
+        """Return the names of the notebook cells that check the entry, or an empty list if no cell checks it.
 
         The first cell is the one that records the result.
         """
@@ -89,9 +90,9 @@ class Claim(Entry):
 class Slip(Entry):
     """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    `versions` names the versions of the sources that print the error. `weight` says how serious the error is, and
-    `final` what the final report did with it. `printed`, `correct` and `why` are texts. `downstream` says what follows
-    from the error. Each of the ten errors that matter most has a `headline`.
+    `versions` names the versions of the report and the lecture notes that print the error. `weight` says how serious
+    the error is, and `final` says what the final report did with it. `printed`, `correct` and `why` are texts.
+    `downstream` says what follows from the error. Each of the ten errors that matter most has a `headline`.
     """
 
     versions: list[str]
@@ -216,7 +217,7 @@ def agrees(computed: float, written: str) -> bool:
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
     """Return a list of messages about wrong values in those fields that only entries of statements (claims) have.
 
-    `claim` is the entry of a statement, and `ledger` is the ledger to which it belongs.
+    `claim` is the entry of a statement, and `ledger` is the list of all statements and errors in print.
     """
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
@@ -233,8 +234,8 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """Return a list of messages about wrong values in those fields that only entries of errors in print (slips) have.
 
-    `slip` is the entry of an error in print, and `ledger` is the ledger to which it belongs. There is also a message if
-    the recorded check finds that the printed form is correct, or does not check the corrected form.
+    `slip` is the entry of an error in print, and `ledger` is the list of all statements and errors in print. There is
+    also a message if the recorded check finds that the printed form is correct, or does not check the corrected form.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -261,8 +262,8 @@ def strangers(ledger: Ledger) -> list[str]:
     """Return a list of messages about keys that do not have exactly one entry in `ledger`.
 
     The ledger lists checked statements and errors in print. There is a message for a key with several entries, for a
-    recorded result without an entry, and for a statement without an entry. Looked for are those statements in the
-    chapters that have a number in the report.
+    recorded result without an entry, and for a statement in a chapter without an entry. Only statements that have a
+    number in the report are looked for.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -314,7 +315,8 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
 def write_lock(ledger: Ledger) -> None:
     """Accept every entry of `ledger`, the list of checked statements and errors in print, as the entry is now.
 
-    For each entry with a check, write a hash of its statement and its check (see `seal`) into the file `ledger/lock`.
+    For each entry that a notebook cell checks, write a hash of its statement and its check (see `seal`) into the file
+    `ledger/lock`.
     """
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))

@@ -70,9 +70,9 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy the figures that the page "The paper" shows, too, from the folder `saved` to `folder`.
+    """Copy those figures of the chapters that the page "The paper" shows, too, from the folder `saved` to `folder`.
 
-    `saved` has the figures of all chapters. Each figure is copied as SVG and as PDF.
+    Each figure is copied as SVG and as PDF.
     """
     for name, figure in FIGURES.items():
         for file in (saved / f"{figure}.{end}" for end in ("svg", "pdf")):
@@ -101,7 +101,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a Markdown table of how many statements (claims) were checked in the report, in the notes, and in both.
+    """Return a Markdown table that counts the statements (claims) in the report, in the notes, and in both together.
 
     The table has a row for all statements, a row for those checked by computing, a row for each kind of computing, and
     a row for each result. `ledger` has the statements and the results.
@@ -117,7 +117,7 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a Markdown table of how many errors in print (slips) each version of the sources has.
+    """Return a Markdown table that counts the errors in print (slips) of each version of the report and the notes.
 
     `ledger` has the errors. The table has a row for each version. A last row counts each error of any version once. The
     columns count all errors of the version, those of each weight (how serious they are), those that a notebook cell
@@ -176,8 +176,8 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in the report.
 
-    Each row has the number in the report, a link to the place in the book, and the result of the check. `ledger` has
-    the statements and the results.
+    The report is the text that the book checks. Each row has the number in the report, a link to the place in the book,
+    and the result of the check. `ledger` has the statements and the results.
     """
     rows = []
     for kind in NUMBERED:
@@ -313,10 +313,7 @@ def found(ledger: Ledger, entry: Entry) -> str:
 
 
 def target(entry: Entry) -> str:
-    """Return the label by which other pages can link to `entry`, an entry of the ledger.
-
-    The ledger is the list of checked statements and errors in print.
-    """
+    """Return the label by which other pages can link to `entry`, a checked statement or an error in print."""
     return f"ledger-{entry.id}"
 
 

@@ -100,11 +100,11 @@ def versions(record: dict, names: set[str]) -> str:
 
 
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
-    """Return, in Markdown, a box with the provenance of `notebook`, a chapter; it is closed until a reader opens it.
+    """Return, in Markdown, a box with the provenance of the chapter `notebook`: commit, versions, parameters and seeds.
 
-    The title of the box has the commit `made` and its date, or says that there is no repository if `made` is None. The
-    content has the commit, the versions of Python and packages in `record`, the parameters and the seeds. If `address`,
-    the project's public address, is given, the commit is a link to it.
+    The box is closed until a reader opens it. Its title has the commit `made` and the date of the commit, or says that
+    there is no repository if `made` is None. The versions are those of Python and of packages in `record`, which the
+    chapter's kernel wrote. If `address`, the project's public address, is given, the commit is a link to it.
     """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:

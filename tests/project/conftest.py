@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Hold the paths of three files that were built from the project, and of the folder with their sources.
+    """Hold the paths of three files that were built from the project, and of the folder from which they were built.
 
     `sdist` is a source archive. `wheel` and `direct` are binary packages: `wheel` is built from the sdist, and `direct`
     is built directly from the folder `sources`, which is a copy of the project.
@@ -101,11 +101,11 @@ def needed(requirements):
 
 @pytest.fixture(scope="session")
 def installed(distributions, tmp_path_factory):
-    """Return an `Environment` that has only the wheel of egm installed and the packages that egm needs.
+    """Return an `Environment`, a virtual environment of Python, that has only egm and the packages that egm needs.
 
-    The wheel is that of `distributions`, the built files. The needed packages are links to those of the running Python.
-    Packages that only an extra (a set of optional dependencies) needs are not there. No network is used.
-    `tmp_path_factory` is pytest's maker of temporary folders.
+    egm is installed from the wheel (binary package) in `distributions`, the built files. The needed packages are links
+    to those of the running Python. Packages that only an extra (a set of optional dependencies) needs are not there. No
+    network is used. `tmp_path_factory` is pytest's maker of temporary folders.
     """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")

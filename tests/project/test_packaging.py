@@ -104,8 +104,8 @@ def metadata(wheel):
 def test_metadata_are_those_of_the_project(metadata):
     """The wheel's metadata, the name in the package's messages and CITATION.cff agree with pyproject.toml.
 
-    Compared are, in `metadata` (those of the wheel), the name, the version, the license, the bound of Python's version
-    and the extras; in CITATION.cff the version, the license and the authors.
+    Of `metadata`, the metadata of the wheel, the name, the version, the license, the bound of Python's version and the
+    extras are compared. Of CITATION.cff, the version, the license and the authors are compared.
     """
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
@@ -124,17 +124,17 @@ def test_public_address_stands_in_one_place():
 
 
 def test_classifiers_are_known(metadata):
-    """All classifiers (labels for a search) in `metadata`, those of the wheel, are in Python's official list.
+    """All classifiers in `metadata`, the metadata of the wheel, are in Python's official list.
 
-    The package registry refuses other classifiers.
+    A classifier is a label by which users find a package. The package registry refuses other classifiers.
     """
     assert set(metadata.classifiers) <= classifiers
 
 
 def test_long_description_is_the_readme(metadata):
-    """The description in `metadata`, those of the wheel, is the README, and its code blocks and tables can be rendered.
+    """The description in `metadata`, the metadata of the wheel, is the text of the README, and can be rendered as HTML.
 
-    Rendered as HTML, the description has as many code blocks and tables as the README.
+    In HTML, the description has as many code blocks and tables as the README.
     """
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()

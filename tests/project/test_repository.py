@@ -250,8 +250,9 @@ def test_least_permissions(workflow):
 def test_form_for_errata_mirrors_the_ledger():
     """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    ledger/errata.yml lists the errors that were found in the report and in the lecture notes. The form must also name
-    all versions of the report.
+    ledger/errata.yml lists the errors that were found in the report and in the lecture notes that the book checks. A
+    reader cannot know, for instance, the notebook cell that checks the error. The form must also name all versions of
+    the report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}

@@ -48,7 +48,8 @@ def finish(app, error):
 def setup(app):
     """Connect `repair` and `finish` to `app`, the Sphinx application, and return the properties of this extension.
 
-    `repair` runs before a page is put into its template, and `finish` runs after all pages are written.
+    `repair` runs before a page is put into its template, and `finish` runs after all pages are written. The properties
+    allow Sphinx to read and write pages in parallel.
     """
     app.connect("html-page-context", repair)
     app.connect("build-finished", finish)

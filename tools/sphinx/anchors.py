@@ -29,7 +29,7 @@ def name_cells(app, doctree):
 def setup(app):
     """Connect `name_cells` to `app`, the Sphinx application, and return the properties of this extension.
 
-    `name_cells` runs when a document has been read.
+    `name_cells` runs when a document has been read. The properties allow Sphinx to read and write pages in parallel.
     """
     app.connect("doctree-read", name_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

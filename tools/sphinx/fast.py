@@ -28,7 +28,8 @@ def share(app, env):
 def setup(app):
     """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to Sphinx.
 
-    `app` is the Sphinx application. Return the properties of this extension.
+    `app` is the Sphinx application. Return the properties of this extension, which allow Sphinx to read and write pages
+    in parallel.
     """
     gc.disable()
     plugin._load_entry_point = cache(plugin._load_entry_point)

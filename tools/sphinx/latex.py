@@ -35,7 +35,10 @@ def number_of(translator, kind: str, name: str) -> str:
 
 
 class BookTranslator(LaTeXTranslator):
-    """Translate a document to LaTeX as Sphinx does, but write the numbers of HTML instead of letting LaTeX count."""
+    """Translate a document to LaTeX as Sphinx does, but with the numbers that the HTML pages show.
+
+    Sphinx's own translator would let LaTeX count sections, equations, figures, tables and statements.
+    """
 
     def section_number(self, section: nodes.section) -> str:
         """Return the number that `section` has in HTML, as a text, or "" if the section has no number.
@@ -56,7 +59,7 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """Write the displayed equation `node`; if it has a label, LaTeX prints the number that it has in HTML.
+        """Write the displayed equation `node`; if the equation has a label, let LaTeX print its number in HTML.
 
         Sphinx's own method would let LaTeX count the equation.
         """
@@ -89,7 +92,7 @@ class BookTranslator(LaTeXTranslator):
             self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
 
     def visit_container(self, node):
-        """Begin the container `node`, a notebook cell for example, unless it holds code or output that HTML hides.
+        """Begin the container `node`, a notebook cell for example, but leave out code and output that HTML pages hide.
 
         Each notebook cell becomes a link target.
         """
@@ -101,9 +104,9 @@ class BookTranslator(LaTeXTranslator):
         super().visit_container(node)
 
     def depart_container(self, node):
-        """End the container `node`; after a notebook cell begin a new paragraph.
+        """End the container `node`; if it is a notebook cell, begin a new paragraph after it.
 
-        It is a new paragraph even if the cell ends with a formula.
+        Otherwise a cell that ends with a formula and the text after it would be one paragraph.
         """
         super().depart_container(node)
         if "cell" in node["classes"]:
@@ -179,8 +182,8 @@ class Arrange(SphinxPostTransform):
 class KeepSources(SphinxPostTransform):
     """Keep the literature that a docstring lists in the docstring; Sphinx would move it to the bibliography.
 
-    Below the list of literature, numpydoc writes a line with its labels, for LaTeX alone. This line is then useless,
-    and is removed.
+    Below this list, numpydoc writes a line with the labels of the literature, for LaTeX alone. The line is then
+    useless, and is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
@@ -205,13 +208,13 @@ class KeepSources(SphinxPostTransform):
 
 
 class PlaceBibliography(SphinxPostTransform):
-    """Move the bibliography from the end of the book, where Sphinx puts it, to the page that contains it in HTML."""
+    """Move the bibliography from the end of the book, where Sphinx puts it, to the page that has it in HTML."""
 
     default_priority = 760  # after Sphinx has gathered it
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Move the bibliography to the end of its page in the book, and leave it where it is in the article.
+        """In the book, move the bibliography to the end of the page that has it in HTML; leave the article unchanged.
 
         Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
         """
@@ -325,8 +328,8 @@ def configure(app, config):
 def setup(app):
     """Connect this extension to `app`, the Sphinx application, with a translator to LaTeX in place of Sphinx's own.
 
-    Return the properties of the extension. In the list of extensions it must come after sphinx-proof, because it
-    replaces functions of sphinx-proof.
+    Return the properties of the extension, which allow Sphinx to read and write pages in parallel. In the list of
+    extensions, this extension must come after sphinx-proof, because it replaces functions of sphinx-proof.
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)

@@ -155,9 +155,10 @@ def report(address: str, commit: str, page: str) -> str:
 def add_links(app, pagename, templatename, context, doctree):
     """Change the buttons that the theme has made for an HTML page.
 
-    Add a button for Colab and buttons for files to download, let one lead to the form for errors, and use plainer
-    names. `app` is the Sphinx application, and `pagename` is the name of the page. `context` has the buttons and other
-    parts of the page by their names, and is changed. `templatename` and `doctree` are not used.
+    Add a button for Colab and buttons for files to download, let the button for errors lead to the form for errors, and
+    give some buttons plainer names. `app` is the Sphinx application, and `pagename` is the name of the page. `context`
+    has the buttons and other parts of the page by their names, and is changed. `templatename` and `doctree` are not
+    used.
     """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
@@ -188,7 +189,7 @@ def setup(app):
     """Connect `add_links` to `app`, the Sphinx application, and return the properties of this extension.
 
     `add_links` has the priority 600, so it runs after the theme's function with the priority 501, which makes the
-    buttons.
+    buttons. The properties allow Sphinx to read and write pages in parallel.
     """
     app.connect("html-page-context", add_links, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

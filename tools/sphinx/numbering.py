@@ -17,9 +17,9 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 
 
 def reported(label):
-    """Return the number in the report that is part of `label`: (4, 1) for the label "lemma-4-1", for example.
+    """Return the number in the report that is part of `label`, as a tuple: (4, 1) for "lemma-4-1", for example.
 
-    If the label belongs to nothing in the report, return None.
+    The report is the text that the book checks. If the label belongs to nothing in the report, return None.
     """
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
@@ -80,7 +80,8 @@ def renumber(app, env):
 def setup(app):
     """Connect `renumber` to `app`, the Sphinx application, and return the properties of this extension.
 
-    `renumber` has the priority 900, so it runs after Sphinx's own numbering, which has the default priority of 500.
+    `renumber` has the priority 900, so it runs after Sphinx's own numbering, which has the default priority of 500. The
+    properties allow Sphinx to read and write pages in parallel.
     """
     app.connect("env-get-updated", renumber, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

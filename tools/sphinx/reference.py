@@ -67,10 +67,11 @@ def name_commands(app, doctree):
 
 
 def setup(app):
-    """Connect the functions of this extension to `app`, the Sphinx application, and return its properties.
+    """Connect the functions of this extension to `app`, the Sphinx application, and return the extension's properties.
 
     `rule_sections` and `name_bases` run before numpydoc reads a docstring. `name_attributes` runs when the description
-    of an object has been made, and `name_commands` when a page has been read.
+    of an object has been made, and `name_commands` when a page has been read. The properties allow Sphinx to read and
+    write pages in parallel.
     """
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)

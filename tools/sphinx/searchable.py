@@ -14,7 +14,8 @@ from tools.sphinx.numbering import reported
 class Entries(Transform):
     """Insert an index entry before each statement and equation whose label has its number in the report.
 
-    A search shows entries of Sphinx's index first.
+    Such a label is "lemma-4-1". The report is the text that the book checks. A search shows entries of Sphinx's index
+    first.
     """
 
     default_priority = 840  # at 850 Sphinx collects the index
@@ -32,7 +33,7 @@ class Entries(Transform):
 def setup(app):
     """Add the class `Entries` to the transforms of `app`, the Sphinx application, which change each document.
 
-    Return the properties of this extension.
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
     """
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
