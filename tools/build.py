@@ -29,20 +29,29 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """Error for a book that cannot be built; its message is what a program complained about, or what to do."""
+    """Error for a book that cannot be built.
+
+    The message is what a program complained about, or says what the user can do.
+    """
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or a folder to the path `target`; make the parent folders of this path if necessary."""
+    """Copy the file or the folder `source` to the path `target`.
+
+    Parent folders of `target` that do not exist are made.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
-    """Copy into the folder `stage` all that the book is built from: pages, executed chapters, figures, and MathJax.
+    """Fill the folder `stage` with all that the book is built from: pages, executed chapters, figures, and MathJax.
 
-    A box with its provenance is added to each chapter, and lists of the checked statements and of the errors in print
-    are written for the pages. If the project has a public address, pages get links to it.
+    What was in the folder before is removed. `executed` has the path of each executed chapter (notebook) by its file
+    name, and `root` is the main folder of the project. Each chapter gets a box with its provenance (commit, versions
+    and seeds). Lists of the checked statements and of the errors in print are written for the pages that include these
+    lists. If the project has a public address, the settings of the book get this address, for links. The pages that
+    Sphinx has read in an earlier build are kept if they are still valid (see `keep_what_was_read`).
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
@@ -72,11 +81,11 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def keep_what_was_read(old: Path, new: Path) -> None:
-    """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
+    """Move the folder `_build`, in which Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
 
-    Both are folders with the sources of the book. `_build` is valid if no other files than pages have changed. Each
-    file in `new` that is equal to the one in `old` gets the latter's time, by which Sphinx sees that it need not read
-    the file again.
+    `old` and `new` are two folders with the sources of the book. `_build` is valid if the two folders differ only in
+    pages. Each file in `new` that is equal to the one in `old` gets the time of the file in `old`. By this time Sphinx
+    sees that it need not read the file again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -90,7 +99,9 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 def environment(root: Path) -> dict[str, str]:
     """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
 
-    With this date, two builds from the same commit give the same book.
+    With this date, two builds from the same commit give the same book. If SOURCE_DATE_EPOCH is set already, its value
+    is kept. PYTHONPATH is set to the main folder of the project with these tools. `root` is the main folder of the
+    project whose book is built. The result is a dictionary.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
@@ -98,11 +109,12 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
-    """Build HTML or LaTeX from the sources in `stage`, and return the folder of the result; any warning is an error.
+    """Build HTML or LaTeX from the sources in the folder `stage`, and return the path of the folder with the result.
 
-    The log is `_build/sphinx-<builder>.log`. The process gets `variables` as additional environment variables. The
-    output of an earlier build is removed. If that build ended with a warning or did not end, the pages that it has read
-    are removed, too, so that all are read again.
+    `builder` is "html" or "latex", and `root` is the main folder of the project. Each keyword argument in `variables`
+    is an additional environment variable. Any warning raises a BookError. The log is `_build/sphinx-<builder>.log`. The
+    result of an earlier build is removed. If the earlier build ended with a warning or did not end, the pages that
+    Sphinx has read are removed, too, so that Sphinx reads all pages again.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
@@ -118,16 +130,17 @@ def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables
 
 
 def readable(log: str, stage: Path) -> str:
-    """Return a log without color codes and without the path of `stage`, and with cell numbers for lines of notebooks.
+    """Return the text `log` without color codes and without the path `stage`, and with cell numbers for notebooks.
 
-    MyST counts the lines of a notebook in one number: line 70012 means line 12 of cell 7, and is changed to this text.
+    The program MyST counts all lines of a notebook in one number: line 70012 means line 12 of cell 7. In the result,
+    such a number is replaced by "cell 7, line 12". `stage` is the folder with the sources of the book.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
 
 
 def build(root: Path = ROOT) -> Path:
-    """Build the whole book as HTML, and return the path of its landing page."""
+    """Build the book of the project in the folder `root` as HTML, and return the path of its landing page."""
     finished, stage = root / "_build" / "html", root / "_build" / "stage"
     shutil.rmtree(finished, ignore_errors=True)
     lay_out(stage, execute_all(root), root)
@@ -136,9 +149,10 @@ def build(root: Path = ROOT) -> Path:
 
 
 def report(make: Callable[[], Path], failure: str) -> None:
-    """Call the function `make`, which builds something, and print the path that it returns.
+    """Call the function `make`, which builds something, and print the path that `make` returns.
 
-    If it raises an error, end the program with the text `failure` and the message of the error.
+    If `make` raises a ChapterError or a BookError, end the program with the text `failure` and the message of the
+    error.
     """
     try:
         print(make())

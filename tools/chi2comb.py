@@ -30,7 +30,10 @@ assert not fault and abs(value - 0.050870657088644244) < 1e-12, (value, fault)
 
 
 def unavailable() -> str | None:
-    """Return the reason why chi2comb has no wheel for this machine and Python, or None if it has one."""
+    """Return a text that says why chi2comb has no wheel for this machine and Python, or None if it has one.
+
+    A wheel is a binary package.
+    """
     here = f"{sys.implementation.name} on {platform.system()}, {platform.machine()}"
     if (sys.platform, platform.machine(), platform.libc_ver()[0]) != ("linux", "x86_64", "glibc"):
         return f"chi2comb has wheels for Linux with glibc on x86-64 only, and this is {here}"
@@ -40,7 +43,10 @@ def unavailable() -> str | None:
 
 
 def install() -> None:
-    """Install the wheel of chi2comb into the environment of this Python, and check that it computes an example."""
+    """Install the wheel of chi2comb for the running Python, and check that chi2comb computes an example.
+
+    A wheel is a binary package. If pip or the example fails, raise CalledProcessError.
+    """
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
     place = sysconfig.get_path("platlib")
     subprocess.run([*pip, *WHEEL, "--target", place, "--require-hashes", "--requirement", PIN], check=True)
@@ -48,7 +54,10 @@ def install() -> None:
 
 
 def main() -> None:
-    """Install chi2comb, or print why there is no wheel of it for this machine; end with an error if pip fails."""
+    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine.
+
+    If the installation or the example after it fails, end the program with an error.
+    """
     if reason := unavailable():
         print(f"{reason}: what compares with it is left out.")
         return

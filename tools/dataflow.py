@@ -11,13 +11,20 @@ from functools import cache
 
 @cache
 def tree_of(source: str) -> ast.Module:
-    """Return the syntax tree of the source code of a cell, without the lines that only IPython understands (magics)."""
+    """Return the syntax tree of the notebook cell with the code `source`.
+
+    Lines that only IPython understands (magics, which begin with "%") are left out.
+    """
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
 @cache
 def generators_of(cell: ast.Module) -> list[str]:
-    """Return the names to which a cell assigns a new generator of random numbers, such as `rng = default_rng(1)`."""
+    """Return the list of the names to which a notebook cell assigns a new random generator.
+
+    The name is `rng` if the cell has the line `rng = default_rng(1)`, for example. `cell` is the syntax tree of the
+    cell.
+    """
     pairs = []
     for node in (node for node in ast.walk(cell) if isinstance(node, ast.Assign)):
         target, value = node.targets[0], node.value
@@ -27,12 +34,18 @@ def generators_of(cell: ast.Module) -> list[str]:
 
 
 class Names(ast.NodeVisitor):
-    """Collect the names that a cell reads before it assigns them, those that it assigns or may change, and its imports.
+    """Collect the names that a notebook cell reads, assigns or changes, and the import statements of the cell.
+
+    The argument `cell` is the syntax tree of the cell. The argument `generators` has the names of random generators.
+
+    The names that the cell reads before it assigns them are in `reads`, and those that it assigns or may change are in
+    `gives`. The names in `sure` are assigned whenever the cell runs. `imports` is a dictionary from an imported name to
+    its import statement.
 
     A name is changed by an assignment to an attribute or an item of its object, and by a method that is called as a
-    statement (`rows.append(row)`). A generator of random numbers is changed by every use. An assignment within a loop
-    or a condition may not be executed, so the name counts as assigned only inside of it. Names of comprehensions and
-    lambdas are local to them.
+    statement (`rows.append(row)`). A random generator is changed by every use. Python may skip an assignment within a
+    loop or a condition, so the assigned name is not in `sure` after the loop or the condition. Names that belong only
+    to a comprehension or a lambda function are left out.
     """
 
     def __init__(self, cell: ast.Module, generators: frozenset[str] = frozenset()) -> None:
@@ -45,10 +58,10 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Record a name as read or as assigned.
+        """Record a name, the syntax node `node`, as read or as assigned by the notebook cell.
 
-        A name that stands for a generator of random numbers is also recorded as changed when it is read, because each
-        use changes the generator.
+        The name of a random generator that is read is also recorded as changed, because each use changes the generator.
+        Names that belong only to a surrounding comprehension or lambda function are not recorded.
         """
         if any(node.id in names for names in self.own):
             return
@@ -60,7 +73,7 @@ class Names(ast.NodeVisitor):
             self.gives.add(node.id)
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Record each name that is imported, together with an import statement for this name alone."""
+        """Record each name that the import statement `node` imports, with an import statement for this name alone."""
         for alias in node.names:
             only = type(node)(**{**vars(node), "names": [alias]})
             self.imports[alias.asname or alias.name.partition(".")[0]] = ast.unparse(only)
@@ -68,26 +81,35 @@ class Names(ast.NodeVisitor):
     visit_ImportFrom = visit_Import
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Visit the value of an assignment before its targets, because it is evaluated first."""
+        """Visit the value of the assignment `node` before its targets, because Python evaluates the value first."""
         for part in (node.value, *node.targets):
             self.visit(part)
         for target in node.targets:
             self.change(target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """Record the target of an assignment such as ``a += b`` as read and then as assigned."""
+        """Record the target of an assignment such as ``a += b``, the syntax node `node`, as read and then as assigned.
+
+        For ``a[0] += b`` the recorded name is `a`.
+        """
         self.visit(node.value)
         self.reads |= {self.root(node.target)} - self.sure - {""}
         self.visit(node.target)
         self.change(node.target)
 
     def visit_For(self, node: ast.For) -> None:
-        """Visit the iterable of a loop, and then the loop's body as a block that may not be executed."""
+        """Visit the iterable of the `for` loop `node`, and then the rest of the loop as a block that Python may skip.
+
+        The rest is the loop's variable, its body and its `else` branch.
+        """
         self.visit(node.iter)
         self.visit_block([node.target, *node.body, *node.orelse])
 
     def visit_If(self, node: ast.If | ast.While) -> None:
-        """Visit the condition of an `if` or a `while`, and then its blocks, each of which may not be executed."""
+        """Visit the condition of `node`, and then its two branches, each as a block that Python may skip.
+
+        `node` is an `if` or a `while`. The second branch is that of `else`.
+        """
         self.visit(node.test)
         self.visit_block(node.body)
         self.visit_block(node.orelse)
@@ -95,20 +117,29 @@ class Names(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_block(self, block: list[ast.AST]) -> None:
-        """Visit a block that may not be executed: what it assigns counts as assigned within it, but not after it."""
+        """Visit the nodes in the list `block`, which Python may skip, for instance the body of an `if`.
+
+        What the block assigns counts as surely assigned within the block, but not after it.
+        """
         before = set(self.sure)
         for part in block:
             self.visit(part)
         self.sure = before
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Visit an expression that is a statement; if it calls a method, record the method's object as changed."""
+        """Visit the statement `node`, a single expression; if it is a method call, record the object as changed.
+
+        For example, `rows.append(row)` changes `rows`.
+        """
         self.visit(node.value)
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """Visit a comprehension: first its outermost iterable, then the rest, in which its own names are local."""
+        """Visit the comprehension `node`, but do not record its loop variables, because they do not exist outside.
+
+        The outermost iterable is visited first, because a name in it is never a loop variable of the comprehension.
+        """
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]
         self.own.append({part.id for part in stored})
@@ -118,22 +149,25 @@ class Names(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_comprehension_of
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        """Visit a lambda function, whose arguments are local to it."""
+        """Visit the lambda function `node`; the names of its arguments are not recorded in its body."""
         self.visit(node.args)
         self.own.append({arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)})
         self.visit(node.body)
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """Return the name with which an expression such as `name.part[0].rest` begins, or "" if there is none."""
+        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, for example.
+
+        If the expression does not begin with a name, return "".
+        """
         while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
             target = target.value
         return target.id if isinstance(target, ast.Name) else ""
 
     def change(self, target: ast.expr) -> None:
-        """Record the first name of an expression as changed; `rows` for the assignment to `rows[0].size`, for example.
+        """Record the name with which the expression `target` begins as changed: `rows` for `rows[0].size`, for example.
 
-        If the expression is a tuple or a list, this is done for each of its entries.
+        If the expression is a tuple or a list, record the first name of each of its elements.
         """
         for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
             self.gives |= {self.root(part)} - {""}
@@ -143,10 +177,12 @@ names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
-    """Return the cells on which `cell` depends by its names, followed by `cell` itself, and the imports that they use.
+    """Return a list of the notebook cells on which `cell` depends, followed by `cell` itself, and a list of imports.
 
-    `code` has the source of each cell of a notebook by the cell's name. Cells are counted as a whole: if one of two
-    results of a cell depends on another cell, both do.
+    `cell` is the name of a cell, and `code` is a dictionary from the names of all cells, as they are ordered in the
+    notebook, to their source code. A cell depends on an earlier one that assigns or may change a name that the cell
+    needs, directly or through cells between them. Cells are counted as a whole: if one of two results of a cell depends
+    on an earlier cell, so does the other result. The second list has the import statements that all these cells need.
     """
     trees = {name: tree_of(code[name]) for name in list(code)[: list(code).index(cell) + 1]}
     generators = frozenset(name for tree in trees.values() for name in generators_of(tree))

@@ -41,36 +41,46 @@ ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around th
 
 
 class ChapterError(Exception):
-    """Error for a chapter that did not run to its end; the message says which chapter, in which cell, and why."""
+    """Error for a chapter (notebook) that did not run to its end.
+
+    The message says which chapter it is and, if a cell failed, in which cell and why.
+    """
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
-    """Return the paths of the book's chapters (notebooks), in reading order."""
+    """Return the paths of the book's chapters (notebooks) in the project folder `root`, in reading order."""
     return sorted((root / "notebooks").glob("*.ipynb"))
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the code cells of a notebook, without its cells of text."""
+    """Return the list of the code cells of `notebook`, without its cells of text."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def digest(*contents: bytes) -> str:
-    """Return a short text (a hash) that is different if any of the contents is different."""
+    """Return a hash of the byte strings `contents`, as a text of 24 characters.
+
+    If any of the byte strings changes, the hash changes, too.
+    """
     return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
 
 
 def package_files() -> dict[str, str]:
-    """Return {path: digest of the content} for the files of the package `egm`."""
+    """Return a dictionary from path to hash of the content (see `digest`) for all files of the package `egm`.
+
+    The paths are relative to the folder of the package.
+    """
     files = [file for file in PACKAGE.rglob("[!.]*") if file.is_file() and file.parent.name != "__pycache__"]
     return {file.relative_to(PACKAGE).as_posix(): digest(file.read_bytes()) for file in files}
 
 
 def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
-    """Return a digest of all that a chapter's output may depend on, except for the contents of the package `egm`.
+    """Return a hash of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
-    The names of the package's files are included, because a new file may be imported in place of another one. The
-    version bounds in `pyproject.toml` are not included, because `constraints.txt`, which is included, has the installed
-    versions.
+    `notebook` is the chapter, and `root` is the main folder of the project. The hash is computed from the code cells,
+    the settings, the version of Python, and `constraints.txt`, which has the installed version of each package. It is
+    computed from the names of the files of `egm`, too, because Python may import a new file in place of another one.
+    The bounds of versions in `pyproject.toml` are not needed.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
     settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
@@ -79,12 +89,13 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Return the environment variables for the process of a chapter, and write its settings into the folder `scratch`.
+    """Return the environment variables for a process that runs a chapter, and write settings for it into `scratch`.
 
-    With them, the chapter's output depends on its key (see `key`) and on the package alone. Numerical libraries get one
-    thread, so that two chapters share two cores fairly. Expected warnings are not shown. The files in `scratch` make
-    the kernel record with what it runs (`tools.kernel.recorder`) and give every figure as PDF, too
-    (`tools.kernel.figures`). They define no name that the chapter could see.
+    `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
+    package `egm` alone. Numerical libraries get one thread, so that two chapters share two cores fairly. Expected
+    warnings are not shown. The files in `scratch` make the kernel, the process that runs the cells, record the versions
+    and modules that it has loaded (`tools.kernel.recorder`), and output every figure as PDF, too
+    (`tools.kernel.figures`). These files define no name that the chapter could see.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -100,9 +111,10 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Return the ChapterError for a chapter that failed: it names the chapter, the cell, and the error in the cell.
+    """Return a ChapterError whose message has the name of a failed chapter, the failed cell, and its error.
 
-    `output` is the chapter as far as it was executed. If no cell has an error, the end of `log` is shown.
+    `chapter` is the path of the chapter. `output` is the path of the notebook as far as it was executed. If no cell has
+    an error, the message has the last lines of the text `log` instead.
     """
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
@@ -115,12 +127,12 @@ def failure(chapter: Path, output: Path, log: str) -> ChapterError:
 
 
 def tail(text: str, lines: int = 12) -> str:
-    """Return the last lines of a text."""
+    """Return the last lines of `text`, as many as the number `lines` says."""
     return "\n".join(text.splitlines()[-lines:])
 
 
 def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Return the outputs of a cell, in which adjacent pieces of printed text are joined to one output.
+    """Return the list `outputs` of a notebook cell, with adjacent pieces of printed text joined to one output.
 
     A kernel sends printed text in pieces, whose number changes from run to run.
     """
@@ -134,10 +146,11 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
 
 
 def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
-    """Copy the outputs of the cells of `executed` to `notebook`, which has the same code cells.
+    """Copy the outputs of the cells of the notebook `executed` to `notebook`, which has the same code cells.
 
-    Times and paths are not copied, so that the same chapter gives the same file on every machine. Widgets are left out:
-    a widget works only while its kernel runs, has a random name, and would make the page load scripts from a network.
+    Times and paths are not copied, so that one chapter gives the same file on every machine. Widgets (buttons and
+    sliders) are left out: a widget works only while its kernel runs, has a random name, and would make the page load
+    scripts from a network.
     """
     notebook.metadata.language_info = executed.metadata.language_info
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=True):
@@ -146,10 +159,10 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return the results that the cells of an executed chapter recorded, each with the name of its cell.
+    """Return a list of the results that the cells of an executed chapter recorded, each with the name of its cell.
 
-    The cells record them by `egm.study.claims.record`. A hidden cell that only records counts as a part of the cell
-    above it.
+    `notebook` is the executed chapter. A result is a dictionary, which `egm.study.claims.record` has put into the
+    output of a cell. If a hidden cell only records results, they get the name of the code cell above it.
     """
     found = []
     for check, record in checks(notebook):
@@ -159,9 +172,10 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return a pair for each code cell: the cell, and the hidden cell below it that records its results.
+    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records the first cell's results.
 
-    Hidden cells of this kind have the tag `record`. The second entry of a pair is None if there is no such cell.
+    The hidden cell is below the first cell, and has the tag `record`. If there is no such cell, the pair has None
+    instead. Hidden cells with this tag do not get pairs of their own.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -173,9 +187,10 @@ def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode,
 
 
 def papermill(chapter: Path, output: Path, stop: Event) -> None:
-    """Run a chapter in its own process, and write the executed chapter to `output`.
+    """Run the notebook `chapter` in its own process, and write the executed notebook to the path `output`.
 
-    If the event `stop` is set meanwhile, end the process. If the chapter fails, raise ChapterError.
+    `chapter` is a path. If the event `stop` is set before the chapter ends, end the process, and return. If the chapter
+    fails, raise ChapterError.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
@@ -193,8 +208,9 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """Execute a chapter unless its stored result in the folder `store` is up to date.
 
-    Return the path of the executed chapter, and the seconds that it took, or None for the seconds if it was not
-    executed. If the event `stop` is set meanwhile, raise ChapterError.
+    Return the path of the executed chapter, and the time in seconds that it took. The time is None if the chapter was
+    not executed. `chapter` is the path of the chapter (notebook). If the event `stop` is set while the chapter runs,
+    raise ChapterError.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
@@ -222,9 +238,10 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter that has changed, and return {name: path of the executed chapter} for all chapters.
+    """Execute every chapter that has changed, and return a dictionary with the paths of all executed chapters.
 
-    As many chapters run at a time as there are cores. The first chapter that fails stops the others.
+    The keys of the dictionary are the file names of the chapters. `root` is the main folder of the project. As many
+    chapters run at a time as there are cores. The first chapter that fails stops the others.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ and names the cell of a chapter that checks it. The cell records its result when
 pages of the book.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
-    python -m tools.ledger lock   after reading them: accept the statements and the checks as they are now
+    python -m tools.ledger lock   after reading the list: accept the statements and the checks as they are now
 """
 
 import ast
@@ -41,9 +41,13 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Entry of the ledger, for a statement or an error in print: its key, its place in the source, and its check.
+    """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it.
 
-    The check is described by its kind, by the cells of notebooks that it uses, and by figures that it must find.
+    The ledger is a list of the statements of the report and the lecture notes that the book checks, and of the errors
+    in both. `id` is the entry's key, and `place` is the place in the source. `kind` is the kind of the check, such as
+    "symbolic" or "simulation". `cell` is the name of the notebook cell that records the result, and `also` names
+    further cells of the check. `figures` are numbers that the check must find: a dictionary from name to number, which
+    is written as a text. An entry that no notebook checks has no `cell`.
     """
 
     id: str
@@ -55,7 +59,10 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the names of the notebook cells that check the entry: first the one that records the result."""
+        """Return the names of the notebook cells that check the entry, or an empty list if no cell checks it.
+
+        The first cell is the one that records the result.
+        """
         return [self.cell, *self.also] if self.cell else []
 
 
@@ -63,8 +70,10 @@ class Entry:
 class Claim(Entry):
     """Entry of the ledger for a statement of the report or the lecture notes (a claim), with the result of its check.
 
-    `begins` has the first words of the statement in the source, and `claim` what it states. `correction` says what
-    holds instead, if the statement needs a correction or fails.
+    `source` is "report" or "notes", and `section` is the section in this source. `begins` has the first words of the
+    statement in the source, and `claim` says what it states. `result` is what the check found when somebody last
+    looked. `correction` says what holds instead, if the statement needs a correction or fails. `slips` has the keys of
+    errors in print that belong to the statement. `test` names a test as "file::name", if one checks the statement, too.
     """
 
     source: str
@@ -81,8 +90,9 @@ class Claim(Entry):
 class Slip(Entry):
     """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    `weight` says how serious the error is, and `final` what the final report did with it. Each of the ten errors that
-    matter most has a `headline`.
+    `versions` names the versions of the report and the lecture notes that print the error. `weight` says how serious
+    the error is, and `final` says what the final report did with it. `printed`, `correct` and `why` are texts.
+    `downstream` says what follows from the error. Each of the ten errors that matter most has a `headline`.
     """
 
     versions: list[str]
@@ -97,10 +107,12 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """The entries of the ledger, the source code of the chapters' cells, and the results that these cells recorded.
+    """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results.
 
-    `claims` are the entries of statements, `slips` those of errors in print. `findings` has the recorded result for the
-    key of each entry.
+    `root` is the main folder of the project. `claims` are the entries of statements, `slips` those of errors in print.
+    `cells` is a dictionary from the name of a cell, such as "05-lagrangian#hessian", to its source code or text.
+    `findings` is a dictionary from the key of an entry to the result that a cell recorded. `code` is a dictionary from
+    the name of a chapter to a dictionary from the names of its code cells to their code.
     """
 
     root: Path
@@ -112,14 +124,16 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries of all statements (claims), followed by those of all errors in print (slips)."""
+        """Return a list of the entries of all statements (claims), followed by those of all errors in print (slips)."""
         return [*self.claims, *self.slips]
 
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
-    """Return the ledger of a project: its entries, together with the results that its executed chapters recorded.
+    """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
 
-    `executed` has the path of each executed chapter (notebook) by its file name.
+    The ledger lists the checked statements and the errors in print. `executed` is a dictionary from the file name of
+    each chapter (notebook) to the path of the executed chapter. `root` is the main folder of the project. If two cells
+    record a result for one entry, raise ValueError.
     """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
@@ -148,18 +162,19 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
 
 
 def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
-    """Return {id: source code} for the cells of a chapter.
+    """Return a dictionary from the name to the source code of each code cell of the notebook `chapter`.
 
-    The code of a hidden cell that records results is appended to the code of the cell that computes them.
+    Hidden cells that only record results are not in it: their code is appended to that of the cell that computes the
+    results.
     """
     return {check.id: "\n".join(cell.source for cell in (check, record) if cell) for check, record in checks(chapter)}
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Return messages about all that is wrong with an entry of the ledger; the list is empty if nothing is.
+    """Return a list of messages about all that is wrong with `entry`; the list is empty if nothing is wrong.
 
-    The entry is compared with the recorded result of its check, with the cells and tests that it names, and with the
-    rules for its fields.
+    `entry` is an entry of `ledger`, the list of checked statements and errors in print. The entry is compared with the
+    recorded result of its check, with the cells and tests that the entry names, and with the rules for its fields.
     """
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
@@ -170,10 +185,11 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return a message for each difference between an entry of the ledger and `finding`, the recorded result.
+    """Return a list of messages about the differences between `entry` and `finding`, the recorded result of its check.
 
-    The result is that of the entry's check. Compared are the cell, the result, and the figures. If `finding` is None,
-    the only message says that nothing is recorded.
+    `entry` is an entry of the ledger, the list of checked statements and errors in print. Compared are the cell that
+    recorded the result, the result of a statement, and the numbers that the check must find. If `finding` is None, the
+    only message says that nothing is recorded.
     """
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
@@ -190,7 +206,7 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 
 
 def agrees(computed: float, written: str) -> bool:
-    """Return whether `computed`, rounded to as many digits as `written` has, is the number `written`.
+    """Return True if the number `computed`, rounded to as many digits as the text `written` has, is equal to `written`.
 
     The tolerance is slightly more than half a unit of the last written digit.
     """
@@ -199,7 +215,10 @@ def agrees(computed: float, written: str) -> bool:
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return messages about wrong values in those fields that only entries of statements (claims) have."""
+    """Return a list of messages about wrong values in those fields that only entries of statements (claims) have.
+
+    `claim` is the entry of a statement, and `ledger` is the list of all statements and errors in print.
+    """
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
         wrong.append(f"there is no source {claim.source}")
@@ -213,10 +232,10 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return messages about wrong values in those fields that only entries of errors in print (slips) have.
+    """Return a list of messages about wrong values in those fields that only entries of errors in print (slips) have.
 
-    There is also a message if the recorded check finds that the printed form is correct, or does not check the
-    corrected form.
+    `slip` is the entry of an error in print, and `ledger` is the list of all statements and errors in print. There is
+    also a message if the recorded check finds that the printed form is correct, or does not check the corrected form.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -230,17 +249,21 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Return whether the test that is named as "file::name" exists: the file, and in it a function with this name."""
+    """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it.
+
+    The path of the file is relative to `root`, the main folder of the project.
+    """
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return messages about keys with several entries in the ledger, and about results or statements without an entry.
+    """Return a list of messages about keys that do not have exactly one entry in `ledger`.
 
-    The results are those that cells recorded. The statements are those with a number in the report that are in a
-    chapter.
+    The ledger lists checked statements and errors in print. There is a message for a key with several entries, for a
+    recorded result without an entry, and for a statement in a chapter without an entry. Only statements that have a
+    number in the report are looked for.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -252,15 +275,20 @@ def strangers(ledger: Ledger) -> list[str]:
 
 
 def labels_of(source: str) -> list[str]:
-    """Return the keys, such as lemma-4-1, of the statements in a cell's source that have a number in the report."""
+    """Return a list of the ledger's keys, such as lemma-4-1, of the numbered statements in a notebook cell.
+
+    `source` is the text of the cell. Only statements that have a number in the report are listed.
+    """
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a digest of what the result of an entry depends on: the text of its statement and all code of its check.
+    """Return a hash of what the result of `entry` depends on: the text of its statement and all code of its check.
 
-    The code of the check is that of the cells that the entry names and, in the chapters of these cells, the parameters,
-    every cell on which they depend directly or through other cells, and the imports.
+    `entry` is an entry of `ledger`, the list of checked statements and errors in print. The hash is a text of 12
+    characters. The code of the check is that of the notebook cells that the entry names, and of all cells in the
+    chapters of these cells on which they depend, directly or through other cells. The parameters of these chapters and
+    the imports are included.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -274,18 +302,20 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return {key of an entry: digest} for the entries of the ledger that have been accepted.
+    """Return a dictionary from key to hash for the entries of the ledger that somebody has accepted.
 
-    The digest (see `seal`) is that of the statement and its check when somebody last accepted them.
+    The ledger lists checked statements and errors in print. The hash (see `seal`) is that of the statement and its
+    check as they were when somebody last accepted them. It is read from the file `ledger/lock` in `root`, the main
+    folder of the project.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry of the ledger as it is now.
+    """Accept every entry of `ledger`, the list of checked statements and errors in print, as the entry is now.
 
-    For each entry with a check, write the digest of its statement and its check (see `seal`) into the file
+    For each entry that a notebook cell checks, write a hash of its statement and its check (see `seal`) into the file
     `ledger/lock`.
     """
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
@@ -293,7 +323,11 @@ def write_lock(ledger: Ledger) -> None:
 
 
 def main() -> None:
-    """Print all disagreements between the ledger and the chapters or, with the argument "lock", accept all entries."""
+    """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
+
+    The ledger lists checked statements and errors in print. If the command has the argument "lock", accept all entries
+    of the ledger instead (see `write_lock`).
+    """
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:
         return write_lock(ledger)

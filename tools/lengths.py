@@ -27,7 +27,8 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 class Length:
     """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box.
 
-    `displays` are displayed formulas, `inlines` are formulas within a line of text.
+    `words` are the words of the text. `displays` are displayed formulas, and `inlines` are formulas within a line of
+    text. `code_words` and `code_lines` are the words and the lines of the visible code.
     """
 
     words: int = 0
@@ -37,17 +38,27 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Return the length of two pages together: each number is the sum of those of the two pages."""
+        """Return the length of two pages together: each number is the sum of the two pages' numbers.
+
+        `other` is the `Length` of the second page.
+        """
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def minutes(self):
-        """Return how many minutes it takes to read the page."""
+        """Return how many minutes it takes to read the page.
+
+        A minute is enough for 200 words. A displayed formula takes 12 seconds, a formula within a line 2, and a line of
+        code 5.
+        """
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 
 def of_markdown(text):
-    """Return the `Length` of a Markdown text; boxes that are not folded are included."""
+    """Return the `Length` of the Markdown `text`, without tables, figures and folded boxes.
+
+    Other boxes are included.
+    """
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
@@ -66,7 +77,7 @@ def of_markdown(text):
 
 
 def of_notebook(file):
-    """Return the `Length` of the chapter in a notebook file."""
+    """Return the `Length` of the chapter in the notebook `file`, without hidden cells and outputs."""
     length = Length()
     for cell in nbformat.read(file, as_version=4).cells:
         if cell.cell_type == "markdown":
@@ -77,12 +88,12 @@ def of_notebook(file):
 
 
 def chapters():
-    """Return {name: `Length`} for all chapters except the appendices."""
+    """Return a dictionary from the name of each chapter to its `Length`; appendices are left out."""
     return {file.stem: of_notebook(file) for file in execute.chapters() if file.stem[0].isdigit()}
 
 
 def main():
-    """Print a table with the lengths of all chapters, and their sum."""
+    """Print a table with one row for the length of each chapter, and a last row for their sum."""
     print(f"{'':28} words  displayed  inline  code words  lines  minutes")
     found = chapters()
     for name, length in {**found, "all": sum(found.values(), Length())}.items():

@@ -24,7 +24,10 @@ DOI = re.compile(r"^ *doi *= *[{\"]([^}\"]+)", re.MULTILINE)  # of which the bib
 
 
 def links(root: Path) -> dict[str, list[str]]:
-    """Return {link: names of the files in which it is} for all external links of the project."""
+    """Return a dictionary from each external link of the project to a list of the files that contain the link.
+
+    The files are paths relative to `root`, the main folder of the project.
+    """
     found = defaultdict(list)
     for file in sorted(file for pattern in (*SOURCES, *BESIDE) for file in root.glob(pattern) if file.is_file()):
         text = file.read_text()
@@ -34,17 +37,20 @@ def links(root: Path) -> dict[str, list[str]]:
 
 
 def is_dead(entry: dict) -> bool:
-    """Return whether an entry of the link checker's output is about a link that does not work.
+    """Return True if `entry`, which Sphinx's link checker has written about a link, says that the link does not work.
 
-    Some publishers answer every program with the error 403. A link to doi.org with this answer counts as working,
-    because doi.org redirects only a DOI that it knows.
+    `entry` is a dictionary. Some publishers answer every program with the error 403. A link to doi.org with this answer
+    counts as working, because doi.org redirects only a DOI that it knows.
     """
     known = entry["uri"].startswith("https://doi.org/") and "403 Client Error" in entry["info"]
     return entry["status"] in ("broken", "timeout") and not known
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """Return a message for each link that does not work: the files in which it is, the link, and the error."""
+    """Return a list with a message for each link that does not work: the files with the link, the link, and the error.
+
+    `root` is the main folder of the project.
+    """
     found, stage = links(root), root / "_build" / "links"
     stage.mkdir(parents=True, exist_ok=True)
     (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))

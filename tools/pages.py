@@ -51,9 +51,9 @@ FIGURES = {  # name on the page of the paper: file that `link_sources` saves
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Write the lists of checked statements and of errors in print as Markdown files into a new folder.
+    """Write lists of checked statements and of errors in print as Markdown files into `folder`, a new folder.
 
-    The pages of the book include these files.
+    `ledger` has the statements, the errors and the results of their checks. The pages of the book include these files.
     """
     parts = {
         "claims-counted": count_claims,
@@ -70,7 +70,7 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy some figures of the chapters from the folder `saved` to `folder`, for another page that shows them, too.
+    """Copy those figures of the chapters that the page "The paper" shows, too, from the folder `saved` to `folder`.
 
     Each figure is copied as SVG and as PDF.
     """
@@ -81,10 +81,11 @@ def copy_figures(saved: Path, folder: Path) -> None:
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
-    """Save each figure of a chapter as SVG, PDF and CSV in `folder`, and add links to its caption; return the notebook.
+    """Save each figure of a chapter in `folder`, add links to the figure's caption, and return the chapter.
 
-    The links lead to the three files and to the code cell. The name of a file has the number of the chapter and the
-    name of the cell.
+    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. Each figure is saved as SVG,
+    PDF and CSV. The links lead to these three files and to the code cell. The name of a file has the number of the
+    chapter and the name of the cell.
     """
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
@@ -100,9 +101,10 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a Markdown table of the numbers of checked statements (claims) in the report, in the notes, and in both.
+    """Return a Markdown table that counts the statements (claims) in the report, in the notes, and in both together.
 
-    It has one row for all statements, for each kind of check, and for each result.
+    The table has a row for all statements, a row for those checked by computing, a row for each kind of computing, and
+    a row for each result. `ledger` has the statements and the results.
     """
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
@@ -115,9 +117,10 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a Markdown table of the numbers of errors in print (slips), with one row for each version of the sources.
+    """Return a Markdown table that counts the errors in print (slips) of each version of the report and the notes.
 
-    The columns count all errors of the version, those of each weight (how serious they are), those that a cell
+    `ledger` has the errors. The table has a row for each version. A last row counts each error of any version once. The
+    columns count all errors of the version, those of each weight (how serious they are), those that a notebook cell
     demonstrates, and those that the final report still has, has corrected, or has removed together with the passage.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
@@ -137,18 +140,19 @@ def count_slips(ledger: Ledger) -> str:
 
 
 def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str:
-    """Return a Markdown table with names in its first column, and numbers or short texts in the others.
+    """Return a Markdown table with names in the first column, and numbers or short texts in the other columns.
 
-    `side` aligns the other columns: "--:" to the right, for numbers, and ":--" to the left, for texts.
+    `header` has the titles of the columns, and `rows` has a tuple for each row. `side` aligns all columns but the
+    first: "--:" to the right, for numbers, and ":--" to the left, for texts.
     """
     lines = [header, (":--", *[side] * (len(header) - 1)), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Return, in Markdown, all checked statements (claims) with the results of their checks.
+    """Return, in Markdown, all checked statements (claims) of `ledger`, with the results of their checks.
 
-    There is one folded box for each section of a source, in the order of the sources.
+    There is a folded box for each section of the report, and then for each section of the lecture notes.
     """
     parts = []
     for source, name in SOURCES.items():
@@ -164,7 +168,7 @@ def list_claims(ledger: Ledger) -> str:
 
 
 def list_failures(ledger: Ledger) -> str:
-    """Return, in Markdown, a list of the checked statements (claims) that do not hold, and what is true instead."""
+    """Return, in Markdown, the checked statements (claims) of `ledger` that do not hold, and what is true instead."""
     failed = [claim for claim in ledger.claims if found(ledger, claim) == FAILS]
     return "".join(f"- **{reference(claim)}.** {claim.claim} *Instead:* {claim.correction}\n" for claim in failed)
 
@@ -172,7 +176,8 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in the report.
 
-    Each row has the number in the report, a link to the place in the book, and the result of the check.
+    The report is the text that the book checks. Each row has the number in the report, a link to the place in the book,
+    and the result of the check. `ledger` has the statements and the results.
     """
     rows = []
     for kind in NUMBERED:
@@ -186,21 +191,27 @@ def list_numbered(ledger: Ledger) -> str:
 
 
 def heading(section: str) -> str:
-    """Return the title of a section: "Section" and its number, or "Appendix" and its letter."""
+    """Return `section`, such as "5 Empirical evaluation", with the word "Section" or "Appendix" before it.
+
+    A section begins with a number, and an appendix begins with a letter.
+    """
     return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_headlines(ledger: Ledger) -> str:
-    """Return, in Markdown, one line for each error in print (slip) that has a headline because it is important."""
+    """Return, in Markdown, a numbered list of the most important errors in print (slips).
+
+    These are the errors that have a headline in `ledger`.
+    """
     chosen = [slip for slip in ledger.slips if slip.headline]
     return "".join(f"1. **{reference(slip)}.** {slip.headline} *{FINAL[slip.final]}.*\n" for slip in chosen)
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Return, in Markdown, all errors in print (slips), by the last version that prints them and by their weight.
+    """Return, in Markdown, all errors in print (slips) of `ledger`, by the last version that prints them and by weight.
 
-    The weight says how serious an error is. The errors of one version and weight are in a folded box, the most serious
-    first.
+    The weight says how serious an error is. The errors of one version and one weight are in one folded box. For each
+    version, the box with the most serious errors is first.
     """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
@@ -216,14 +227,18 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def fold(title: str, content: str) -> str:
-    """Return Markdown for a box with this title and content, which is closed until a reader opens it."""
+    """Return Markdown for a box with the text `title` as its title, and the Markdown `content`.
+
+    The box is closed until a reader opens it.
+    """
     return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> str:
     """Return Markdown for a table whose cells may hold several paragraphs.
 
-    `widths` has the relative widths of the columns.
+    `header` has the titles of the columns, and `rows` has the texts of the cells in each row. `widths` is a text with
+    the relative widths of the columns, such as "67 33".
     """
     lines = ["::::{list-table}", ":header-rows: 1", ":class: ledger", f":widths: {widths}", ""]
     for row in [header, *rows]:
@@ -233,9 +248,9 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return the Markdown for a checked statement (claim): a link target, its place, its text, and any correction.
+    """Return Markdown for the checked statement `claim`: a link target, its place, its text, and any correction.
 
-    If errors in print (slips) belong to the statement, there are links to them.
+    If errors in print (slips) belong to the statement, there are links to them. `ledger` has these errors.
     """
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
@@ -247,22 +262,25 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return the Markdown that says where an error in print (slip) is.
+    """Return, in Markdown, where the error in print `slip` is.
 
-    It has a link target, the place, the versions that print the error, how serious it is, and what the final report did
-    with it.
+    The text has a link target, the place, the versions that print the error, how serious the error is, and what the
+    final report did with it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """Return the Markdown about an error in print (slip): what is printed, what is right, why, and what follows."""
+    """Return, in Markdown, what is printed at the error in print `slip`, what is right, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return the Markdown about the check of a statement or an error in print: result, method, and links to cells."""
+    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells.
+
+    `entry` is a statement or an error in print, and `ledger` has the recorded results.
+    """
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -273,9 +291,9 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return a short sentence in Markdown with the result of the check of a statement or of an error in print.
+    """Return, in Markdown, a short sentence with the result of the check of `entry`, a statement or an error in print.
 
-    If the check computes figures, they are listed below the sentence.
+    If the check computes numbers for the ledger, they are listed below the sentence. `ledger` has the recorded results.
     """
     result = found(ledger, entry)
     if isinstance(entry, Slip):
@@ -287,30 +305,30 @@ def verdict(ledger: Ledger, entry: Entry) -> str:
 
 
 def found(ledger: Ledger, entry: Entry) -> str:
-    """Return the result that was recorded for an entry of the ledger.
+    """Return the result, such as "holds", that a notebook cell recorded for `entry`, a statement or an error in print.
 
-    If no cell checks the entry, return "cited, not checked".
+    If no cell checks the entry, return "cited, not checked". `ledger` has the recorded results.
     """
     return ledger.findings[entry.id]["result"] if entry.cell else CITED
 
 
 def target(entry: Entry) -> str:
-    """Return the label of an entry of the ledger, by which other pages can link to it."""
+    """Return the label by which other pages can link to `entry`, a checked statement or an error in print."""
     return f"ledger-{entry.id}"
 
 
 def reference(entry: Entry, text: str = "") -> str:
-    """Return Markdown for a link to an entry of the ledger.
+    """Return Markdown for a link to `entry`, an entry of the list of checked statements and errors in print.
 
-    The text of the link is `text` or, by default, the place of the statement or the error in its source.
+    The words of the link are `text` or, by default, the place of the statement or the error in its source.
     """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return Markdown for a link to the place in the book where a numbered statement of the report stands.
+    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands.
 
-    `kind` is the first word of its name, such as Lemma, Figure or Equation.
+    `kind` is the first word of the statement's name, such as Lemma, Figure or Equation.
     """
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
@@ -318,21 +336,27 @@ def stated(claim: Claim, kind: str) -> str:
 
 
 def plain(place: str) -> str:
-    """Return the name of a place in a source without TeX's marks for formulas, which the text of a link cannot hold."""
+    """Return `place`, the name of a place in a source, without TeX's marks for formulas.
+
+    The text of a link cannot hold these marks.
+    """
     return re.sub(r"\\mathcal |[${}]", "", place)
 
 
 def links(cells: list[str]) -> Iterable[str]:
-    """Yield, for each chapter that has some of these cells, a text with its number and links to the cells."""
+    """Yield, for each chapter that has some of `cells`, a Markdown text with its number and links to these cells.
+
+    `cells` are names such as "05-lagrangian#hessian", and those of one chapter stand together.
+    """
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))
         yield f"{numbered(chapter)}, {', '.join(named)}"
 
 
 def numbered(chapter: str) -> str:
-    """Return a text such as "chapter 2" or "appendix B".
+    """Return a text such as "chapter 2" or "appendix B" for the notebook `chapter`.
 
-    `chapter` is the file name of a chapter, or the name of a cell, which begins with it.
+    `chapter` is the file name of the notebook, or the full name of a cell, which begins with the file name.
     """
     number = chapter.partition("-")[0]
     return f"chapter {int(number)}" if number.isdigit() else f"appendix {number}"
@@ -341,8 +365,9 @@ def numbered(chapter: str) -> str:
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
     """Make every code cell of a chapter a link target, replace its recorded results by links, and return the chapter.
 
-    The results are those of checks of statements or of errors in print. The links lead to their entries in the ledger,
-    which lists all of them.
+    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The results are those of
+    checks of statements or of errors in print. The links lead to their entries on the pages that list all entries of
+    `ledger`.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -356,9 +381,10 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 
 
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
-    """Return the output of a cell that shows the results of these entries of the ledger, as HTML and as Markdown.
+    """Return the output of a notebook cell that shows the results of `entries`, as a dictionary with HTML and Markdown.
 
-    In HTML there is a sign for each entry, which links to the entry and shows its name when the pointer is on it. In
+    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML there is a sign for
+    each entry. The sign is a link to the entry, and shows the entry's place and result when the pointer is on it. In
     Markdown there is a line of text with the links and the results.
     """
     links, lines = [], []

@@ -28,7 +28,10 @@ TOLERANCE = {"wide": 1.0, "high": 6.0}
 
 
 def version(root: Path = ROOT) -> str:
-    """Return the version and the commit of the project as a text, which also says if files differ from the commit."""
+    """Return a text with the version and the last commit of the project; it says, too, if files differ from the commit.
+
+    `root` is the main folder of the project. If there is no commit, the text has only the version.
+    """
     number = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     made = provenance.commit(root)
     return f"{number}, commit {made.short}{', with uncommitted changes' * made.changed}" if made else number
@@ -41,20 +44,27 @@ def require_tex(*more: str) -> None:
 
 
 def complaints(log: str) -> list[str]:
-    """Return the lines with warnings and errors in a log of LaTeX, except those about boxes slightly too large."""
+    """Return a list of the lines with warnings and errors in `log`, the text of a log of LaTeX.
+
+    Lines about boxes that are only slightly too large are left out.
+    """
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 
 def is_small(line: str) -> bool:
-    """Return whether a line of a LaTeX log is about a box that is only slightly too wide or too high."""
+    """Return True if `line`, a line of a LaTeX log, is about a box that is only slightly too wide or too high.
+
+    Slightly means less than 1 pt too wide, or less than 6 pt too high.
+    """
     size = re.match(r"Overfull .*\(([\d.]+)pt too (wide|high)", line)
     return size is not None and float(size[1]) < TOLERANCE[size[2]]
 
 
 def typeset(folder: Path, root: Path) -> Path:
-    """Typeset the LaTeX sources in `folder` by XeLaTeX, and return the path of the PDF; the log is `_build/latex.log`.
+    """Typeset the LaTeX sources in `folder` by XeLaTeX, and return the path of the PDF.
 
-    Any warning of LaTeX raises a BookError, unless it is about a box that is slightly too large.
+    Any warning of LaTeX raises a BookError, unless it is about a box that is slightly too large. `root` is the main
+    folder of the project. The log is written to `_build/latex.log` in this folder.
     """
     fixed = {"FORCE_SOURCE_DATE": "1", "TZ": "UTC", "max_print_line": "10000"}  # the last: one message, one line
     command = [*LATEXMK, "egm.tex"]
@@ -72,7 +82,10 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book (for the name "egm") or the article (for the name "paper") as PDF, and return its path."""
+    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return the path of the PDF.
+
+    `root` is the main folder of the project.
+    """
     finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / "stage-pdf"
     finished.unlink(missing_ok=True)
     require_tex()
@@ -83,7 +96,10 @@ def build(root: Path = ROOT, name: str = "egm") -> Path:
 
 
 def paper(root: Path = ROOT) -> Path:
-    """Build the page "The paper" as an article in PDF, and return its path."""
+    """Build the page "The paper" as an article in PDF, and return the path of the PDF.
+
+    `root` is the main folder of the project.
+    """
     return build(root, "paper")
 
 

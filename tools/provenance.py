@@ -28,7 +28,10 @@ NO_REPOSITORY = "not from a repository"
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit of the project: its hash, its time, and (`changed`) whether the present files differ from it."""
+    """Commit of the project in git: its `hash` and its `time`.
+
+    `changed` is True if the present files differ from those of the commit.
+    """
 
     hash: str
     time: datetime
@@ -41,14 +44,14 @@ class Commit:
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Run a git command in the folder `root`, and return the text that it prints."""
+    """Run git with `arguments` in the folder `root`, and return what git prints; raise an error if git fails."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path) -> Commit | None:
-    """Return the last commit of the repository whose main folder is `root`, or None if `root` is no such folder.
+    """Return the last commit of the git repository with the main folder `root`.
 
-    The result is also None if git is not installed.
+    If `root` is not the main folder of a repository, or git is not installed, return None.
     """
     try:
         if Path(git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
@@ -60,13 +63,16 @@ def commit(root: Path) -> Commit | None:
 
 
 def code(notebook: nbformat.NotebookNode) -> list[ast.Module]:
-    """Return the syntax tree of each code cell of a notebook, with IPython's magics translated to Python."""
+    """Return a list with the syntax tree of each code cell of `notebook`.
+
+    Magics, the commands that only IPython understands, are translated to Python.
+    """
     plain = TransformerManager().transform_cell
     return [ast.parse(plain(cell.source)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def imported(notebook: nbformat.NotebookNode) -> set[str]:
-    """Return the names of the packages that the cells of a notebook import, without the standard library."""
+    """Return the set of names of the packages that the cells of `notebook` import, without the standard library."""
     nodes = [node for tree in code(notebook) for node in ast.walk(tree)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -74,7 +80,7 @@ def imported(notebook: nbformat.NotebookNode) -> set[str]:
 
 
 def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Return {name: value} for the parameters of a chapter (notebook).
+    """Return a dictionary from name to value for the parameters of `notebook`, a chapter of the book.
 
     A value is a text: the expression that the cell with the tag `parameters` assigns to the name.
     """
@@ -86,18 +92,19 @@ def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
 def versions(record: dict, names: set[str]) -> str:
     """Return a text with the version of Python, and the versions of some packages that a chapter (notebook) has loaded.
 
-    `record` is what the chapter's kernel wrote about its run (`tools.kernel.recorder`). Of the packages in it, those in
-    `names` and those in `ALWAYS` are listed.
+    `record` is a dictionary that the chapter's kernel wrote about its run (`tools.kernel.recorder`). Of the packages in
+    `record`, those in `names` and those in `ALWAYS` are listed.
     """
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
 
 
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
-    """Return a box in Markdown with the provenance of a chapter (notebook), which is closed until a reader opens it.
+    """Return, in Markdown, a box with the provenance of the chapter `notebook`: commit, versions, parameters and seeds.
 
-    The title of the box has the commit `made` and its date. The content has the commit, the versions in `record`, the
-    parameters and the seeds. If `address` is given, the commit is a link to it.
+    The box is closed until a reader opens it. Its title has the commit `made` and the date of the commit, or says that
+    there is no repository if `made` is None. The versions are those of Python and of packages in `record`, which the
+    chapter's kernel wrote. If `address`, the project's public address, is given, the commit is a link to it.
     """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
@@ -118,9 +125,10 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 
 
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
-    """Append the box with its provenance (see `stamp`) to a chapter (notebook).
+    """Append a cell with the box about its provenance (see `stamp`) to `notebook`, a chapter of the book.
 
-    `file` is the path of the executed chapter. The versions are read from the file `.run.json` beside it.
+    `file` is the path of the executed chapter. The versions are read from the file `.run.json` beside it. `made` is the
+    last commit of the project, or None. `address` is the project's public address, or None.
     """
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)

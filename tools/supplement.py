@@ -27,9 +27,10 @@ SUMS = "SHA256SUMS"
 
 
 def findings(found: ledger.Ledger) -> str:
-    """Return all entries of the ledger, each with the recorded result of its check, as a text in JSON.
+    """Return all entries of the ledger `found`, each with the recorded result of its check, as a text in JSON.
 
-    The entries of statements (claims) come first. The entries of errors in print (slips) follow.
+    The ledger lists the checked statements of the sources and the errors in print. The entries of statements (claims)
+    come first, and the entries of errors in print (slips) follow.
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
@@ -39,23 +40,31 @@ def findings(found: ledger.Ledger) -> str:
 
 
 def sources(root: Path) -> dict[str, bytes]:
-    """Return {path: content} for the files of the present commit; each path begins with `source/`."""
+    """Return a dictionary from path to content for all files of the last commit in the git repository `root`.
+
+    Each path begins with `source/`, and each content is a byte string.
+    """
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         return {f"source/{item.name}": tar.extractfile(item).read() for item in tar if item.isfile()}
 
 
 def tree(folder: Path, name: str) -> dict[str, bytes]:
-    """Return {path: content} for the files in a folder; each path begins with `name`.
+    """Return a dictionary from path to content for all files in `folder` and its subfolders.
 
-    Files that no reader needs are left out.
+    A path begins with the text `name`, and goes on with the path inside of `folder`. A content is a byte string. Files
+    that no reader needs are left out.
     """
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
 
 def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
-    """Return {path: content} for all files of the supplement, including a README and the checksums."""
+    """Return a dictionary from path to content for all files of the supplement, including a README and the checksums.
+
+    `executed` has the path of each executed chapter by its file name, `html` is the folder with the book as HTML, and
+    `pdfs` are the paths of the PDF files. `root` is the main folder of the project. A content is a byte string.
+    """
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
     files |= {file.name: file.read_bytes() for file in pdfs}
@@ -67,9 +76,10 @@ def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path
 
 
 def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
-    """Write these files into a zip file at the path `target`, and return this path.
+    """Write `files` into a zip file at the path `target`, and return this path.
 
-    All have the same date, and are in a folder with the name of the zip file.
+    `files` is a dictionary from path to content. In the zip file all files have the date `date`, in seconds since 1970,
+    and are in a folder with the name of the zip file.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(files.items()):
@@ -81,7 +91,10 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the file name of the supplement: it has the version, and says if there are uncommitted changes."""
+    """Return the file name of the supplement: it has the version, and says if there are uncommitted changes.
+
+    `root` is the main folder of the project.
+    """
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 
@@ -89,7 +102,8 @@ def name(root: Path = ROOT) -> str:
 def supplement(root: Path = ROOT) -> Path:
     """Build the book as HTML and PDF, pack it with the rest of the supplement, and return the path of the zip file.
 
-    If there are uncommitted changes, raise a BookError instead.
+    `root` is the main folder of the project. If there are uncommitted changes, raise a BookError instead. Zip files of
+    earlier supplements are removed.
     """
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()

@@ -19,9 +19,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Hold the paths of the built files: an sdist (source archive), and two wheels (binary packages).
+    """Hold the paths of three files that were built from the project, and of the folder from which they were built.
 
-    `wheel` is made from the sdist, and `direct` is made directly from the sources in the folder `sources`.
+    `sdist` is a source archive. `wheel` and `direct` are binary packages: `wheel` is built from the sdist, and `direct`
+    is built directly from the folder `sources`, which is a copy of the project.
     """
 
     sdist: Path
@@ -39,10 +40,13 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Build an sdist (source archive), a wheel from it as for publication, and a wheel directly from the sources.
+    """Build an sdist (source archive), a wheel from this sdist, and a wheel directly from the sources.
 
-    All of them are built without a network, from a copy of the project with additional files that a developer may leave
-    in it. The additional files must not get into the built files.
+    Return the paths of the built files as `Distributions`. The wheel from the sdist is the one for publication. The
+    files are built without a network, from a copy of the project with additional files that a developer may leave in
+    the folder. The additional files must not get into the built files. If the project is no git clone, call
+    `do_without`, the function that skips a test, or fails it in continuous integration. `tmp_path_factory` is pytest's
+    maker of temporary folders.
     """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
@@ -61,15 +65,19 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """Hold a virtual environment of Python in `folder`, and an empty folder in which its commands are run."""
+    """Hold the path `folder` of a virtual environment of Python, and the path of the folder `empty`.
+
+    The programs of the environment run in `empty`, which has no files at first.
+    """
 
     folder: Path
     empty: Path
 
     def run(self, command, *args):
-        """Run a command of the environment in the empty folder, and return the completed process.
+        """Run a program of the environment in the folder `empty`, and return the completed process.
 
-        The command does not get environment variables that would lead Python to the sources of the project.
+        `command` is the name of the program, and `args` are its arguments. The output of the process is captured as
+        text. The program does not get environment variables that would lead Python to the sources of the project.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
@@ -77,7 +85,10 @@ class Environment:
 
 
 def needed(requirements):
-    """Return the names of all packages that the given requirements need, directly or through other packages."""
+    """Return the set of names of all packages that `requirements` need, directly or through other packages.
+
+    `requirements` are lines such as "numpy>=2". The named packages are included. All of them must be installed.
+    """
     found, waiting = set(), [Requirement(line) for line in requirements]
     while waiting:
         requirement = waiting.pop()
@@ -90,9 +101,11 @@ def needed(requirements):
 
 @pytest.fixture(scope="session")
 def installed(distributions, tmp_path_factory):
-    """Return a virtual environment that has the wheel installed, links to the packages that it needs, and nothing else.
+    """Return an `Environment`, a virtual environment of Python, that has only egm and the packages that egm needs.
 
-    It is made without a network. Packages that only an extra needs are not in it.
+    egm is installed from the wheel (binary package) in `distributions`, the built files. The needed packages are links
+    to those of the running Python. Packages that only an extra (a set of optional dependencies) needs are not there. No
+    network is used. `tmp_path_factory` is pytest's maker of temporary folders.
     """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")

@@ -16,21 +16,28 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 
 
 def by_name(lines):
-    """Return a dictionary from name to version specifier for lines of requirements; the project itself is left out."""
+    """Return a dictionary from package name to version specifier (such as ">=2") for `lines` of requirements.
+
+    The project itself is left out.
+    """
     requirements = [Requirement(line) for line in lines]
     return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 
 
 def direct_dependencies():
-    """Return the dependencies of the package and of its extras, as a dictionary from name to version specifier."""
+    """Return a dictionary from package name to version specifier for the dependencies of egm and of all its extras.
+
+    They are read from pyproject.toml. An extra is a set of optional dependencies.
+    """
     extras = PROJECT["optional-dependencies"].values()
     return by_name([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
 
 
 def test_conda_has_the_same_dependencies():
-    """environment.yml (for conda) has the dependencies of pyproject.toml, with the same bounds of versions.
+    """environment.yml (for conda) and pyproject.toml list the same dependencies, with the same bounds of versions.
 
-    In addition it has Python, pip, and chi2comb, which pip gets by tools/chi2comb.py instead.
+    In addition, environment.yml lists Python, pip, and chi2comb. (Where pip is used instead of conda, tools/chi2comb.py
+    installs chi2comb.)
     """
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
@@ -41,20 +48,24 @@ def test_conda_has_the_same_dependencies():
 
 @pytest.fixture(scope="module")
 def pins():
-    """Return a dictionary from package name to version specifier for the lines of constraints.txt."""
+    """Return a dictionary from package name to version specifier, such as "==2.1.0", for constraints.txt."""
     return by_name((ROOT / "constraints.txt").read_text().split())
 
 
 def test_constraints_are_exact(pins):
-    """constraints.txt states exactly one version of each package, without a wildcard."""
+    """constraints.txt states exactly one version of each package, by "==" and without a wildcard.
+
+    `pins` has the version specifier of each package in constraints.txt.
+    """
     assert all(str(pin).startswith("==") and "*" not in str(pin) and "," not in str(pin) for pin in pins.values())
 
 
 @pytest.mark.parametrize(("name", "bound"), direct_dependencies().items())
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
-    """The version of a package in constraints.txt is within the bounds of pyproject.toml for this package.
+    """The version of a package in constraints.txt is within the bounds that pyproject.toml has for this package.
 
-    The book is built with the versions in constraints.txt. `name` is a direct dependency, and `bound` has its bounds.
+    The book is built with the versions in constraints.txt. `name` is a direct dependency in pyproject.toml, `bound` are
+    its bounds there, and `pins` has the version of each package in constraints.txt.
     """
     assert bound.contains(str(pins[name]).removeprefix("=="))
 
@@ -64,7 +75,7 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 
 
 def test_requirements_are_the_constraints_with_hashes():
-    """requirements.txt has the versions of constraints.txt, each with hashes, and does not let pip build a package.
+    """requirements.txt has the versions of constraints.txt, each with a hash, and lets pip build no package.
 
     To build a package would run code of the package. The test need not look for missing dependencies of dependencies:
     pip refuses to install a package without a hash.
@@ -77,9 +88,10 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """pyproject.toml allows only versions of OpenDP from 0.14.2 on, up to the minor version in constraints.txt.
+    """pyproject.toml allows OpenDP from 0.14.2 on, but not yet the minor version after the tested one.
 
-    The samplers of earlier versions have a bias, and those of later versions have not been tested.
+    The tested version is that in `pins`, which has the version of each package in constraints.txt. The samplers of
+    versions before 0.14.2 have a bias, and those of later minor versions have not been tested.
     """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))

@@ -23,21 +23,28 @@ README = (ROOT / "README.md").read_text()
 
 
 def tracked(*folders):
-    """Return the set of files that git tracks, in the given folders or in the whole project."""
+    """Return the set of paths of the files that git tracks in `folders`, by default in the whole project."""
     found = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(found.stdout.split())
 
 
 @pytest.fixture(scope="module")
 def wheel(distributions):
-    """Return the files in the wheel (binary package) as a dictionary from name to content."""
+    """Return the files in the wheel (binary package) as a dictionary from path to content in bytes.
+
+    The wheel is that of `distributions`, the built files of the project.
+    """
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 @pytest.fixture(scope="module")
 def unpacked(distributions, tmp_path_factory):
-    """Unpack the sdist (source archive), and return the folder with its files."""
+    """Unpack the sdist (source archive), and return the path of the folder with its files.
+
+    The sdist is that of `distributions`, the built files of the project. `tmp_path_factory` is pytest's maker of
+    temporary folders.
+    """
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(distributions.sdist) as file:
         file.extractall(folder, filter="data")
@@ -49,7 +56,10 @@ def unpacked(distributions, tmp_path_factory):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """The wheel has exactly the tracked files of egm, including data and py.typed, and metadata with all licenses."""
+    """The wheel has exactly the tracked files of egm, including data and py.typed, and metadata with all licenses.
+
+    `wheel` is a dictionary from path to content. Tracked are the files that git knows.
+    """
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -58,7 +68,11 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """The wheel has the same content if it is built from the sdist (source archive) as if built from the sources."""
+    """A wheel built from the sdist (source archive), and a wheel built from the sources, have equal files.
+
+    `wheel` has the content of each file in the wheel from the sdist, and `distributions` has the path of the other
+    wheel.
+    """
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
@@ -66,7 +80,8 @@ def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
 def test_sdist_is_the_whole_project(unpacked):
     """The sdist (source archive) has every tracked file of the project unchanged, and no other files but metadata.
 
-    So a user of the sdist can run the tests and build the book.
+    So a user of the sdist can run the tests and build the book. `unpacked` is the folder with the files of the sdist.
+    Tracked are the files that git knows.
     """
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
@@ -79,12 +94,19 @@ def test_sdist_is_the_whole_project(unpacked):
 
 @pytest.fixture(scope="module")
 def metadata(wheel):
-    """Return the metadata of the wheel; raise an error if a field breaks the rules for metadata of Python packages."""
+    """Return the metadata of the wheel; raise an error if a field breaks the rules for metadata of Python packages.
+
+    `wheel` is a dictionary from path to content for the files of the wheel (binary package).
+    """
     return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):
-    """The wheel's metadata, the name in the package's messages and CITATION.cff agree with pyproject.toml."""
+    """The wheel's metadata, the name in the package's messages and CITATION.cff agree with pyproject.toml.
+
+    Of `metadata`, the metadata of the wheel, the name, the version, the license, the bound of Python's version and the
+    extras are compared. Of CITATION.cff, the version, the license and the authors are compared.
+    """
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
     assert str(metadata.requires_python) == PROJECT["requires-python"]
@@ -95,19 +117,25 @@ def test_metadata_are_those_of_the_project(metadata):
 
 
 def test_public_address_stands_in_one_place():
-    """The public address of the project occurs in pyproject.toml only, so a move changes one line."""
+    """No tracked file but pyproject.toml contains a public address of the project, so a move changes one file."""
     for address in PROJECT.get("urls", {}).values():
         found = subprocess.run(["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True, check=True)
         assert found.stdout.split() == ["pyproject.toml"]
 
 
 def test_classifiers_are_known(metadata):
-    """All classifiers in the metadata are in the official list, because the registry of packages refuses others."""
+    """All classifiers in `metadata`, the metadata of the wheel, are in Python's official list.
+
+    A classifier is a label by which users find a package. The package registry refuses other classifiers.
+    """
     assert set(metadata.classifiers) <= classifiers
 
 
 def test_long_description_is_the_readme(metadata):
-    """The description in the wheel's metadata is the README, and all of its code blocks and tables can be rendered."""
+    """The description in `metadata`, the metadata of the wheel, is the text of the README, and can be rendered as HTML.
+
+    In HTML, the description has as many code blocks and tables as the README.
+    """
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()
     html = MarkdownIt("commonmark").enable("table").render(metadata.description)
@@ -121,9 +149,10 @@ def test_long_description_is_the_readme(metadata):
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """If the wheel is installed without extras, all modules but egm.study.claims and egm.study.plots can be imported.
+    """If the wheel is installed without extras, all public modules but egm.study.claims and .plots can be imported.
 
-    Extras are optional dependencies. The data files and the version of the package are there, too.
+    Extras are optional dependencies. `installed` is the environment without them. The imports give no warning, the data
+    file rivals.csv has all its rows, and the version is that of pyproject.toml.
     """
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
@@ -138,7 +167,10 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise."""
+    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise.
+
+    `installed` is the environment that has the wheel. The release says `"simulated": false`.
+    """
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

@@ -12,13 +12,13 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language):
-    """Return the text of the README's only code block in the given language."""
+    """Return the text of the README's only code block in `language`, such as "python"."""
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return text
 
 
 def series(name):
-    """Return the numbers in the row of the README's table that begins with this name."""
+    """Return the numbers in that row of the README's table whose first cell is `name`, as a list of floats."""
     (row,) = re.findall(rf"^\| {name} \|(.*)\|$", README, re.MULTILINE)
     return [float(number) for number in row.split("|")]
 

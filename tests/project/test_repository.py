@@ -31,7 +31,10 @@ NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.ste
 
 
 def run(*command):
-    """Run a program of this Python environment; return its exit code and all that it printed."""
+    """Run a program of this Python environment; return its exit code and all that it printed.
+
+    `command` is the name of the program, followed by its arguments.
+    """
     done = subprocess.run(
         [Path(sys.executable).with_name(command[0]), *command[1:]], capture_output=True, text=True, check=False
     )
@@ -39,17 +42,20 @@ def run(*command):
 
 
 def read(file):
-    """Read a YAML file with all values as text, as GitHub does, because YAML would turn the word `on` into True."""
+    """Read the YAML `file` with all values as text, as GitHub does, because YAML would turn the word `on` into True."""
     return yaml.load(file.read_text(), yaml.BaseLoader)
 
 
 def steps(workflow):
-    """Return all steps of all jobs of a workflow."""
+    """Return the list of all steps of all jobs of a workflow; each step is a dictionary.
+
+    `workflow` is the path of a GitHub workflow.
+    """
     return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
 
 
 def commands(workflow):
-    """Return all lines that a workflow runs in a shell."""
+    """Return the list of all lines that `workflow`, the path of a GitHub workflow, runs in a shell."""
     return [line.strip() for step in steps(workflow) for line in step.get("run", "").splitlines()]
 
 
@@ -57,14 +63,18 @@ def commands(workflow):
 def test_schema(schema, file):
     """Each workflow, form and settings file of the repository satisfies its schema.
 
-    GitHub silently ignores a file that it cannot read.
+    `file` is the path of the file, and `schema` is the name of its schema in the program check-jsonschema. GitHub
+    silently ignores a file that it cannot read.
     """
     failed, printed = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
     assert not failed, printed
 
 
 def test_schemas_refuse(tmp_path):
-    """The checker of schemas refuses a workflow with a misspelled key."""
+    """The program check-jsonschema refuses a workflow with the misspelled key `stepps`.
+
+    The workflow is written into the empty folder `tmp_path`.
+    """
     file = tmp_path / "ci.yml"
     file.write_text("on: push\njobs: {a: {runs-on: x, stepps: []}}\n")
     assert run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))[0]
@@ -78,7 +88,10 @@ def test_the_package_is_checked_with_every_python_that_it_declares():
 
 @NAMED
 def test_workflow_calls_what_exists(workflow):
-    """Each target of the Makefile, script and module that a workflow calls exists."""
+    """Each target of the Makefile, each script and each module in tools that `workflow` calls exists.
+
+    `workflow` is the path of a GitHub workflow.
+    """
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in commands(workflow):
         if made := re.fullmatch(r"make (\w+)", line):
@@ -90,9 +103,10 @@ def test_workflow_calls_what_exists(workflow):
 
 
 def test_actions_are_official_and_pinned():
-    """Workflows use only official actions, each pinned by the hash of a commit, because a tag can be moved.
+    """Workflows use only GitHub's own actions, each in one version, which is fixed by the hash of a commit.
 
-    A comment names the version, which Dependabot reads.
+    A git tag such as v4 would not do, because it can be moved to another commit. A comment behind the hash names the
+    version, which the program Dependabot reads.
     """
     used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
     assert not [line for line in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
@@ -101,9 +115,10 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """A job of a workflow leaves no credentials in its clone of the repository, unless it pushes to the repository.
+    """A job of `workflow` leaves no credentials in its clone of the repository, unless it may write to the repository.
 
-    It must set the option persist-credentials of the action `checkout` to false.
+    Each other job must set the option persist-credentials of the action `checkout` to false. `workflow` is the path of
+    a GitHub workflow.
     """
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
@@ -129,11 +144,13 @@ TAKE_A_VALUE = {
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return the names in a text's `pip install` commands that should not be installed by name.
+    """Return a list of the names in the `pip install` commands of `text` that must not be installed by their names.
 
-    Allowed are copies of this project, other files, addresses, and the names in `known`. This project is not on the
-    registry of packages, so its own name is allowed only with an address or, if `inside_the_package` is True, in
-    messages of the package, because there it is installed already.
+    Allowed are copies of this project, other files, addresses, and the names in the set `known`. This project is not on
+    the registry of packages, so its own name is allowed only together with an address. If `inside_the_package` is True,
+    `text` is a file of the package. Then the project's own name is allowed, because whoever reads a message of the
+    package has the project installed already. An extra such as "egm[files]" is never allowed, because egm is not the
+    name of the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -152,15 +169,16 @@ def wrongly_installed(text, known, inside_the_package=False):
 
 @pytest.fixture(scope="module")
 def known():
-    """Return the set of names that may be installed by name: those in constraints.txt, and chi2comb."""
+    """Return the set of package names that pip may install by name: those in constraints.txt, and chi2comb."""
     lines = (ROOT / "constraints.txt").read_text().split()
     return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
-    """No file of the project tells a user to install a package by a name that is not known.
+    """No file of the project tells a user to install a package by a name that is not in the set `known`.
 
-    For instance, "egm" on the registry of packages is another project.
+    `known` has the names in constraints.txt, and chi2comb. For instance, "egm" on the registry of packages is the name
+    of another project.
     """
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
@@ -169,9 +187,9 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
 
 
 def test_what_is_downloaded_is_checked_by_its_hash():
-    """The Makefile, the scripts and the workflows let pip check by hashes all that it downloads.
+    """Each `pip install` in the Makefile, the scripts and the workflows has the option `--require-hashes`.
 
-    The project itself is installed from its folder, without a download.
+    Only the project itself is installed without hashes, from its folder and without a download.
     """
     places = {name: (ROOT / name).read_text() for name in ("Makefile", ".ci/run", "postBuild")}
     places |= {file.name: file.read_text() for file in WORKFLOWS}
@@ -203,9 +221,10 @@ def test_wrong_names_are_seen(text, wrong, known):
 
 
 def test_own_name_may_stand_in_messages_of_the_package(known):
-    """`wrongly_installed` lets a message of the package name the project in `pip install`, in order to add an extra.
+    """`wrongly_installed` allows `pip install` with the project's name and an extra in messages of the package.
 
     An extra is a set of optional dependencies. pip finds that the project is installed, and adds only the dependencies.
+    `known` is the set of other names that are allowed.
     """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
@@ -215,7 +234,10 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """By default a workflow may only read; a job that may write declares it, and runs no code of the project."""
+    """By default a workflow may only read; a job that may write declares so, and runs no code of the project.
+
+    `workflow` is the path of a GitHub workflow. Each of its jobs must end within 120 minutes.
+    """
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
     for name, job in jobs.items():
@@ -228,7 +250,9 @@ def test_least_permissions(workflow):
 def test_form_for_errata_mirrors_the_ledger():
     """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    It names all versions of the report.
+    ledger/errata.yml lists the errors that were found in the report and in the lecture notes that the book checks. A
+    reader cannot know, for instance, the notebook cell that checks the error. The form must also name all versions of
+    the report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
@@ -240,15 +264,18 @@ def test_form_for_errata_mirrors_the_ledger():
 
 
 def test_hooks_are_valid():
-    """The program pre-commit accepts the project's file .pre-commit-config.yaml."""
+    """The program pre-commit accepts the project's file .pre-commit-config.yaml.
+
+    The file lists the checks that pre-commit runs before each commit.
+    """
     failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
     assert not failed, printed
 
 
 def test_hooks_have_the_versions_of_the_lock():
-    """The pre-commit hooks use ruff and nbstripout in the versions of constraints.txt, which `make test` uses as well.
+    """The hooks that run before a commit are ruff and nbstripout, in the versions of constraints.txt.
 
-    Other versions could format files differently.
+    `make test` uses the versions of constraints.txt, too. Other versions could format files differently.
     """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
@@ -260,7 +287,8 @@ def test_hooks_have_the_versions_of_the_lock():
 def test_chapters_for_colab_are_kept(tmp_path):
     """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes no other folder.
 
-    A second publication of the same commit changes nothing. The branch has no files of the main branch.
+    A second publication of the same commit changes nothing. The branch "colab" has no files of the main branch. The
+    test runs the script of the workflow "book" in repositories that it makes in the empty folder `tmp_path`.
     """
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)
@@ -286,5 +314,5 @@ def test_chapters_for_colab_are_kept(tmp_path):
 
 
 def git(*arguments):
-    """Run a git command, and return what it prints."""
+    """Run git with these `arguments`, and return the text that it prints; raise an error if git fails."""
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout

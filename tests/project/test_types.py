@@ -116,9 +116,11 @@ WRONG = {
 
 
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
-    """With the installed wheel, mypy accepts the program RIGHT, and finds exactly the mistakes in the lines of WRONG.
+    """With the wheel installed, mypy accepts the program RIGHT, and finds in each line of WRONG the error named there.
 
-    mypy reads the annotations of the wheel, because the wheel has a file py.typed.
+    RIGHT is the text of a program without type errors. WRONG is a dictionary from a line with a mistake to the name of
+    mypy's error. `installed` is the environment that has the wheel. mypy reads the annotations of the wheel, because
+    the wheel has a file py.typed.
     """
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
@@ -134,9 +136,10 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 
 
 def test_types_are_true(monkeypatch):
-    """If the program RIGHT runs, each value that it passes to `assert_type` has the type named there.
+    """If the program RIGHT runs, each value that it passes to `assert_type` has the type that it passes with the value.
 
-    mypy proves these types from the annotations.
+    RIGHT is the text of a program without type errors. mypy proves these types from the annotations alone. Here
+    `monkeypatch` replaces `typing.assert_type` by a function that checks the value.
     """
     asserted = []
 
@@ -156,7 +159,7 @@ def test_types_are_true(monkeypatch):
 
 
 def test_ignored_errors_have_a_reason():
-    """Each comment `type: ignore` in the package names the errors to ignore, and is followed by a reason."""
+    """Each comment `type: ignore` in the package names the mypy errors to ignore in brackets, and a reason follows."""
     for file in (ROOT / "egm").rglob("*.py"):
         for line in file.read_text().splitlines():
             if "type: ignore" in line:

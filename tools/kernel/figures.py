@@ -5,7 +5,10 @@
 
 
 def start() -> None:
-    """Make this kernel output every later figure in two more formats: PDF, and the drawn numbers as CSV."""
+    """Let this kernel, the process that runs a notebook, output every later figure in two more formats: PDF and CSV.
+
+    The CSV has the points of the curves in the figure (see `drawn`).
+    """
     from IPython import get_ipython
     from IPython.core.formatters import BaseFormatter
     from matplotlib_inline.config import InlineBackend
@@ -27,7 +30,7 @@ def start() -> None:
 
 
 def drawn(figure) -> str:
-    """Return the points of the curves in a figure as CSV, with the columns panel, name, x and y.
+    """Return the points of the curves in `figure` as CSV text, with the columns panel, name, x and y.
 
     Lines of one or two points without markers, such as a horizontal line, are left out.
     """

@@ -14,9 +14,10 @@ from pathlib import Path
 
 
 def start(file: str, package: str) -> None:
-    """Make this kernel write to `file`, after each cell, the versions of Python and of all loaded packages.
+    """Let this kernel, the process that runs a notebook, write the versions of Python and of loaded packages to `file`.
 
-    The loaded modules of `egm` are written, too, as paths relative to the folder `package`.
+    The kernel writes the file, in JSON, after each cell. The file lists the loaded modules of `egm`, too, by their
+    paths relative to the folder `package`, which is the folder of `egm`.
     """
     from IPython import get_ipython
 

@@ -7,15 +7,19 @@ from docutils import nodes
 
 
 def anchor(chapter: str, cell: str) -> str:
-    """Return the anchor by which pages link to a cell.
+    """Return the anchor by which pages link to a cell of a notebook.
 
-    It is cell-05-hessian for the cell "hessian" of the chapter "05-lagrangian".
+    `chapter` is the name of the notebook, and `cell` is the name of the cell. For the chapter "05-lagrangian" and the
+    cell "hessian", the anchor is "cell-05-hessian".
     """
     return f"cell-{chapter.partition('-')[0].lower()}-{cell}"
 
 
 def name_cells(app, doctree):
-    """Give each code cell with an anchor in its metadata this anchor as its id, and register it as a link target."""
+    """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id.
+
+    `app` is the Sphinx application, and `doctree` is the document with the cells, as Sphinx has read it.
+    """
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)
@@ -23,6 +27,9 @@ def name_cells(app, doctree):
 
 
 def setup(app):
-    """Connect to Sphinx: `name_cells` runs when a document has been read."""
+    """Connect `name_cells` to `app`, the Sphinx application, and return the properties of this extension.
+
+    `name_cells` runs when a document has been read. The properties allow Sphinx to read and write pages in parallel.
+    """
     app.connect("doctree-read", name_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,19 +25,23 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
-    """Return the number that HTML shows for the object of this kind and name: "4.1" for a lemma, for example.
+    """Return the number that an object of the page has in HTML, such as "4.1" for a lemma, or "" if it has no number.
 
-    If the object has no number, return "".
+    `kind` is the kind of the object for Sphinx, such as "figure" or "lemma", and `name` is its id. `translator` writes
+    the page as LaTeX, and knows which page it is.
     """
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
 
 
 class BookTranslator(LaTeXTranslator):
-    """Translate a document to LaTeX as Sphinx does, but write the numbers of HTML instead of letting LaTeX count."""
+    """Translate a document to LaTeX as Sphinx does, but with the numbers that the HTML pages show.
+
+    Sphinx's own translator would let LaTeX count sections, equations, figures, tables and statements.
+    """
 
     def section_number(self, section: nodes.section) -> str:
-        """Return the number that a section has in HTML, or "" if it has none.
+        """Return the number that `section` has in HTML, as a text, or "" if the section has no number.
 
         The first section of a page has the number of the page.
         """
@@ -46,7 +50,7 @@ class BookTranslator(LaTeXTranslator):
         return ".".join(map(str, numbers.get(anchor if anchor in numbers else "", ())))
 
     def visit_title(self, node):
-        """Write a command that sets the number of a heading, and then the heading."""
+        """Write a LaTeX command that sets the number of the heading `node`, and then the heading."""
         if isinstance(node.parent, nodes.section) and not self.this_is_the_title:
             name = self.sectionnames[min(self.sectionlevel, len(self.sectionnames) - 1)]
             self.body.append(f"\\booknumber{{{name}}}{{{self.section_number(node.parent)}}}\n")
@@ -55,7 +59,7 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """Write an equation; if it has a label, write the number that it has in HTML as its tag.
+        """Write the displayed equation `node`; if the equation has a label, let LaTeX print its number in HTML.
 
         Sphinx's own method would let LaTeX count the equation.
         """
@@ -68,12 +72,16 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Begin a figure, and set the number that its caption will have."""
+        """Begin the figure `node`, and write a LaTeX command that sets the number in its caption to the one in HTML."""
         super().visit_figure(node)
         self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
 
     def visit_table(self, node):
-        """Begin a table and set its number; if the table has many rows, let the text in its columns wrap."""
+        """Begin the table `node`, and write a LaTeX command that sets its number to the one in HTML.
+
+        If the table has more than 30 rows and does not give the widths of its columns, let the text in its columns
+        wrap.
+        """
         self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
         if "ledger" in node["classes"]:
             node["classes"].append("longtable")
@@ -84,7 +92,10 @@ class BookTranslator(LaTeXTranslator):
             self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
 
     def visit_container(self, node):
-        """Write a cell or a part of it, except for code and output that HTML hides; make each cell a link target."""
+        """Begin the container `node`, a notebook cell for example, but leave out code and output that HTML pages hide.
+
+        Each notebook cell becomes a link target.
+        """
         cell = node.parent.get("classes", [])
         if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
             raise nodes.SkipNode
@@ -93,26 +104,35 @@ class BookTranslator(LaTeXTranslator):
         super().visit_container(node)
 
     def depart_container(self, node):
-        """Begin a new paragraph after a cell, even if the cell ends with a formula."""
+        """End the container `node`; if it is a notebook cell, begin a new paragraph after it.
+
+        Otherwise a cell that ends with a formula and the text after it would be one paragraph.
+        """
         super().depart_container(node)
         if "cell" in node["classes"]:
             self.body.append("\n\n")
 
     def visit_admonition(self, node):
-        """Begin the box of an admonition or, if it is a proof, text that ends with the sign of a proof."""
+        """Begin the box of the admonition `node`; if `node` is a proof, begin a LaTeX environment for proofs.
+
+        This environment ends with the sign for the end of a proof.
+        """
         if "proof" not in node["classes"]:
             return super().visit_admonition(node)
         self.body.append("\n\\begin{bookproof}\n")
 
     def depart_admonition(self, node):
-        """End the box or the proof that `visit_admonition` has begun."""
+        """End the box or the proof `node`, which `visit_admonition` has begun."""
         if "proof" not in node["classes"]:
             return super().depart_admonition(node)
         self.body.append("\n\\end{bookproof}\n")
 
 
 def visit_statement(self, node):
-    """Begin a theorem or another statement: write its kind, its number and its link target."""
+    """Begin `node`, a theorem or another statement: write its kind, its number and its link target.
+
+    The function becomes a method of the translator to LaTeX.
+    """
     number = number_of(self, node["countertype"], node["ids"][0])
     self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
     self.body.append(f"{{{self.hypertarget_to(node)}}}")
@@ -120,7 +140,10 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """End the statement that `visit_statement` has begun."""
+    """End the statement `node`, which `visit_statement` has begun.
+
+    The function becomes a method of the translator to LaTeX.
+    """
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
@@ -128,7 +151,7 @@ def depart_statement(self, node):
 class Arrange(SphinxPostTransform):
     """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts of the table of contents.
 
-    Without this, Sphinx would make all chapters sections of the landing page, because this page has the title of the
+    Otherwise Sphinx would make all chapters sections of the landing page, because the landing page has the title of the
     book.
     """
 
@@ -136,7 +159,10 @@ class Arrange(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Rearrange the document if it is the book, and leave it unchanged if it is the article."""
+        """Rearrange the document if it is the book, and leave the document unchanged if it is the article.
+
+        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
+        """
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -154,16 +180,20 @@ class Arrange(SphinxPostTransform):
 
 
 class KeepSources(SphinxPostTransform):
-    """Leave the references to literature in a docstring where they are; Sphinx would move them to the bibliography.
+    """Keep the literature that a docstring lists in the docstring; Sphinx would move it to the bibliography.
 
-    numpydoc writes a line with their labels below them, for LaTeX alone. This line is then useless, and is removed.
+    Below this list, numpydoc writes a line with the labels of the literature, for LaTeX alone. The line is then
+    useless, and is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace each reference of a docstring by a paragraph of text, and each link to it by text."""
+        """Replace each item of the literature in a docstring by a paragraph, and each link to an item by text.
+
+        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
+        """
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -178,13 +208,16 @@ class KeepSources(SphinxPostTransform):
 
 
 class PlaceBibliography(SphinxPostTransform):
-    """Move the bibliography from the end of the book, where Sphinx puts it, to the page that contains it in HTML."""
+    """Move the bibliography from the end of the book, where Sphinx puts it, to the page that has it in HTML."""
 
     default_priority = 760  # after Sphinx has gathered it
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Move the bibliography to the end of its page in the book; in the article it stays where it is."""
+        """In the book, move the bibliography to the end of the page that has it in HTML; leave the article unchanged.
+
+        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
+        """
         for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
@@ -202,40 +235,47 @@ class KeepWithin(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace the links to other pages of the book by their texts; links within the article and to the web stay."""
+        """Replace, in the article, the links to other pages of the book by their texts.
+
+        Links to places in the article and to the web stay. The book is not changed. Sphinx calls this method once for
+        each document. The keyword arguments `kwargs` are not used.
+        """
         for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
             if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
                 link.parent.replace(link, link.children)
 
 
 def is_paper() -> bool:
-    """Return True if the article is being written, and False if it is the whole book."""
+    """Return True if Sphinx writes the article, a single page of the book, and False if it writes the book."""
     return os.environ.get("BOOK_DOCUMENT") == "paper"
 
 
 def reach_all(app):
     """Let Sphinx resolve links from the article to pages of the book that the article does not contain.
 
-    `KeepWithin` later replaces these links by their texts.
+    `KeepWithin` later replaces these links by their texts. `app` is the Sphinx application.
     """
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
 
 def entitle(app, env):
-    """Give the article the title of its own page instead of the book's title, which Jupyter Book has set."""
+    """Give the article the title of its own page instead of the book's title, which Jupyter Book has set.
+
+    `app` is the Sphinx application, and `env` is Sphinx's environment of the build, which has the titles of all pages.
+    """
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
         app.config.latex_documents = [(page, file, env.titles[page].astext(), *rest)]
 
 
 def texts(row: nodes.row) -> list[str]:
-    """Return the texts of the cells in a row of a table."""
+    """Return a list of the texts of the cells in `row`, a row of a table."""
     return [entry.astext() for entry in row]
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the lists of contents in a part of a page, without those of other pages that Sphinx has inserted there.
+    """Yield the tables of contents in `node`, a part of a document, but not those in pages inserted by Sphinx.
 
     The search goes from the top down, because the node of an inserted page does not say where it has been inserted.
     """
@@ -247,7 +287,7 @@ def toctrees_in(node: nodes.Element):
 
 
 def macros(config) -> str:
-    """Return LaTeX definitions of the commands that the settings define for MathJax."""
+    """Return a text with LaTeX definitions of the commands that Sphinx's settings `config` define for MathJax."""
     lines = []
     for name, meaning in config.mathjax3_config["tex"]["macros"].items():
         text, arguments = meaning if isinstance(meaning, list) else (meaning, 0)
@@ -256,7 +296,10 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Set Sphinx's options for LaTeX, and add the file with the style of the book or of the article to them."""
+    """Set Sphinx's options for LaTeX, and add the files with the style of the book or of the article.
+
+    `config` has the settings of Sphinx, and is changed. `app`, the Sphinx application, is not used.
+    """
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",
@@ -283,9 +326,10 @@ def configure(app, config):
 
 
 def setup(app):
-    """Connect the functions and classes of this extension to Sphinx, in place of Sphinx's own translator to LaTeX.
+    """Connect this extension to `app`, the Sphinx application, with a translator to LaTeX in place of Sphinx's own.
 
-    The extension must come after sphinx-proof in the list of extensions, because it replaces functions of sphinx-proof.
+    Return the properties of the extension, which allow Sphinx to read and write pages in parallel. In the list of
+    extensions, this extension must come after sphinx-proof, because it replaces functions of sphinx-proof.
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)

@@ -58,10 +58,11 @@ class LaunchError(Exception):
 
 
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the project's public address on GitHub, or None if there is none.
+    """Return the project's public address on GitHub, or None if the project has no such address.
 
-    The address is that in pyproject.toml or, within a GitHub workflow, that of the workflow's repository. An address
-    that is not on GitHub counts as none, because Binder and Colab both open only GitHub.
+    The address is that in the file pyproject.toml in `root`, the main folder of the project. If this file has none, the
+    address is that of the repository whose GitHub workflow is running, as the environment variables in `environ` say.
+    An address that is not on GitHub counts as none, because Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -71,9 +72,9 @@ def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> st
 
 
 def configure(config: Path, address: str | None, made: Commit | None) -> None:
-    """Write the project's address and the commit `made` into the book's `_config.yml`.
+    """Write the project's public address and the commit `made` into `config`, the path of the book's `_config.yml`.
 
-    If one of them is None, leave the file unchanged. Jupyter Book makes buttons from these settings.
+    If `address` or `made` is None, leave the file unchanged. Jupyter Book makes buttons from these settings.
     """
     if not (address and made):
         return
@@ -85,9 +86,10 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 
 
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
-    """Return the packages that a chapter (notebook) imports, as requirements for pip.
+    """Return the list of packages that the chapter `notebook` imports, as requirements for pip such as "numpy>=2".
 
-    They have the bounds of their versions in pyproject.toml. `egm`, IPython and chi2comb are left out.
+    They have the bounds of their versions in the file pyproject.toml in `root`, the main folder of the project. `egm`,
+    IPython and chi2comb are left out.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project.get("optional-dependencies", {}).values()
@@ -99,10 +101,11 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
 
 
 def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.NotebookNode:
-    """Return a chapter (notebook) with an additional first cell, which installs `egm` and the packages that it imports.
+    """Return a chapter with an additional first cell, which installs `egm` and the packages that the chapter imports.
 
-    The cell installs `egm` as it was at the commit `made`, from the project's address. On a machine that has `egm`
-    already, it does nothing.
+    `chapter` is the path of the chapter (notebook), which is not changed. The cell installs `egm` as it was at the
+    commit `made`, from `address`, the project's public address. On a machine that has `egm` already, the cell does
+    nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
     root = chapter.parent.parent
@@ -117,8 +120,9 @@ def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.Noteb
 def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Write every chapter as a notebook for Colab that installs egm first, and return the paths of the new files.
 
-    They are written into a subfolder of `folder` with the name of the present commit. `root` is the folder of the
-    repository, and `environ` has the environment variables that may name its public address.
+    The files are written into a subfolder of `folder` with the hash of the last commit as its name. `root` is the main
+    folder of the project. `environ` has the environment variables that may name the project's public address. If there
+    is no public address or no commit, or if there are uncommitted changes, raise LaunchError.
     """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
@@ -131,20 +135,30 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 
 
 def colab(address: str, commit: str, page: str) -> str:
-    """Return the link that opens the chapter of a page, such as `notebooks/02-gaussian-mechanism`, in Colab."""
+    """Return the link that opens the chapter `page` in Colab.
+
+    `page` is the name of a page, such as "notebooks/02-gaussian-mechanism". `address` is the project's public address,
+    and `commit` is the hash of the commit.
+    """
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """Return the link to the form for errors, in which the page and the commit are filled in already."""
+    """Return the link to the form for errors, in which the page and the commit are filled in already.
+
+    `page` is the name of the page, `commit` is the hash of the commit, and `address` is the project's public address.
+    """
     fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
     return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
 
 
 def add_links(app, pagename, templatename, context, doctree):
-    """Change the buttons of a page that the theme has made.
+    """Change the buttons that the theme has made for an HTML page.
 
-    Add a button for Colab and buttons for files to download, link one to the form for errors, and use plainer names.
+    Add a button for Colab and buttons for files to download, let the button for errors lead to the form for errors, and
+    give some buttons plainer names. `app` is the Sphinx application, and `pagename` is the name of the page. `context`
+    has the buttons and other parts of the page by their names, and is changed. `templatename` and `doctree` are not
+    used.
     """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
@@ -172,7 +186,11 @@ def add_links(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Connect to Sphinx: `add_links` runs after the function with priority 501 by which the theme makes its buttons."""
+    """Connect `add_links` to `app`, the Sphinx application, and return the properties of this extension.
+
+    `add_links` has the priority 600, so it runs after the theme's function with the priority 501, which makes the
+    buttons. The properties allow Sphinx to read and write pages in parallel.
+    """
     app.connect("html-page-context", add_links, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

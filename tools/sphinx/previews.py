@@ -1,8 +1,8 @@
 """Sphinx extension: show an equation or a statement when the pointer or the keyboard is on a link to it.
 
-A page that is opened from a disk may not read another page. So all equations and statements of the book are gathered in
-one script, which `book.js` loads when it is first needed. (sphinx-tippy gathers them, too, but loads the program that
-shows them from a network.)
+A browser does not let a page that is opened from a disk read another page. So all equations and statements of the book
+are gathered in one script, which `book.js` loads when it is first needed. (sphinx-tippy gathers them, too, but loads
+the program that shows them from a network.)
 """
 
 import json
@@ -17,7 +17,11 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 
 
 def gather(app, error):
-    """Write the file `_static/previews.js`: the HTML of every equation and statement of the book, by its address."""
+    """Write a script with the HTML of every equation and statement of the book to the file `_static/previews.js`.
+
+    The script is a dictionary from address to HTML, for which an address is a page with an anchor. `app` is the Sphinx
+    application, and `error` is the exception that ended the build, or None. After an error, nothing is written.
+    """
     if error or app.builder.format != "html":
         return
     folder, found = Path(app.outdir), {}
@@ -28,6 +32,9 @@ def gather(app, error):
 
 
 def setup(app):
-    """Connect to Sphinx: `gather` runs when all pages are written."""
+    """Connect `gather` to `app`, the Sphinx application, and return the properties of this extension.
+
+    `gather` runs when all pages are written. The properties allow Sphinx to read and write pages in parallel.
+    """
     app.connect("build-finished", gather, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

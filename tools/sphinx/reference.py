@@ -17,17 +17,19 @@ import egm
 def rule_sections(app, what, name, thing, options, lines):
     """Replace the section titles in the docstring of a module by headings (rubrics), as numpydoc does for functions.
 
-    `lines` is the docstring, and is changed.
+    `lines` are the lines of a docstring, and are changed. `what` is the kind of the object with this docstring: only
+    modules are treated. `app`, `name`, `thing` and `options`, which Sphinx passes too, are not used.
     """
     if what == "module":
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
 
 
 def name_bases(app, what, name, thing, options, lines):
-    """Insert the base classes of an exception after the first sentence of its docstring.
+    """Insert the names of the base classes of an exception after the first paragraph of its docstring.
 
-    A reader needs them, because an `except` clause with a base class catches the exception, too. `lines` is the
-    docstring, and is changed.
+    A reader needs them, because an `except` clause with a base class catches the exception, too. `lines` are the lines
+    of a docstring, and are changed. `thing` is the object with this docstring, and `what` is its kind: only exceptions
+    are treated. `app`, `name` and `options`, which Sphinx passes too, are not used.
     """
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
@@ -35,9 +37,11 @@ def name_bases(app, what, name, thing, options, lines):
 
 
 def name_attributes(app, domain, kind, content):
-    """Let links lead to each attribute that numpydoc has listed for a class.
+    """Let links lead to each attribute that numpydoc has listed in the description of a class.
 
-    Also let links to a class that egm exports use its short name, `egm.Class`.
+    Also let links to a class that egm exports use its short name, `egm.Class`. `content` is the description of an
+    object of the programming language `domain`, and `kind` is the kind of the object: only classes and exceptions of
+    Python ("py") are treated. `app` is the Sphinx application.
     """
     if domain != "py" or kind not in ("class", "exception"):
         return
@@ -53,19 +57,21 @@ def name_attributes(app, domain, kind, content):
 
 
 def name_commands(app, doctree):
-    """Remove those anchors of sections that would be the same for all commands of `egm`.
+    """Remove, from `doctree`, those anchors of sections that would be equal for all commands of the program `egm`.
 
-    The anchors that contain the name of a command stay.
+    `doctree` is a document as Sphinx has read it. The anchors that contain the name of a command stay. `app`, the
+    Sphinx application, is not used.
     """
     for section in doctree.findall(nodes.section):
         section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
 
 
 def setup(app):
-    """Connect the functions of this extension to Sphinx.
+    """Connect the functions of this extension to `app`, the Sphinx application, and return the extension's properties.
 
-    The first two run before numpydoc reads a docstring, the third when an entry has been made, and the last when a page
-    has been read.
+    `rule_sections` and `name_bases` run before numpydoc reads a docstring. `name_attributes` runs when the description
+    of an object has been made, and `name_commands` when a page has been read. The properties allow Sphinx to read and
+    write pages in parallel.
     """
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)

@@ -12,12 +12,16 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Insert an entry of the index before each statement and equation whose label has its number in the report."""
+    """Insert an index entry before each statement and equation whose label has its number in the report.
+
+    Such a label is "lemma-4-1". The report is the text that the book checks. A search shows entries of Sphinx's index
+    first.
+    """
 
     default_priority = 840  # at 850 Sphinx collects the index
 
     def apply(self):
-        """Insert the entries of the index, such as "Theorem 4", into the document."""
+        """Insert the index entries, such as "Theorem 4" for the label "theorem-4", into the document."""
         for node in list(self.document.findall(nodes.Element)):
             for label in node.get("ids", ()):
                 if number := reported(label):
@@ -27,6 +31,9 @@ class Entries(Transform):
 
 
 def setup(app):
-    """Add the class `Entries` to Sphinx's transforms, which change each document."""
+    """Add the class `Entries` to the transforms of `app`, the Sphinx application, which change each document.
+
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
+    """
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

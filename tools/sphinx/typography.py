@@ -7,13 +7,19 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 
 class KeepTogether(SphinxPostTransform):
-    """Put each formula and the punctuation right after it into one element, within which a line does not end."""
+    """Put each formula and the punctuation right after it into one HTML element.
+
+    The browser does not break a line within this element.
+    """
 
     default_priority = 900
     formats = ("html",)
 
     def run(self):
-        """Put the formulas of the document and the punctuation after each of them into common elements."""
+        """Put each formula of the document and the punctuation right after it into one HTML element.
+
+        The element has the class "together".
+        """
         for formula in list(self.document.findall(nodes.math)):
             follower = formula.next_node(descend=False, siblings=True)
             mark = re.match(r"[^\w\s([]+", follower) if isinstance(follower, nodes.Text) else None
@@ -25,6 +31,9 @@ class KeepTogether(SphinxPostTransform):
 
 
 def setup(app):
-    """Add the class `KeepTogether` to Sphinx's transforms, which change each document."""
+    """Add the class `KeepTogether` to the transforms of `app`, the Sphinx application, which change each document.
+
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
+    """
     app.add_post_transform(KeepTogether)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
