@@ -45,8 +45,9 @@ def declared(columns: object, **named: object) -> Columns:
     """Return the names of a mechanism's columns: `columns` if it is not None, or else the names of a vector's entries.
 
     The vector is given as the one keyword argument in `named`, of any name. It may have names, like a Series or a
-    mapping. The result is None if `columns` is None and the vector has no names. Raise TypeError if `columns` is not a
-    sequence of names, and ValueError if a name occurs twice.
+    mapping; names that only number the entries, such as 0, 1, 2, count as no names. The result is None if `columns` is
+    None and the vector has no names. Raise TypeError if `columns` is not a sequence of names, and ValueError if a name
+    occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -63,8 +64,9 @@ def declared(columns: object, **named: object) -> Columns:
 def ordered(columns: Columns, **named: object) -> Any:
     """Return the entries of a vector; if they have names, return them in the order of the names in `columns`.
 
-    The vector is given as the one keyword argument in `named`, of any name. Raise ValueError if its names are not the
-    names in `columns`, or if it has two or more names and `columns` is None.
+    The vector is given as the one keyword argument in `named`, of any name. Its entries have names if it is a mapping
+    or a Series; names that only number the entries, such as 0, 1, 2, count as no names. Raise ValueError if the names
+    are not the names in `columns`, or if there are two or more names and `columns` is None.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -96,7 +98,8 @@ def ordered_square(columns: Columns, **named: object) -> Any:
 def check_vector(columns: Columns, **named: object) -> None:
     """Raise the errors that `ordered` would raise for a vector, without reading the numbers in the vector.
 
-    The vector is given as the one keyword argument in `named`, of any name. Its names must be the names in `columns`.
+    The vector is given as the one keyword argument in `named`, of any name. `columns` has the names of the columns or
+    is None. Only the names of the vector's entries are compared with `columns`.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -126,7 +129,10 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Return whether `X` is like `egm.files.Table`: it has column names, and a function that reads blocks of rows."""
+    """Return whether `X` is an object like `egm.files.Table`, which reads a table in blocks of rows.
+
+    `X` must have the names of the columns, a tuple, in ``X.names``, and a function ``X.blocks``.
+    """
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 

@@ -129,7 +129,7 @@ def count(**named: object) -> int:
 
 
 def generator(rng: object) -> np.random.Generator:
-    """Return `rng` if it is a NumPy Generator, or raise a TypeError."""
+    """Return `rng` if it is a NumPy Generator; otherwise raise a TypeError."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
     return rng

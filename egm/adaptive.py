@@ -186,7 +186,7 @@ class AdaptiveDataMechanism:
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
     def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
-        """Forecast the expected error of a release for normal rows, and the probability that its search succeeds.
+        """Forecast the expected error of a release for normal rows, and the probability that the search succeeds.
 
         Parameters
         ----------

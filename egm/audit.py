@@ -44,7 +44,7 @@ Asked: TypeAlias = tuple[tuple[Any, float, int], ...]
 
 
 def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confidence: float = 1 - 1e-6) -> float:
-    """Compute a lower bound of the epsilon of an (epsilon, delta)-private procedure from its releases.
+    """Compute a lower bound of the epsilon of a procedure from its releases for two neighboring data sets.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
         Releases for a neighboring data set, independent of each other. ``one[i]`` and ``other[i]``
         may depend on each other.
     delta : float
-        Delta of the procedure, in [0, 1).
+        Delta for which the procedure is (epsilon, delta)-private, in [0, 1).
     confidence : float, default 1 - 1e-6
         Probability, in (0, 1), with which the bound holds.
 
@@ -176,7 +176,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases with few calls of `release`, a function that adds a linear function of noise to a value.
+    """Draw many releases with few calls of `release`, which must add a linear function of noise to a fixed value.
 
     Parameters
     ----------
@@ -191,16 +191,16 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Returns
     -------
     ndarray, shape (size, k)
-        Releases.
+        Releases, one in each row.
 
     Raises
     ------
     ValueError
-        If the result of `release` is not a value plus a linear function of its noise.
+        If the result of `release` is not a fixed value plus a linear function of noise.
 
     Notes
     -----
-    One call of `release` with zeros for the noise gives the value. Then there is one call for each
+    One call of `release` with zeros for the noise gives this value. Then there is one call for each
     random number that a release draws. In this call the value of the number is the scale of its
     law, and all other numbers are zero; so the call gives the coefficients of this number. The
     random variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size`
@@ -311,8 +311,9 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of the gamma variables
-    by which the variance of l2 noise is multiplied.
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
+    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
+    of this noise.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -322,9 +323,9 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of the gamma variables
-    by which the variance of l2 noise is multiplied. A second call with equal arguments returns the
-    same draws.
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
+    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
+    of this noise. A second call with equal arguments returns the same draws.
     """
     gammas = [np.array([samplers._half_gamma(round(2 * shape)) for _ in range(size)]) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]

@@ -36,10 +36,12 @@ class ExpectedRows:
         """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.
 
         `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
-        single factor. The cost `rho` of the question is recorded under the name `step`.
+        single factor. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the
+        name of a step of the search.
 
-        A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns. It
-        can lie below or above all rows. An upper bound of the probability of this is added to the attribute `failure`.
+        A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
+        (bounds of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
+        probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
@@ -49,11 +51,12 @@ class ExpectedRows:
         """Return an approximation of the expected median of |x_j - center_j| over the normal rows x, for each column j.
 
         The approximation is 0.6745 times the root mean square of x_j - center_j. `center` is a vector with one entry
-        for each column, and the result has the same shape. The cost `rho` of all medians together is recorded under the
-        name `step`.
+        for each column, and the result has the same shape. The privacy cost `rho` (of zero-concentrated differential
+        privacy) of all medians together is recorded under `step`, the name of a step of the search.
 
-        A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns. It can
-        lie below or above all rows. An upper bound of the probability of this is added to the attribute `failure`.
+        A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
+        of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
+        probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)
@@ -62,13 +65,14 @@ class ExpectedRows:
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of the clipped vectors b (x - center), and the standard deviation of its noise.
 
-        The vectors are those of the normal rows x; `center` and `b` have one entry for each column. Clipping shortens a
-        vector that is longer than `clip_norm` to this norm. Entry j of the first result is entry j of the expected mean
-        without clipping, minus its root mean squared error due to noise and clipping. So the entry is wrong by a
-        typical amount.
+        The vectors are those of the normal rows x; `center` and the factors `b` have one entry for each column.
+        Clipping shortens a vector that is longer than `clip_norm` to this norm. Entry j of the first result is entry j
+        of the expected mean without clipping, minus the root mean squared error of the entry due to noise and clipping.
+        So the entry is wrong by a typical amount.
 
-        The cost `rho` of the question is recorded under the name `step`. If `step` is "locate", the probability that
-        the noise is much longer than usual is added to the attribute `failure`.
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search. If `step` is "locate", the probability that the noise is much longer than usual is added to the
+        attribute `failure`.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
@@ -83,8 +87,8 @@ class ExpectedRows:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and the size of the noise in it.
 
         `center` and `spread` have one entry for each column, and so has the mean. The second result is the standard
-        deviation of the noise that a private answer would have in each entry. The cost `rho` of the question is
-        recorded under the name `step`.
+        deviation of the noise that a private answer would have in each entry. The privacy cost `rho` (of
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = 1.3 * math.sqrt(3 * self.d / rho) / self.n
@@ -95,9 +99,9 @@ class ExpectedRows:
 
         The numbers are those of normal rows x with ||b (x - center)|| between two neighboring entries of the ascending
         vector `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as
-        edges. `center` and `b` have one entry for each column. The second result is the standard deviation of the noise
-        that a private answer would have in each number. The cost `rho` of the question is recorded under the name
-        `step`.
+        edges. `center` and the factors `b` have one entry for each column. The second result is the standard deviation
+        of the noise that a private answer would have in each number. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
@@ -106,8 +110,9 @@ class ExpectedRows:
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
         """Return the expected number of rows x with ||b (x - center)|| > length, and the size of the noise in it.
 
-        `center` and `b` have one entry for each column. The second result is the standard deviation of the noise that a
-        private answer would have. The cost `rho` of the question is recorded under the name `step`.
+        `center` and the factors `b` have one entry for each column, and `length` is a number. The second result is the
+        standard deviation of the noise that a private answer would have. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)

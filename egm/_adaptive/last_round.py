@@ -77,7 +77,7 @@ class _Clip:
     lengths of the clipped parts.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
-    rows as normal rows have; if there are more long rows, they move the sum further, by at least `surely` and at most
+    rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
     All distances are estimates from noisy numbers of rows.
     """
@@ -106,11 +106,13 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """Fit a `Tail`, a model of the number of rows with a norm above t for each t, to these noisy numbers of rows.
+        """Fit a `Tail` to the noisy numbers of rows in the shells.
 
-        `windows` is a list of pairs (start, stop): the far shells with indices from start to stop - 1 are taken to have
-        rows. Within such a window, each shell gets the mean number of rows of the window. All other far shells are
-        treated as empty. The near shells count with their own numbers.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. A shell is a range of norms; the
+        first `near` shells are called near, and all other shells far. `windows` is a list of pairs (start, stop): the
+        far shells with indices from start to stop - 1 are taken to have rows. Within such a window, each shell gets the
+        mean number of rows of the window. All other far shells are treated as empty. The near shells count with their
+        own numbers.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -124,7 +126,7 @@ def last_round(search: Search) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here.
+    budget that is left. All of this part is spent here. The result is a `LastRound`.
     """
     return _LastRound(search).run()
 
@@ -232,11 +234,11 @@ class _LastRound:
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
 
-        A range is a pair (start, stop) of indices of neighboring shells. `windows` is the list of the ranges to be
-        checked, in ascending order. The first question is how many rows lie beyond the lower end of the last range. If
-        noise explains the answer, this range is removed, and the range before it is checked in the same way. The check
-        ends at the first range that certainly has rows, or when no more of the budget may be spent. The result is the
-        list without the removed ranges.
+        A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
+        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first question is how
+        many rows have a norm above the lower end of the last range. If noise explains the answer, this range is
+        removed, and the range before it is checked in the same way. The check ends at the first range that certainly
+        has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
         """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
@@ -250,9 +252,10 @@ class _LastRound:
     def by_tail(self, tail: Tail) -> _Clip:
         """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.
 
-        `tail` is a model of the number of rows with a norm above t, for each t. Further questions ask how many rows are
-        longer than a smaller clip norm. If the answers show that these are only few rows, the smaller clip norm is
-        returned.
+        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The error is that of this
+        sum. `tail` is a model of the number of rows with a norm above t, for each t. Further questions ask how many
+        rows are longer than a smaller clip norm. If the answers show that these are only few rows, the smaller clip
+        norm is returned.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -276,9 +279,9 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a clip norm for normal rows as a `_Clip`, or None if too many of the real rows are longer than it.
 
-        The first try is the clip norm of least forecast error for normal rows. The clip norm is increased, a limited
-        number of times, until only few rows are longer. The result is None if too many rows are longer than the last
-        clip norm.
+        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The first try is the clip
+        norm of least forecast error for normal rows. The clip norm is increased, a limited number of times, until only
+        few rows are longer. The result is None if too many rows are longer than the last clip norm.
         """
         search, n = self.search, self.n
         rho = search.account.left

@@ -110,7 +110,8 @@ class PrivateRows:
 
         `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
         single factor. The quantile is the point of one of the `intervals`, the pair of arrays that `log_intervals`
-        returns. The cost `rho` of the question is recorded under the name `step`.
+        returns (bounds of intervals, and a point in each interval). The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
@@ -120,8 +121,9 @@ class PrivateRows:
         """Return a private median of |x_j - center_j| over the rows x, for each column j.
 
         `center` has one entry for each column, and so has the result. Each median is the point of one of the
-        `intervals`, the pair of arrays that `log_intervals` returns. The cost `rho` of all medians together is recorded
-        under the name `step`.
+        `intervals`, the pair of arrays that `log_intervals` returns (bounds of intervals, and a point in each
+        interval). The privacy cost `rho` (of zero-concentrated differential privacy) of all medians together is
+        recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
@@ -132,8 +134,9 @@ class PrivateRows:
         """Return the noisy mean of the vectors b (x - center) over the rows x, and the standard deviation of its noise.
 
         Before the mean is taken, each vector that is longer than `clip_norm` is shortened to this norm. `center` and
-        `b` have one entry for each column, and so has the mean; the noise in each entry has the returned standard
-        deviation. The cost `rho` of the question is recorded under the name `step`.
+        the factors `b` have one entry for each column, and so has the mean; the noise in each entry has the returned
+        standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`,
+        the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
@@ -143,7 +146,8 @@ class PrivateRows:
         """Return a noisy mean of ((x - center) / spread)**2 over the rows x, and the standard deviation of its noise.
 
         `center` and `spread` have one entry for each column, and so has the mean; the noise in each entry has the
-        returned standard deviation. The cost `rho` of the question is recorded under the name `step`.
+        returned standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search.
 
         To limit what one row can change, each entry of a vector of squares is limited to 12, and the vector is clipped
         to a norm V that depends only on the number of columns. Two vectors of norm at most V without negative entries
@@ -163,8 +167,9 @@ class PrivateRows:
 
         The numbers are those of rows x with ||b (x - center)|| between two neighboring entries of the ascending vector
         `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as edges.
-        Rows below the first edge are not counted. `center` and `b` have one entry for each column. The cost `rho` of
-        the question is recorded under the name `step`.
+        Rows below the first edge are not counted. `center` and the factors `b` have one entry for each column. The
+        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
+        the search.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
@@ -176,8 +181,8 @@ class PrivateRows:
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
         """Return the noisy number of rows x with ||b (x - center)|| > length, and the standard deviation of its noise.
 
-        `center` and `b` have one entry for each column. The cost `rho` of the question is recorded under the name
-        `step`.
+        `center` and the factors `b` have one entry for each column, and `length` is a number. The privacy cost `rho`
+        (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP

@@ -37,40 +37,42 @@ class Radial:
         self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # 2 / (9 dof), the normal variable's variance
 
     def quantile(self, p: float) -> float:
-        """Return the norm that b (x - center) exceeds with probability `p` (upper quantile), for a normal row x."""
+        """Return the upper p-quantile of the norm of a scaled normal row: the norm exceeds it with probability `p`."""
         return float(self._norm(-ndtri(p)))
 
     def tail(self, t: Floats) -> Floats:
-        """Return the probability that the norm of b (x - center) is larger than `t`, for a normal row x.
+        """Return the probability that the norm of a scaled normal row is larger than `t`.
 
-        `t` is a number or an array of norms, and the result has the same shape.
+        The scaled row is b (x - center), for a normal row x and the scaling b. `t` is a number or an array of norms,
+        and the result has the same shape.
         """
         root = np.cbrt(np.asarray(t) ** 2 / self.mean)
         tail: Floats = ndtr((1 - self.third - root) / np.sqrt(self.third))
         return tail
 
     def _norm(self, z: Floats) -> Array:
-        """Return the Phi(z)-quantile of the norm of b (x - center).
+        """Return the Phi(z)-quantile of the norm of a scaled normal row.
 
-        Phi is the standard normal distribution function. Here x is a normal row. `z` is a number or an array, and the
-        result has the same shape.
+        Phi is the standard normal distribution function. The scaled row is b (x - center), for a normal row x and the
+        scaling b. `z` is a number or an array, and the result has the same shape.
         """
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
     def norms(self) -> Array:
-        """Return the quantiles of the norm of b (x - center) at the nodes of a Gauss-Hermite quadrature, shape (48,).
+        """Return quantiles of the norm of a scaled normal row, at the nodes of a Gauss-Hermite quadrature, shape (48,).
 
-        The quantile at the node z is the Phi(z)-quantile, with Phi the standard normal distribution function. So the
-        mean of any function of the norm is approximately a weighted sum of its values at these quantiles.
+        The quantile at the node z is the Phi(z)-quantile of the norm, with Phi the standard normal distribution
+        function. So the mean of any function of the norm is approximately a weighted sum of its values at these
+        quantiles.
         """
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of max(r - C, 0), of its square, and of max(1 - C / r, 0), for each entry C of `clip_norm`.
+        """Return the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) for each entry C of `clip_norm`.
 
-        Here r is the norm of b (x - center), and the means are over the distribution of normal rows x. `clip_norm` is a
-        vector, and each of the three results has its shape.
+        Here r is the norm of the scaled row b (x - center), and the means are over the distribution of normal rows x.
+        `clip_norm` is a vector, and each of the three results has its shape.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
@@ -79,9 +81,9 @@ class Radial:
         return first, second, share
 
     def lost(self, clip_norm: float) -> float:
-        """Return the mean of max(r - clip_norm, 0) over normal rows x, where r is the norm of b (x - center).
+        """Return the mean of max(r - clip_norm, 0), where r is the norm of a scaled normal row.
 
-        It is the mean length of what clipping to the norm `clip_norm` removes from b (x - center).
+        The result is the mean length of what clipping to the norm `clip_norm` removes from a scaled row.
         """
         return float(self.excess(np.array([clip_norm]))[0][0])
 
@@ -89,9 +91,10 @@ class Radial:
         """Return the clip norm C of least error for a noisy mean of `n` normal rows, and each entry's error for this C.
 
         The errors are root mean squared errors in the units of the data, an array with one entry for each coordinate.
-        The standard deviation of the noise in entry j of the mean is noise * C / b[j]. A clip norm is not considered if
-        clipping could move the mean by more than `one_sided` times its total error, in the case that the parts that
-        clipping removes from all rows point in one direction.
+        The standard deviation of the noise in entry j of the mean is noise * C / b[j], where b[j] is the factor by
+        which entry j of a row is scaled. A clip norm is not considered if clipping could move the mean by more than
+        `one_sided` times its total error, in the case that the parts that clipping removes from all rows point in one
+        direction.
         """
         C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
         first, second, share = self.excess(C)

@@ -149,19 +149,19 @@ class Search:
         return sure**2 / (8 * self.n**2)
 
     def reach(self, share: float) -> float:
-        """Return the argument for which the method `cost` returns `share` times the budget.
+        """Return the argument `sure` for which cost(sure) is `share` times the budget.
 
-        The argument is epsilon times n, for a private quantile of the n rows.
+        The argument is epsilon times n, where epsilon belongs to a private quantile of n rows.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
         """Ask for the q-quantile of the distances ||b (x - center)|| of the rows x, and return the noisy answer.
 
-        The cost is `cost`, and it is recorded under the name `step`. `b` has one factor for each column or is a single
-        factor. The answer is a point in one of many intervals, whose upper end is about exp(fineness) times the lower
-        end. The intervals cover all distances that are likely for the declared ranges of the center and of the standard
-        deviations.
+        The privacy cost is `cost`, recorded under the name `step`. The center is the present one. `b` has one factor
+        for each column or is a single factor. The answer is a point in one of many intervals, whose upper end is about
+        exp(fineness) times the lower end. The intervals cover all distances that are likely for the declared ranges of
+        the center and of the standard deviations.
         """
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
@@ -315,9 +315,9 @@ class Search:
     def groups(self) -> tuple[Array, Array, Array]:
         """Divide the columns into at most 64 groups of similar spread; return sigma, center_std and size of each group.
 
-        The results are three arrays with one entry for each group. The first two have the root mean squares of the
-        standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of the
-        group. The third has the number of columns.
+        The results are three arrays with one entry for each group. The first two arrays have the root mean squares of
+        the standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of
+        the group. The third array has the number of columns in the group.
         """
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
@@ -342,7 +342,7 @@ class Search:
 
         The rows are scaled and clipped as in Algorithm 3 of the report. The clip norm is so large that clipping does
         little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded under
-        the name `step`.
+        `step`, the name of this step of the search.
         """
         b = self.calibrated()
         noise = math.sqrt(2 / rho) / self.n

@@ -47,8 +47,8 @@ class Tail:
         """Fit a `Tail` to noisy numbers of rows.
 
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
-        the number of rows beyond the last of the `edges`. `last` is the index of the last number that is clearly above
-        the noise. `std` is the standard deviation of the noise in each number.
+        the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
+        clearly above the noise. `std` is the standard deviation of the noise in each number.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -90,7 +90,7 @@ class Tail:
     def excess(self, clip_norm: float) -> tuple[float, float]:
         """Return the sum of max(r - clip_norm, 0) over all rows, and the sum of the squares of these numbers.
 
-        Here r is the norm of a row, in the units of `clip_norm`.
+        Here r is the norm of a row in this model.
         """
         t, first, second = self._excesses()
         unit = self.edges[0]

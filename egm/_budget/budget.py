@@ -220,7 +220,7 @@ class Budget:
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
-        """Return the largest cost that each of several equal releases may have if the budget shall grant all of them.
+        """Return the largest cost that each of `parts` equal releases may have if the budget shall grant all of them.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class Budget:
             Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
             with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
             epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
-            It is 0 where it would be less than about 1e-9 of the total epsilon divided by `parts`.
+            It is 0 if it would be less than about 1e-9 of the total epsilon divided by `parts`.
 
         Raises
         ------

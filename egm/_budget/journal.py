@@ -84,9 +84,8 @@ class JournalError(ValueError):
 class Memory:
     """Keep the terms of a budget and the costs of its releases (charges) in the memory of one process.
 
-    It is the process that made this object; any other process is refused. `given` has the arguments of the budget as
-    the function `checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor
-    relation.
+    Only the process that has made this object may use it. `given` has the arguments of the budget as the function
+    `checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor relation.
     """
 
     name = "in memory"
@@ -129,8 +128,9 @@ class Memory:
 class _State(NamedTuple):
     """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
 
-    `terms` is the row of the table of terms, without its last column. digests[0] is the digest of the terms, and
-    digests[i] is the digest of the charge with the number i.
+    `terms` is the only row of the SQLite table `terms`, without its last column. `charges` are the costs in the order
+    in which they were recorded. digests[0] is the digest of the terms, and digests[i] is the digest of the charge
+    number i.
     """
 
     terms: tuple[Any, ...]
@@ -227,8 +227,8 @@ class Journal:
     def _require_nothing_left(self) -> None:
         """Raise JournalError if there is no journal, but a crash has left the file that SQLite keeps beside a journal.
 
-        SQLite would apply the file that is left to a new journal of the same name. Its name is that of the journal with
-        "-journal" appended.
+        The name of the file that is left is that of the journal with "-journal" appended. SQLite would apply this file
+        to a new journal, and so none is made.
         """
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
@@ -256,7 +256,7 @@ class Journal:
     def _remove_drafts(self) -> None:
         """Remove the temporary name under which the journal's file was made, if the file still has this name, too.
 
-        This happens if the process that made the file was killed before it could remove the temporary name.
+        The temporary name remains if the process that made the file was killed before it could remove the name.
         """
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
@@ -339,9 +339,9 @@ def _digest(*values: Any) -> str:
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of the journal that `connection` has opened; raise JournalError if the journal is damaged.
+    """Return the content of the journal that `connection` has opened, or raise JournalError if the journal is damaged.
 
-    The digests and the format of the SQLite file show whether it is a journal and whether it was changed.
+    The content is a `_State`. The file is damaged if its digests or its format are not those of a journal.
     """
 
     def pragma(name: str) -> Any:

@@ -168,7 +168,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
     """Return the cost of one release by `mechanism`, as a `Charge`.
 
     `neighbors` is the neighbor relation of the budget, "replace_one" or "add_remove". Raise ValueError if the mechanism
-    is for the other relation, or has too many coordinates. Raise TypeError for an object that is not one of egm's
+    is for the other relation, or has 2**24 coordinates or more. Raise TypeError for an object that is not one of egm's
     mechanisms.
     """
     kind, own = type(mechanism), neighbors
@@ -219,7 +219,7 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError if an entry of the list `values` is itself a list or an array, so that the list has columns.
+    """Raise a ValueError if the list `values` has several columns: if one of its entries is itself a list or an array.
 
     All entries of the list are read to find this out.
     """
@@ -307,8 +307,8 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 class Terms:
     """Hold the terms of a budget: its total, its relation between neighboring data sets, and its rule.
 
-    The total is either `rho`, or `epsilon` and `delta`. The rule says how costs are added up. `simulation` says whether
-    the budget is for simulated releases.
+    The total is either `rho`, or `epsilon` and `delta`. `rule` says how costs are added up, and `neighbors` is the
+    relation. `simulation` says whether the budget is for simulated releases.
     """
 
     rho: float | None
@@ -405,9 +405,9 @@ class Terms:
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Return whether releases with the costs `charges` are together within the total.
 
-        `excess` is a factor minus 1: before the costs of several releases are compared with an (epsilon, delta), the
-        standard deviation of Gaussian noise is multiplied by 1 + `excess`. This is valid by default, because the noise
-        that is drawn is even larger.
+        Before the costs of several releases are compared with a total (epsilon, delta), the standard deviation of
+        Gaussian noise is multiplied by 1 + `excess`. The default of `excess` is valid, because the noise that is drawn
+        is even larger.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -429,7 +429,7 @@ class Terms:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
         There is one pair for each formula that the rule of the budget allows. In the computation the standard deviation
-        of Gaussian noise is multiplied by 1 + `excess`, by default by 1.
+        of Gaussian noise is multiplied by 1 + `excess`; by default `excess` is 0.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -467,7 +467,10 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete."""
+        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete.
+
+        The formulas of Gaussian differential privacy are for continuous noise.
+        """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -578,10 +581,11 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget with defaults for `neighbors` and `simulation` if these are None.
+    """Return the terms of a new budget with defaults in place of None.
 
-    `terms` is a dictionary as `checked` returns it. Raise ValueError if neither rho nor epsilon is given in it; the
-    text `what` names the budget in the message.
+    `terms` is a dictionary as `checked` returns it. The default of `neighbors` is "replace_one", and that of
+    `simulation` is False. Raise ValueError if neither `rho` nor `epsilon` is given in `terms`; the text `what` names
+    the budget in the message.
     """
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")
