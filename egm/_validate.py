@@ -51,7 +51,7 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning that delta is 1/n or more: even publishing a random one of n rows would be (epsilon, delta)-private."""
+    """Warning that delta is 1/n or more: even publishing a random row of n rows is then (epsilon, delta)-private."""
 
 
 def real(**named: object) -> Array:

@@ -236,8 +236,9 @@ class _Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
     `noises` has the prescribed numbers in the order in which they are returned; for None, all of
-    them are zero. The attribute `asked` has an entry of the type `Asked` for each number, with its
-    law and scale. The attribute `shapes` has the shape of each gamma variable.
+    them are zero. The attribute `asked` has a tuple for each number: the law and the scale of the
+    noise, and how many gamma variables were drawn before. The attribute `shapes` has the shape of
+    each gamma variable.
     """
 
     def __init__(self, noises: Array | None) -> None:

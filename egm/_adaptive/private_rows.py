@@ -203,11 +203,12 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of one vector for each row, at the cost `rho`, and the standard deviation of its noise.
+        """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
-        ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of integers, and returns the
-        sum of these; `grid` is the `Lattice` that defines the rounding. Two clipped vectors differ by at most
-        `diameter` times `clip_norm`. The noise in each entry of the mean has the returned standard deviation.
+        The cost is `rho`. ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of
+        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Two clipped vectors
+        differ by at most `diameter` times `clip_norm`. The noise in each entry of the mean has the returned standard
+        deviation.
         """
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)

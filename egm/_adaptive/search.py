@@ -132,7 +132,10 @@ class Search:
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Find a rough center, then the standard deviations of the columns, and then a better center."""
+        """Find a rough center, then the standard deviations of the columns, and then a better center.
+
+        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`.
+        """
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -274,7 +277,7 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """Return the cost rho of the question how many rows have very large norms."""
+        """Return the cost rho of asking how many rows have very large norms."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property

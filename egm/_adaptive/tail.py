@@ -39,7 +39,10 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Return whether `power` is above 2, so that the variance of the norms is finite."""
+        """Return whether the number of rows with a norm above t falls faster than t**(-2) for large t.
+
+        Then the variance of the norms is finite.
+        """
         return self.power > _STEEP
 
     @classmethod

@@ -65,11 +65,11 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return a dictionary with what the files hold that options such as --sigma name: names, if any, and numbers.
+    """Read the files that options such as --sigma name, and return a dictionary with the content of each file.
 
-    A key is the path of a file. Its value is a pair: the names or None, and an array of the
-    numbers. `args` holds the options of the command. Each file is read only once, because the
-    dictionary is kept in `args`.
+    A key is the path of a file. Its value is a pair: the names of the columns or None, and an array
+    of numbers, one for each column. `args` holds the options of the command. Each file is read only
+    once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]

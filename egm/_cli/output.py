@@ -44,8 +44,9 @@ def document(
 ) -> Document:
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    The entries are the estimate and its noise for the columns `names`, the further results in `found`, and the public
-    parameters `made` of the mechanism. A simulation also gets a warning with its seed, which is in the options `args`.
+    The entries are the estimate and its noise for the columns `names`, the further results that are given as keyword
+    arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a warning with its
+    seed, which is in the options `args`.
     """
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
@@ -89,7 +90,8 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     """Yield a function that writes a dictionary of results to standard output or to the file that --output names.
 
     `args` holds the options of the command. If the output cannot be written, a `Mistake` (an error for the user) is
-    raised. What can be known beforehand, such as a file that exists already, raises it before a release is made.
+    raised. If this can be known beforehand, for example because the file exists already, the `Mistake` is raised before
+    a release is made.
     """
     form = args.format or _suffix_form(args)
     if args.output is None:
