@@ -42,10 +42,12 @@ class ColumnError(TypeError):
 
 
 def declared(columns: object, **named: object) -> Columns:
-    """Return the names of a mechanism's columns: `columns` if given, or else the names of the entries of a vector.
+    """Return the names of a mechanism's columns: `columns` if it is not None, or else the names of a vector's entries.
 
-    The vector is the one keyword argument. The result is None if `columns` is None and the vector has no names. Raise
-    TypeError if `columns` is not a sequence of names, and ValueError for a name that occurs twice.
+    The vector is given as the one keyword argument in `named`, of any name. It may have names, like a Series or a
+    mapping; names that only number the entries, such as 0, 1, 2, count as no names. The result is None if `columns` is
+    None and the vector has no names. Raise TypeError if `columns` is not a sequence of names, and ValueError if a name
+    occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -60,10 +62,11 @@ def declared(columns: object, **named: object) -> Columns:
 
 
 def ordered(columns: Columns, **named: object) -> Any:
-    """Return the entries of a vector; if they have names, return them in the order of `columns`.
+    """Return the entries of a vector; if they have names, return them in the order of the names in `columns`.
 
-    The vector is the one keyword argument. Raise ValueError if its names are not those in `columns`, or if it has two
-    names or more and `columns` is None.
+    The vector is given as the one keyword argument in `named`, of any name. Its entries have names if it is a mapping
+    or a Series; names that only number the entries, such as 0, 1, 2, count as no names. Raise ValueError if the names
+    are not the names in `columns`, or if there are two or more names and `columns` is None.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -77,8 +80,9 @@ def ordered(columns: Columns, **named: object) -> Any:
 def ordered_square(columns: Columns, **named: object) -> Any:
     """Return a square table with a row and a column for each name; if it has names, put both in the order of `columns`.
 
-    The table is the one keyword argument. Raise ValueError if its names are not those in `columns`, or if its rows have
-    names in another order than its columns.
+    The table is given as the one keyword argument in `named`, of any name, and `columns` is a tuple of names or None.
+    Raise ValueError if the table's names are not the names in `columns`, or if its rows are in another order than its
+    columns.
     """
     ((name, table),) = named.items()
     labels = column_names(table)
@@ -92,7 +96,11 @@ def ordered_square(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors that `ordered` would raise for this vector, without reading its numbers."""
+    """Raise the errors that `ordered` would raise for a vector, without reading the numbers in the vector.
+
+    The vector is given as the one keyword argument in `named`, of any name. `columns` has the names of the columns or
+    is None. Only the names of the vector's entries are compared with `columns`.
+    """
     ((name, vector),) = named.items()
     labels = _labels(vector)
     if labels is not None:
@@ -100,7 +108,7 @@ def check_vector(columns: Columns, **named: object) -> None:
 
 
 def _labels(vector: object) -> tuple[Hashable, ...] | None:
-    """Return the names of a vector's entries: the keys of a mapping, or the index of a Series; otherwise None."""
+    """Return the names of the entries of `vector`: the keys of a mapping, or the index of a Series; otherwise None."""
     if isinstance(vector, Mapping):
         return tuple(vector)
     index = getattr(vector, "index", None)
@@ -110,7 +118,7 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _values(series: Any) -> NDArray[Any]:
-    """Return the entries of a Series as an array; in a Series of numbers, a missing value becomes NaN."""
+    """Return the entries of `series`, a Series of pandas, as an array; among numbers, a missing value becomes NaN."""
     found = np.asarray(series)
     if found.dtype.kind == "O" and getattr(series.dtype, "kind", "O") in "iuf":
         return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
@@ -121,12 +129,15 @@ def _values(series: Any) -> NDArray[Any]:
 
 
 def is_blocks(X: object) -> bool:
-    """Return whether X is like `egm.files.Table`: it has names of columns, and a function that reads blocks of rows."""
+    """Return whether `X` is an object like `egm.files.Table`, which reads a table in blocks of rows.
+
+    `X` must have the names of the columns, a tuple, in ``X.names``, and a function ``X.blocks``.
+    """
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:
-    """Return the names of the columns of a table, or None for an object that has none, such as an array."""
+    """Return the names of the columns of the table `X`, or None if `X` has no such names, for example for an array."""
     if is_blocks(X):
         return tuple(X.names)  # type: ignore[attr-defined]  # it has names
     if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or _is_dask_frame(X)):
@@ -138,9 +149,10 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 
 
 def check(X: object, columns: Columns) -> None:
-    """Raise ValueError if the table X has names of columns and these are not the names in `columns`, in any order.
+    """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
-    Raise TypeError if X is a data frame of dask with a column that does not hold numbers.
+    Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
+    TypeError if `X` is a data frame of dask with a column that does not hold numbers.
     """
     names = column_names(X)
     if names is None:
@@ -151,11 +163,11 @@ def check(X: object, columns: Columns) -> None:
 
 
 def arranged(X: Any, columns: Columns) -> Any:
-    """Return the numbers of the table X with its columns in the order of `columns`.
+    """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
-    The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If X is an iterator,
-    each of its blocks is arranged in this way. An object without names is returned unchanged. The errors are those of
-    `check`.
+    The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If `X` is an iterator
+    of blocks, the columns of each block are put into this order. An object without names is returned unchanged. The
+    errors are those of `check`.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns) for block in X)
@@ -179,12 +191,15 @@ def arranged(X: Any, columns: Columns) -> Any:
 
 
 def _is_dask_frame(X: object) -> bool:
-    """Return whether X is a data frame of dask."""
+    """Return whether `X` is a data frame of dask."""
     return hasattr(type(X), "to_dask_array")
 
 
 def refuse_rows_of_tables(X: object) -> None:
-    """Raise TypeError for a list of tables, or for a list of rows with names (Series), whose names would be ignored."""
+    """Raise TypeError if `X` is a list of tables, or a list of rows with names, such as Series of pandas.
+
+    The names of the rows in a list would be ignored. A table here is any object with a shape of two numbers.
+    """
     if isinstance(X, list | tuple):
         for row in X:
             if len(getattr(row, "shape", ())) == 2:
@@ -198,9 +213,9 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """Yield the columns of the table X with these names, in this order, as one array for each block of its rows.
+    """Yield arrays of rows of the table `X`, block by block, with the columns that `names` lists, in that order.
 
-    In this way only one block is copied at a time.
+    In this way only one block of the table is copied at a time.
     """
     step = max(1, _COPIED // len(names))
     for start in range(0, len(X), step):
@@ -208,7 +223,7 @@ def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the blocks in their order; for a block that is itself an iterator, yield the blocks that it yields."""
+    """Yield the `blocks` in their order; for a block that is itself an iterator, yield the blocks that it yields."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block
@@ -217,15 +232,19 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Return whether X is a dask array. It may have names of columns: `egm.files.from_parquet` gives it some."""
+    """Return whether `X` is a dask array, with or without names of its columns.
+
+    A dask array from `egm.files.from_parquet` has names in an additional attribute.
+    """
     return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
 
 
 def array(**named: Any) -> NDArray[Any]:
-    """Convert the one keyword argument to an array as numpy.asarray does, with two exceptions for tables.
+    """Convert an argument to an array as numpy.asarray does, with two exceptions for tables.
 
-    In a table, False and True become 0 and 1, and a missing value becomes NaN. Raise TypeError for a table with a
-    column that holds neither numbers nor booleans.
+    The argument is given as the one keyword argument in `named`, of any name. In a table, False and True become 0 and
+    1, and a missing value becomes NaN. Raise TypeError for a table with a column that holds neither numbers nor
+    booleans.
     """
     ((name, value),) = named.items()
     unnamed = is_blocks(value) or _is_dask_frame(value) or _is_dask_array(value)
@@ -241,7 +260,7 @@ def array(**named: Any) -> NDArray[Any]:
 
 
 def require_one_type(name: str, X: Any) -> None:
-    """Raise TypeError if the columns of the table X have different types; `name` is its name in the message.
+    """Raise TypeError if the columns of the table `X` have different types; the message calls the table by `name`.
 
     In a single array the integers of such a table would become doubles, and large integers would be rounded.
     """
@@ -253,17 +272,20 @@ def require_one_type(name: str, X: Any) -> None:
 
 
 def _kinds(X: Any) -> Any:
-    """Return the type of each column of a table."""
+    """Return the types of the columns of the table `X`, one for each column."""
     return X.schema.types if hasattr(type(X), "column_names") else X.dtypes
 
 
 def _select(X: Any, names: list[Hashable]) -> Any:
-    """Return the part of a table that has the columns with these names, in this order."""
+    """Return the columns of the table `X` that `names` lists, in the order of `names`, as a table."""
     return X.select(names) if hasattr(X, "select") else X[names]
 
 
 def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
-    """Raise TypeError that names the first column of X that holds neither numbers nor booleans, if there is one."""
+    """Raise TypeError if a column of the table `X` holds neither numbers nor booleans.
+
+    `names` has the names of all columns. The message shows the first wrong column, and calls the table by `name`.
+    """
     if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
         return
     for column, kind in zip(names, _kinds(X), strict=True):
@@ -281,8 +303,10 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
     """Return, for each name in `columns`, its index among `labels`, the names that a vector or a table has.
 
-    Return None if nothing must be moved: the order is the same, or the labels only number the columns. Raise ValueError
-    if the labels are other names than those in `columns`, or if `columns` is None and there are two labels or more.
+    Return None if nothing must be moved: the order of the names is already right, or the labels only number the
+    columns. Raise ValueError if the labels are other names than those in `columns`, or if `columns` is None and there
+    are two or more labels that do not only number the columns. `name` is the name of the vector or table in the
+    message.
     """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):
@@ -306,14 +330,17 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
 
 
 def _is_counted(labels: Sequence[Hashable]) -> bool:
-    """Return whether the labels only number the columns: they are 0, 1, 2, ... or "1", "2", "3" and so on."""
+    """Return whether `labels` only number the columns: they are 0, 1, 2, ... or the texts "1", "2", "3" and so on."""
     return all(label == i for i, label in enumerate(labels)) or all(
         label == str(i) for i, label in enumerate(labels, start=1)
     )
 
 
 def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
-    """Return the labels as a tuple, or raise ValueError if a label occurs twice."""
+    """Return `labels` as a tuple, or raise ValueError if a label occurs twice.
+
+    The message calls the labeled vector or table by `name`.
+    """
     seen: dict[Hashable, None] = {}
     for label in labels:
         if label in seen:
@@ -323,6 +350,6 @@ def _distinct(name: str, labels: Any) -> tuple[Hashable, ...]:
 
 
 def _few(labels: Collection[Hashable]) -> str:
-    """Return text for a message: the first five labels and, if there are more, the number of the others."""
+    """Return text for a message: the first five of `labels` and, if there are more, the number of the rest."""
     shown = ", ".join(repr(label) for label in list(labels)[:_SHOWN])
     return shown + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")

@@ -49,21 +49,24 @@ Target: TypeAlias = Literal["sample", "population"]
 
 
 class Blocks(Protocol):
-    """Describe the type of a table that is read from a file in blocks of rows, such as `egm.files.rows` returns."""
+    """Type of an object that reads a table from a file in blocks of rows, such as `egm.files.rows` returns."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
+        """Return the names of the columns of the table, as a tuple of texts."""
         ...
 
     @property
     def count(self) -> int | None:
-        """Return the number of rows, or None if the file does not say it."""
+        """Return the number of rows of the table, or None if the file does not say how many rows it has."""
         ...
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """Return a function that reads the table from the start and yields blocks of its rows."""
+        """Return a function without arguments that reads the table from the start and yields blocks of its rows.
+
+        Each block is an array with one column for each column of the table.
+        """
         ...
 
 

@@ -51,13 +51,14 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning that delta is 1/n or more: even publishing a random one of n rows would be (epsilon, delta)-private."""
+    """Warning that delta is 1/n or more: even publishing a random row of n rows is then (epsilon, delta)-private."""
 
 
 def real(**named: object) -> Array:
     """Check that an argument is a real number or an array of real numbers without NaN, and return it as float64.
 
-    Infinities are allowed. Raise TypeError for anything but real numbers, and ValueError for NaN.
+    The argument is given as the one keyword argument in `named`, of any name. Infinities are allowed. Raise TypeError
+    for anything but real numbers, and ValueError for NaN.
     """
     ((name, value),) = named.items()
     array = _doubles(_numeric(name, value))
@@ -65,10 +66,10 @@ def real(**named: object) -> Array:
 
 
 def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
-    """Return a check: a function that returns its keyword argument as float64, or raises ValueError.
+    """Return a check: a function that returns its one keyword argument as float64, or raises ValueError.
 
-    The check accepts real numbers for which the function `passes` returns true. The text `rule`, for example "must be
-    finite", becomes a part of the error message.
+    The check accepts the argument if the function `passes` returns true for all its numbers. The text `rule`, for
+    example "must be finite", becomes a part of the error message.
     """
 
     def check(**named: object) -> Array:
@@ -85,12 +86,18 @@ probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 
 
 
 def between(low: float, high: float, **named: object) -> Array:
-    """Check that all numbers of an argument are from `low` to `high`, both included, and return them as float64."""
+    """Check that all numbers of an argument are from `low` to `high`, both included, and return them as float64.
+
+    The argument is given as the one keyword argument in `named`, of any name.
+    """
     return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
 
 def scalar(check: Check, **named: object) -> float:
-    """Check that an argument is a single number that the function `check` accepts, and return it as a float."""
+    """Check that an argument is a single number that the function `check` accepts, and return it as a float.
+
+    The argument is given as the one keyword argument in `named`, of any name; `check` is a function such as `positive`.
+    """
     (name,), array = named, check(**named)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
@@ -100,8 +107,8 @@ def scalar(check: Check, **named: object) -> float:
 def fitting(most: float, **named: float) -> float:
     """Check that a scale of noise is a number > 0 and at most `most`, and return it as a float.
 
-    The scale is the one keyword argument. Raise ValueError if it is above `most`, because 64-bit
-    integers would then cut off the tail of the noise.
+    The scale is given as the one keyword argument in `named`, of any name. Raise ValueError if it is above `most`,
+    because 64-bit integers would then cut off the tail of the noise.
     """
     ((name, _),) = named.items()
     number = scalar(positive, **named)
@@ -111,7 +118,10 @@ def fitting(most: float, **named: float) -> float:
 
 
 def count(**named: object) -> int:
-    """Check that an argument is a whole number >= 1, such as 1000 or 1e6, and return it as a Python int."""
+    """Check that an argument is a whole number >= 1, such as 1000 or 1e6, and return it as a Python int.
+
+    The argument is given as the one keyword argument in `named`, of any name.
+    """
     (name,), number = named, scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
         raise ValueError(f"{name} must be a whole number >= 1, got {number!r}")
@@ -119,14 +129,17 @@ def count(**named: object) -> int:
 
 
 def generator(rng: object) -> np.random.Generator:
-    """Return `rng` if it is a NumPy Generator, or raise a TypeError."""
+    """Return `rng` if it is a NumPy Generator; otherwise raise a TypeError."""
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator such as numpy.random.default_rng(seed), got {rng!r}")
     return rng
 
 
 def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
-    """Issue a DeltaWarning if delta is 1/n or more; `stacklevel` is passed to `warnings.warn`."""
+    """Issue a DeltaWarning if `delta` is 1/n or more, where `n` is the number of rows.
+
+    `stacklevel` is passed to `warnings.warn`.
+    """
     if delta >= 1 / n:
         warnings.warn(
             f"delta = {delta:g} is not below 1/n = {1 / n:g} for n = {n}: who publishes one of {n} rows as it is keeps "
@@ -137,7 +150,10 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 
 
 def vector(**named: object) -> Array:
-    """Check that an argument is a vector with at least one entry, all finite and > 0, and return it as float64."""
+    """Check that an argument is a vector with at least one entry, all finite and > 0, and return it as float64.
+
+    The argument is given as the one keyword argument in `named`, of any name.
+    """
     (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a vector with at least one entry, got shape {array.shape}")
@@ -145,19 +161,21 @@ def vector(**named: object) -> Array:
 
 
 def matrix(columns: int | None, **named: object) -> Array:
-    """Check that an argument is a matrix of finite real numbers with this many columns, and return it as float64.
+    """Check that an argument is a matrix of finite real numbers with `columns` columns, and return it as float64.
 
-    If `columns` is None, a matrix with any number of columns from 1 on is accepted. A matrix of float64 is not copied.
+    The argument is given as the one keyword argument in `named`, of any name. If `columns` is None, a matrix with any
+    number of columns from 1 on is accepted. A matrix of float64 is not copied.
     """
     (name,), array = named, _doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array)
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
-    """Check that an argument is a matrix of real numbers with this many columns, and return it as an array.
+    """Check that an argument is a matrix of real numbers with `columns` columns, and return it as an array.
 
-    Unlike `matrix`, this function does not check whether the numbers are finite; it does not read the numbers of an
-    array. If `columns` is None, any number of columns from 1 on is accepted.
+    The argument is given as the one keyword argument in `named`, of any name. Unlike `matrix`, this function does not
+    check whether the numbers are finite; it does not read the numbers of an array. If `columns` is None, any number of
+    columns from 1 on is accepted.
     """
     ((name, value),) = named.items()
     array = _numeric(name, value)
@@ -170,9 +188,9 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 def exact(**named: object) -> NDArray[Any]:
     """Check that an argument consists of real numbers within the range of doubles, and return them without rounding.
 
-    The result is an array of a real type. It is an array of Python objects if the argument is a list or holds objects:
-    they are Python numbers of any size, or NumPy numbers. (NumPy would round integers beyond 2**53 in a list that also
-    has floats.)
+    The argument is given as the one keyword argument in `named`, of any name. The result is an array of a real type.
+    For a list, or for an array of objects, the result is an array of objects: Python numbers of any size, or NumPy
+    numbers. (NumPy would round integers beyond 2**53 in a list that also has floats.)
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -191,23 +209,25 @@ def exact(**named: object) -> NDArray[Any]:
 
 
 def _is_real(entry: object) -> bool:
-    """Return whether an entry of an array of objects is an integer or a float, of Python or NumPy, and not a bool."""
+    """Return whether `entry`, of an array of objects, is an integer or a float, of Python or NumPy, and not a bool."""
     return isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
 
 
 def _is_finite(entry: Any) -> bool:
-    """Return whether a real number is finite and not beyond the largest double."""
+    """Return whether `entry`, a real number, is finite and not beyond the largest double."""
     return abs(entry) <= _LARGEST if isinstance(entry, int) else math.isfinite(entry)
 
 
 def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
-    The result is None if the shape is not known before a computation, as for a data frame of dask. Raise TypeError if
-    the type shows that the argument does not hold real numbers. Because no value is read, a budget can record the cost
-    of a release after this check. For a list only its length is returned, because the types of its entries depend on
-    the values. (The type of an array or of a column can depend on the values, too, if a library has inferred the type
-    from them.)
+    The argument is given as the one keyword argument in `named`, of any name. Raise TypeError if the type shows that
+    the argument does not hold real numbers. The result is None if the shape is not known before a computation, as for a
+    data frame of dask. For a list the result is only its length, as a tuple, because the types of its entries depend on
+    the values.
+
+    Because no value is read, a budget can record the cost of a release after this check. (The type of an array or of a
+    column can depend on the values, too, if a library has inferred the type from them.)
     """
     ((name, value),) = named.items()
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -236,7 +256,10 @@ def unread(**named: object) -> tuple[int, ...] | None:
 
 
 def _way_out(name: str, value: object) -> str:
-    """Describe, for an error message, an object that is not an array of numbers, and say how to make an array of it."""
+    """Describe `value`, which is not an array of numbers, for an error message, and say how to make an array of it.
+
+    `name` is the name of the argument in the message.
+    """
     kind = f"an object of type {type(value).__name__}"
     if isinstance(value, np.ma.MaskedArray):
         return f"a masked array: {name}.filled(...) is one"
@@ -254,9 +277,10 @@ def _way_out(name: str, value: object) -> str:
 
 
 def _numeric(name: str, value: object) -> NDArray[Any]:
-    """Return the value as an array of real numbers, or raise TypeError.
+    """Return `value` as an array of real numbers, or raise TypeError.
 
-    Booleans, strings, objects, complex numbers and masked arrays are not accepted.
+    Booleans, strings, objects, complex numbers and masked arrays are not accepted, but a table may have columns of
+    booleans. `name` is the name of the argument in the message.
     """
     try:
         array = _tables.array(**{name: value})
@@ -270,14 +294,15 @@ def _numeric(name: str, value: object) -> NDArray[Any]:
 
 
 def _not_numeric(name: str, value: object) -> TypeError:
-    """Return the TypeError for a value that does not consist of real numbers."""
+    """Return the TypeError for `value`, which does not consist of real numbers; `name` is its name in the message."""
     return TypeError(f"{name} must be a real number or an array of real numbers, got {_shown(name, value)}")
 
 
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
-    """Return the value as an array; if it cannot be converted, return an array that holds None.
+    """Return `value` as an array of the type `dtype`; if it cannot be converted, return an array that holds None.
 
-    The exception of a failed conversion is dropped, because its text may show values.
+    For `dtype` None, NumPy chooses the type. The exception of a failed conversion is dropped, because its text may show
+    values.
     """
     try:
         return np.asarray(value, dtype=dtype)
@@ -288,7 +313,7 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
 
 
 def _doubles(array: NDArray[Any]) -> Array:
-    """Return the array as float64, without a copy if it has this type already.
+    """Return `array` as float64, without a copy if it has this type already.
 
     Long doubles beyond the largest double become infinite, without a warning.
     """
@@ -299,7 +324,8 @@ def _doubles(array: NDArray[Any]) -> Array:
 def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return `array` if all of `passed` is true; otherwise raise ValueError with the index of the first false entry.
 
-    The message states the rule. It also shows the value at this index if the argument is public.
+    The message calls the array by `name` and states the `rule`, a text such as "must be finite". It shows the value at
+    the index, too, unless `name` is in `PRIVATE`, the names of arguments that may be data.
     """
     if passed.all():
         return array
@@ -309,7 +335,10 @@ def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]
 
 
 def _shown(name: str, value: object) -> str:
-    """Describe a value in one line for an error message; of data and of arrays show only the type and the shape."""
+    """Describe `value`, an argument called `name`, in one line for an error message.
+
+    If the argument may be data, or if it is an array, only the type and, for an array, the shape are shown.
+    """
     if isinstance(value, np.ndarray):
         return f"{type(value).__name__} of shape {shown_shape(name, value.shape)} and type {value.dtype.type.__name__}"
     if name in PRIVATE:
@@ -319,7 +348,11 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown_shape(name: str, shape: tuple[int, ...]) -> str:
-    """Describe the shape of an array for an error message, without a table's number of rows, which may be private."""
+    """Describe `shape`, the shape of an array, for an error message.
+
+    If `name` is the name of an argument that has a row for each person, the number of rows is left out, because it may
+    be private.
+    """
     if name not in _TABLES or not shape:
         return str(shape)
     return f"({', '.join(['rows', *map(str, shape[1:])])}{',' * (len(shape) == 1)})"

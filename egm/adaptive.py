@@ -186,7 +186,7 @@ class AdaptiveDataMechanism:
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
     def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
-        """Forecast the expected error of a release for normal rows, and the probability that its search succeeds.
+        """Forecast the expected error of a release for normal rows, and the probability that the search succeeds.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class AdaptiveDataMechanism:
         return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
 
     def check(self, X: ArrayLike) -> None:
-        """Raise the errors that `release` would raise for the budget and for the type and shape of these rows.
+        """Raise the errors that `release` would raise for the budget and for the type and shape of the rows `X`.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if the budget is too small for d columns; the message names a sufficient rho and n."""
+        """Raise a ValueError if the budget is too small for `d` columns; the message names a sufficient rho and n."""
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
@@ -362,7 +362,7 @@ class AdaptiveDataMechanism:
 
 
 def _rounded_up(number: float) -> float:
-    """Round a number > 0 up to three significant digits."""
+    """Return `number`, which is > 0, rounded up to three significant digits."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
     rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
     return rounded if rounded >= number else rounded + unit

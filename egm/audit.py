@@ -44,17 +44,17 @@ Asked: TypeAlias = tuple[tuple[Any, float, int], ...]
 
 
 def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confidence: float = 1 - 1e-6) -> float:
-    """Compute a lower bound of the epsilon of an (epsilon, delta)-private procedure from its releases.
+    """Compute a lower bound of the epsilon of a procedure from its releases for two neighboring data sets.
 
     Parameters
     ----------
     one : array_like, shape (m,) or (m, k)
         Releases for a data set, independent of each other.
-    other : array_like, of the same shape
+    other : array_like, shape (m,) or (m, k)
         Releases for a neighboring data set, independent of each other. ``one[i]`` and ``other[i]``
         may depend on each other.
     delta : float
-        Delta of the procedure, in [0, 1).
+        Delta for which the procedure is (epsilon, delta)-private, in [0, 1).
     confidence : float, default 1 - 1e-6
         Probability, in (0, 1), with which the bound holds.
 
@@ -152,16 +152,20 @@ def project(one: Array, other: Array) -> Array:
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
-    """Return, for each threshold, the number of releases that are at least as large as this threshold."""
+    """Return, for each number in `thresholds`, how many of the numbers in `releases` are at least as large.
+
+    The result has the shape of `thresholds`.
+    """
     return len(releases) - np.searchsorted(np.sort(releases), thresholds, side="left")
 
 
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
-    """Return the lower bound log((p - delta) / q) of epsilon, or 0 where it is negative, from two counts in m releases.
+    """Return a lower bound of epsilon from two counts in `m` releases each: log((p - delta) / q), or 0 if negative.
 
     Here p is a lower confidence limit of the probability of an event that occurred `likely` times,
     and q is an upper confidence limit of the probability of an event that occurred `rare` times.
-    Each limit is wrong with probability error / 2.
+    Each limit is wrong with probability `error` / 2. The counts may be arrays; then there is one
+    bound for each entry.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -172,7 +176,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases with few calls of `release`, if its result is a value plus a linear function of its noise.
+    """Draw many releases with few calls of `release`, which must add a linear function of noise to a fixed value.
 
     Parameters
     ----------
@@ -187,23 +191,23 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Returns
     -------
     ndarray, shape (size, k)
-        Releases.
+        Releases, one in each row.
 
     Raises
     ------
     ValueError
-        If `release` is not a value plus a linear function of its noise.
+        If the result of `release` is not a fixed value plus a linear function of noise.
 
     Notes
     -----
-    One call of `release` with zeros for the noise gives the value. Then there is one call for each
+    One call of `release` with zeros for the noise gives this value. Then there is one call for each
     random number that a release draws. In this call the value of the number is the scale of its
     law, and all other numbers are zero; so the call gives the coefficients of this number. The
-    random variance of l2 noise is replaced by its mean in these calls. Then
-    noise is drawn `size` times by the sampler that the release uses, multiplied by the
-    coefficients, and added to the value. The first five results are compared with calls of
-    `release` on the same noise. If `replay` is called twice for secure noise with equal laws,
-    scales and `size`, the second call uses the draws of the first one again.
+    random variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size`
+    times by the sampler that the release uses, multiplied by the coefficients, and added to the
+    value. The first five results are compared with calls of `release` on the same noise. If
+    `replay` is called twice for secure noise with equal laws, scales and `size`, the second call
+    uses the draws of the first call again.
 
     Examples
     --------
@@ -229,7 +233,13 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 class _Tape(np.random.Generator):
-    """Replace the noise in a release: return given numbers instead, and record the laws and scales of the noise."""
+    """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
+
+    `noises` has the prescribed numbers in the order in which they are returned; for None, all of
+    them are zero. The attribute `asked` has a tuple for each number: the law and the scale of the
+    noise, and how many gamma variables were drawn before. The attribute `shapes` has the shape of
+    each gamma variable.
+    """
 
     def __init__(self, noises: Array | None) -> None:
         super().__init__(np.random.PCG64(0))
@@ -238,24 +248,41 @@ class _Tape(np.random.Generator):
         self.shapes: list[float] = []
 
     def gamma(self, shape: float) -> float:  # type: ignore[override]  # as egm.samplers calls it
-        """Return the mean in place of a gamma variable, and record its shape."""
+        """Return `shape`, the mean of a gamma variable with this shape, in place of a random draw; record `shape`."""
         self.shapes.append(shape)
         return shape
 
     def half_gamma(self, twice: int) -> float:
-        """Take the place of `egm.samplers._half_gamma`: return the mean, and record the shape."""
+        """Return `twice` / 2, the mean of a gamma variable with this shape, and record the shape.
+
+        The method takes the place of `egm.samplers._half_gamma`.
+        """
         return self.gamma(twice / 2)
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return the next given numbers in place of normal noise, and record the scale of this noise."""
+        """Return the next prescribed numbers instead of normal noise with the standard deviations `scale`.
+
+        The result has the shape of `scale`, and the scales are recorded. `loc`, the mean of the
+        noise, is not used.
+        """
         return self._next("normal", scale)
 
     def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return the next given numbers in place of Laplace noise, and record the scale of this noise."""
+        """Return the next prescribed numbers instead of Laplace noise with the scales in `scale`.
+
+        The result has the shape of `scale`, and the scales are recorded. `loc`, the mean of the
+        noise, is not used.
+        """
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Take the place of `egm.samplers._vector_noise`: return a sampler that returns the next given numbers."""
+        """Return a function that returns the next prescribed numbers, as a list of integers, for a list of zeros.
+
+        There are as many numbers as zeros. The method takes the place of
+        `egm.samplers._vector_noise`, whose result adds noise to a list of integers. `maker` and
+        `metric` are the names that define the law of this noise in OpenDP. The law and `scale` are
+        recorded for each number.
+        """
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
     def _next(self, law: Any, scale: ArrayLike) -> Array:
@@ -270,8 +297,9 @@ def _played(
 ) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    The results are the release, shape (k,), a tuple with an entry of `Asked` for each number that
-    was asked for, and the shapes of the random variances.
+    `release` is called with a substitute for `rng`, or with None if `rng` is None. The results are
+    the release, shape (k,), a tuple with the law and the scale of each number that was asked for,
+    and a tuple with the shapes of the gamma variables, which are random variances.
     """
     tape = _Tape(noises)
     with (
@@ -282,14 +310,24 @@ def _played(
 
 
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
-    """Draw noise of the laws and scales in `asked` from a NumPy Generator, shape (size, len(asked))."""
+    """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
+
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
+    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
+    of this noise.
+    """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
 
 
 @functools.lru_cache(maxsize=16)
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
-    """Draw noise of the laws and scales in `asked` by the secure samplers, shape (size, len(asked))."""
+    """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
+
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
+    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
+    of this noise. A second call with equal arguments returns the same draws.
+    """
     gammas = [np.array([samplers._half_gamma(round(2 * shape)) for _ in range(size)]) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]
     return np.transpose(

@@ -83,7 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
-    """Run a command line, report its errors, and return the exit code; a signal raises KeyboardInterrupt instead."""
+    """Run the command line `argv`, report errors, and return the exit code; a signal raises KeyboardInterrupt instead.
+
+    `argv` is a list of arguments, or None for those of the process. `stops` is the object that
+    remembers signals.
+    """
     try:
         args = _parser().parse_args(argv)
         args.stops = stops
@@ -103,13 +107,19 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
 
 
 def _stopped(stops: Stops) -> int:
-    """Report that a signal has ended the command, and return the exit code: 128 plus the number of the signal."""
+    """Report that a signal has ended the command, and return the exit code: 128 plus the number of the signal.
+
+    `stops` is the object that has remembered the signal.
+    """
     number = stops.received or signal.SIGINT
     return complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
 
 
 def _sum(args: Namespace) -> None:
-    """Run `egm sum`: release the sum of the rows of a file, with guesses of their center and spread from the user."""
+    """Run `egm sum`: release the sum of the rows of a file, for a center and a spread that the user has guessed.
+
+    `args` holds the options of the command.
+    """
     table = inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
@@ -128,7 +138,10 @@ def _sum(args: Namespace) -> None:
 
 
 def _adaptive(args: Namespace) -> None:
-    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known."""
+    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known.
+
+    `args` holds the options of the command.
+    """
     table = inputs.table(args)
     n = inputs.rows_declared(args, table)
     with explained(table.names):
@@ -144,23 +157,36 @@ def _adaptive(args: Namespace) -> None:
 
 
 def _rng(args: Namespace) -> np.random.Generator | None:
-    """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise."""
+    """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise.
+
+    `args` holds the options of the command, with the seed of the simulation in `args.simulate`.
+    """
     return None if args.simulate is None else np.random.default_rng(args.simulate)
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a context manager that hides `SimulationWarning`: the output itself says that it is a simulation."""
+    """Return a context manager that hides `SimulationWarning`.
+
+    The warning is not needed, because the output of a simulation itself says that it is one.
+    """
     return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
 def _plan(args: Namespace) -> None:
-    """Run `egm plan`: forecast the error of `egm sum` or, with the option --adaptive, of `egm adaptive`."""
+    """Run `egm plan`: forecast the error of `egm sum` or, with the option --adaptive, of `egm adaptive`.
+
+    `args` holds the options of the command.
+    """
     require_options_that_fit(args)
     (_plan_adaptive if args.adaptive else _plan_sum)(args)
 
 
 def _plan_adaptive(args: Namespace) -> None:
-    """Forecast a release by `egm adaptive` for normal rows with the given sigma and center, and write the result."""
+    """Forecast a release by `egm adaptive` for normal rows, and write the result.
+
+    `args` holds the options of the command. The rows are assumed to have the standard deviations
+    that --sigma gives and the means that --center gives.
+    """
     names, sigma = inputs.planned(args)
     center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
@@ -186,7 +212,11 @@ def _plan_adaptive(args: Namespace) -> None:
 
 
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """Raise a `Mistake` (a one-line error for the user) if a given sigma or center is outside the declared ranges."""
+    """Raise a `Mistake` (an error for the user) if an entry of `sigma` or `center` is outside its declared range.
+
+    The declared ranges of the standard deviations and of the means are those of `mechanism`.
+    `names` has the names of the columns, for the message.
+    """
     low, high = mechanism.sigma_range
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:
@@ -196,7 +226,10 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Compute the expected error of a release by `egm sum`, also with other scalings, and write the result."""
+    """Compute the expected error of a release by `egm sum`, also with other scalings and noise; write the result.
+
+    `args` holds the options of the command.
+    """
     names, _ = inputs.planned(args)
     with explained(names):
         model = inputs.model(args, args.rows, names)

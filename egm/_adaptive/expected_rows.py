@@ -20,10 +20,12 @@ __all__ = ["ExpectedRows"]
 
 
 class ExpectedRows:
-    """Answer the questions of `PrivateRows` by what is expected of n normal rows, with mean mu and deviations sigma.
+    """Answer the questions of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
-    Each question records its cost `rho` under the name `step`. The attribute `failure` is an upper bound of the
-    probability that some answer about real rows would be so wrong that the search fails.
+    The deviations are the standard deviations of the columns. So a release can be forecast without data. Each public
+    method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
+    a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
+    bound of the probability that some answer about real rows would be so wrong that the search fails.
     """
 
     def __init__(self, n: int, rho: float, sigma: Array, mu: Array) -> None:
@@ -31,30 +33,46 @@ class ExpectedRows:
         self.failure = 0.0
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
-        """Return the expected q-quantile of the distances ||b (x - center)|| of the rows x.
+        """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.
 
-        A private quantile of real rows can lie below or above all rows; a bound of this probability is added to
-        `failure`.
+        `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
+        single factor. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the
+        name of a step of the search.
+
+        A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
+        (bounds of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
+        probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
         return self._radial(center, b).quantile(1 - q)
 
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
-        """Return, for each column j, approximately the median of |x_j - center_j| over normal rows x.
+        """Return an approximation of the expected median of |x_j - center_j| over the normal rows x, for each column j.
 
-        A private median of real rows can lie below or above all rows; a bound of this probability is added to
-        `failure`.
+        The approximation is 0.6745 times the root mean square of x_j - center_j. `center` is a vector with one entry
+        for each column, and the result has the same shape. The privacy cost `rho` (of zero-concentrated differential
+        privacy) of all medians together is recorded under `step`, the name of a step of the search.
+
+        A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
+        of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
+        probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)
         return 0.6745 * np.hypot(self.sigma, self.mu - center)
 
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return a typical noisy mean of the clipped rows b (x - center), and the standard deviation of its noise.
+        """Return a typical noisy mean of the clipped vectors b (x - center), and the standard deviation of its noise.
 
-        Each entry of this mean is the true mean of b (x - center), from which its root mean squared error due to
-        noise and clipping is subtracted.
+        The vectors are those of the normal rows x; `center` and the factors `b` have one entry for each column.
+        Clipping shortens a vector that is longer than `clip_norm` to this norm. Entry j of the first result is entry j
+        of the expected mean without clipping, minus the root mean squared error of the entry due to noise and clipping.
+        So the entry is wrong by a typical amount.
+
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search. If `step` is "locate", the probability that the noise is much longer than usual is added to the
+        attribute `failure`.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
@@ -66,39 +84,50 @@ class ExpectedRows:
         return b * (offset - off), std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and the deviation of its noise.
+        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and the size of the noise in it.
 
-        The second result is the standard deviation of the noise that a private answer would have in each entry.
+        `center` and `spread` have one entry for each column, and so has the mean. The second result is the standard
+        deviation of the noise that a private answer would have in each entry. The privacy cost `rho` (of
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = 1.3 * math.sqrt(3 * self.d / rho) / self.n
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected number of rows from each edge to the next, and the standard deviation of its noise.
+        """Return the expected number of rows from each edge to the next edge, and the standard deviation of its noise.
 
-        The edges divide the distances ||b (x - center)|| of the rows x. The last number is that of the rows beyond
-        the last edge.
+        The numbers are those of normal rows x with ||b (x - center)|| between two neighboring entries of the ascending
+        vector `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as
+        edges. `center` and the factors `b` have one entry for each column. The second result is the standard deviation
+        of the noise that a private answer would have in each number. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
         return -np.diff(beyond), 1 / math.sqrt(rho)
 
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the expected number of rows x with ||b (x - center)|| > length, and the deviation of its noise.
+        """Return the expected number of rows x with ||b (x - center)|| > length, and the size of the noise in it.
 
-        The second result is the standard deviation of the noise that a private answer would have.
+        `center` and the factors `b` have one entry for each column, and `length` is a number. The second result is the
+        standard deviation of the noise that a private answer would have. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)
 
     def _radial(self, center: Array, b: Floats) -> Radial:
-        """Return a model of the distances ||b (x - center)|| of normal rows x, as a `Radial`."""
+        """Return a `Radial`, which approximates the distribution of ||b (x - center)|| for the normal rows x.
+
+        `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
+        """
         return Radial(self.sigma, self.mu - center, np.broadcast_to(b, self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
         """Add to `failure` a bound of the probability that a private q-quantile lies below or above all rows.
 
-        `rho` is the cost of the quantile, and `intervals` is the number of intervals from which it is drawn.
+        The attribute `failure` is explained at the class. `rho` is the cost of the quantile, `q` is in (0, 1), and
+        `intervals` is the number of intervals from which the private quantile is drawn.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -53,10 +53,12 @@ _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by whic
 
 @dataclass(frozen=True)
 class LastRound:
-    """Hold the released mean, and describe the error of the sum, which is n times this mean.
+    """Hold the released mean of n rows, and describe the error of n times this mean.
 
-    The error is described by its standard deviation due to noise, its largest bias, and its forecast. `model_holds` is
-    true if the norms of the rows looked like those of normal rows.
+    n times the mean estimates the sum of the rows. `noise_std` is the standard deviation of the noise in each entry of
+    the sum. `bias` is the amount by which clipping may have moved each entry, up or down. `forecast` is the expected
+    squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked
+    like those of normal rows.
     """
 
     mean: Array
@@ -68,14 +70,16 @@ class LastRound:
 
 @dataclass(frozen=True)
 class _Clip:
-    """Describe a clip norm, and how far clipping to it may move the sum of the scaled rows.
+    """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    The clipped part of a row is what clipping removes. `one_sided` is how far the sum moves if the clipped parts of all
-    rows point in one direction. `second` is the sum of the squared lengths of the clipped parts.
+    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `one_sided` is the distance by
+    which the sum moves if the clipped parts of all rows point in one direction. `second` is the sum of the squared
+    lengths of the clipped parts.
 
-    If `model` is true, the norms agree with those of normal rows, and `one_sided` counts only as many long rows as
-    normal rows have. Further long rows move the sum by at least `surely` and at most `at_most` more. If `model` is
-    false, the sum moves by at most `at_most` in all.
+    `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
+    rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
+    `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
+    All distances are estimates from noisy numbers of rows.
     """
 
     norm: float
@@ -90,8 +94,10 @@ class _Clip:
 class _Shells:
     """Hold noisy numbers of rows in ranges of norms, which are called shells.
 
-    counts[i] is the number of rows with a norm from edges[i] to the next edge. `std` is the standard deviation of the
-    noise in each number. The first `near` edges are quantiles of the norm of a normal row.
+    `edges` are norms in ascending order. counts[i] is the noisy number of rows with a norm from edges[i] to the next
+    edge, or above the last edge if i is the last index. `std` is the standard deviation of the noise in each number.
+    The first `near` edges are quantiles of the norm of a normal row; the shells from these edges are the near ones, and
+    the other shells are the far ones.
     """
 
     edges: Array
@@ -100,9 +106,13 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]]) -> Tail:
-        """Fit a `Tail` to the numbers of rows in the first `near` shells and in the farther shells of `windows`.
+        """Fit a `Tail` to the noisy numbers of rows in the shells.
 
-        `windows` is a list of ranges of indices. The farther shells outside these ranges are treated as empty.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. A shell is a range of norms; the
+        first `near` shells are called near, and all other shells far. `windows` is a list of pairs (start, stop): the
+        far shells with indices from start to stop - 1 are taken to have rows. Within such a window, each shell gets the
+        mean number of rows of the window. All other far shells are treated as empty. The near shells count with their
+        own numbers.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -113,12 +123,21 @@ class _Shells:
 
 
 def last_round(search: Search) -> LastRound:
-    """Check the norms of the rows, choose the clip norm, release the mean of the rows, and forecast its error."""
+    """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
+
+    `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
+    budget that is left. All of this part is spent here. The result is a `LastRound`.
+    """
     return _LastRound(search).run()
 
 
 class _LastRound:
-    """Hold the state of the finished search, the scaling b of the rows, and numbers that follow from these."""
+    """Release the mean of the rows after a finished search; only the method `run` is for use from outside.
+
+    The scaling `b` is asked for when the object is made. Other attributes follow from `b` and the search: `weights` has
+    the variance of each entry of a scaled row, `effective` is the effective dimension of the scaled rows, and `unit` is
+    the length in the units of the data that corresponds to the length 1 after scaling.
+    """
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n = search, search.rows, search.n
@@ -130,7 +149,10 @@ class _LastRound:
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:
-        """Check the norms of the rows, choose the clip norm, release the mean of the rows, and forecast its error."""
+        """Check the norms of the rows, choose the clip norm, release the mean, and forecast the error of the mean.
+
+        The results are returned as a `LastRound`.
+        """
         search, b, n = self.search, self.b, self.n
         seen = self.look()
         clip = self.by_model() if seen is None else None
@@ -160,18 +182,20 @@ class _LastRound:
         return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
-        """Return the probability that the norm of a normal row exceeds `length`, if all rows are made 5 % longer.
+        """Return the probability that 1.05 times the norm of a scaled normal row is larger than `length`.
 
-        The 5 % allow for errors of the standard deviations.
+        The factor 1.05 allows for errors of the estimated standard deviations.
         """
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Ask how many rows have norms in each of many ranges; return a `Tail` if too many are long, else None.
+        """Return None if there are not too many long rows; otherwise return a `Tail` fitted to the numbers of rows.
 
-        Too many rows are long if chance and noise do not explain their number for normal rows.
+        There are too many long rows if chance and noise do not explain their number for normal rows. To find this out,
+        the search asks how many rows have norms in each of many ranges, and gets noisy answers. A `Tail` is a model of
+        the number of rows with a norm above t, for each t.
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
@@ -185,8 +209,8 @@ class _LastRound:
     def ask(self, near: Array) -> _Shells:
         """Ask for the noisy numbers of rows in ranges of norms, and return them as `_Shells`.
 
-        The edges between the ranges are `near`, followed by edges each of which is a constant multiple of the one
-        before.
+        The edges between the ranges are the ascending norms in `near`, followed by larger edges. Each of the larger
+        edges is a constant multiple of the edge before it.
         """
         farthest = np.clip(self.search.largest * float(np.max(self.b)), 2 * near[-1], _FARTHEST * near[-1])
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
@@ -197,9 +221,12 @@ class _LastRound:
         )
 
     def likeliest(self) -> Tail:
-        """Return the `Tail` for the case that noise could explain the rows in all ranges of very large norms.
+        """Return a `Tail` for which only one range of very large norms has rows: the most likely range.
 
-        The range of very large norms with the most rows relative to the noise is treated as the only one that has rows.
+        The most likely range is the one with the largest number of rows in proportion to the noise. A `Tail` is a model
+        of the number of rows with a norm above t, for each t. This `Tail` is needed if the noise alone could explain
+        the numbers of rows in all ranges of very large norms, but the model of normal rows does not fit either. The
+        method `ask` must have been called before.
         """
         shells = self.shells
         return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
@@ -207,9 +234,11 @@ class _LastRound:
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
 
-        `windows` has the ranges to be checked. The first question is how many rows lie beyond the lower end of the
-        farthest range. If noise explains the answer, this range is removed, and the next one is checked. The check
-        ends at the first range that certainly has rows; this range and all nearer ones remain.
+        A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
+        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first question is how
+        many rows have a norm above the lower end of the last range. If noise explains the answer, this range is
+        removed, and the range before it is checked in the same way. The check ends at the first range that certainly
+        has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
         """
         cost = self.search.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
@@ -221,10 +250,12 @@ class _LastRound:
         return windows
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least error if the norms of the rows are as in `tail`, as a `_Clip`.
+        """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.
 
-        If a smaller clip norm is sufficient, because the answers to further questions show that only few rows are
-        longer than it, the smaller one is returned.
+        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The error is that of this
+        sum. `tail` is a model of the number of rows with a norm above t, for each t. Further questions ask how many
+        rows are longer than a smaller clip norm. If the answers show that these are only few rows, the smaller clip
+        norm is returned.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -238,14 +269,19 @@ class _LastRound:
     # Count ------------------------------------------------------------------------------------------------------------
 
     def noise(self, rho: float) -> float:
-        """Return the root mean square of the norm of the noise in the sum, for the cost `rho` and the clip norm 1."""
+        """Return the root mean square of the norm of the noise in the sum, for the cost `rho` and the clip norm 1.
+
+        The result is in the units of the data. For another clip norm, the root mean square is proportional to the clip
+        norm.
+        """
         return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return a clip norm for normal rows as a `_Clip`, or None if too many of the rows are longer than it.
+        """Return a clip norm for normal rows as a `_Clip`, or None if too many of the real rows are longer than it.
 
-        The clip norm of least forecast error is increased until few rows are longer. The result is None if too many
-        rows are longer after the last increase.
+        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The first try is the clip
+        norm of least forecast error for normal rows. The clip norm is increased, a limited number of times, until only
+        few rows are longer. The result is None if too many rows are longer than the last clip norm.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -261,12 +297,13 @@ class _LastRound:
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
-        """Ask how many rows are longer than the clip norm, and increase the clip norm until few rows are.
+        """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
-        The results are the new clip norm, whether few rows are longer than it, and by how much these rows move the
-        sum: at least, and at most. `noise` is the root mean square of the norm of the noise for the clip norm 1. In
-        many dimensions and without a `tail`, only rows are counted that exceed the expected number for normal rows.
-        With a `tail`, the first clip norm is one that few rows of this tail exceed.
+        The results are the last clip norm, whether only few rows are longer than it, and two estimates of the distance
+        by which clipping these rows moves the sum: a lower and an upper one. `noise` is the root mean square of the
+        norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is given, the first clip norm is not
+        `clip_norm` but one that few rows of this model exceed. In many dimensions and without a `tail`, only those
+        longer rows count that exceed the number expected of normal rows.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
@@ -300,8 +337,9 @@ class _LastRound:
     def moved(self, step: Array, noise_std: Array) -> tuple[float, float]:
         """Compare how far the last round has moved the sum with what noise and the error of the center explain.
 
-        The first result is the squared distance of the move, less its expected value. The second one is the largest
-        value of the first that chance explains.
+        `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
+        deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
+        its expected value. The second result is the largest value of this difference that chance explains.
         """
         expected = noise_std**2 + (self.n * self.search.center_std) ** 2
         total = float(np.sum(expected))
@@ -310,12 +348,12 @@ class _LastRound:
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:
-    """Find ranges (start, stop) of neighboring shells that have more rows than noise explains; return them in order.
+    """Find ranges of neighboring shells that have more rows than noise explains; return them as pairs (start, stop).
 
     A shell is a range of norms, counts[i] is the noisy number of rows in shell i, and `std` is the standard deviation
-    of this noise. Only the shells from `start` to `stop` are searched, and the ranges that are found do not overlap.
-    If `most` is true, the only result is the range with the most rows relative to the noise, even if noise explains
-    them.
+    of the noise in each number. Only the shells with indices from `start` to `stop` - 1 are searched. The ranges that
+    are found are in ascending order and do not overlap. If `most` is true, the only result is the range with the most
+    rows relative to the noise, even if noise explains them.
     """
     if start >= stop:
         return []
@@ -332,5 +370,5 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
 
 def _square(number: float) -> float:
-    """Return the square of a number >= 0, where numbers above 1e150 count as 1e150, so that nothing overflows."""
+    """Return the square of `number`, which is >= 0; more than 1e150 counts as 1e150, so that nothing overflows."""
     return min(number, 1e150) ** 2

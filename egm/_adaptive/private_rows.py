@@ -42,7 +42,11 @@ _SQUARE = 12.0  # largest square, in units of its expectation
 
 
 class Account:
-    """Record the cost rho of each step of the search; the exact sum of these costs never exceeds the budget `rho`."""
+    """Record what each step of the search costs; the exact sum of the costs never exceeds the budget `rho`.
+
+    Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
+    each step by the name of the step.
+    """
 
     def __init__(self, rho: float) -> None:
         self.rho, self.spent = rho, dict[str, float]()
@@ -53,7 +57,10 @@ class Account:
         return max(math.nextafter(float(Fraction(self.rho) - sum(map(Fraction, self.spent.values()))), 0.0), 0.0)
 
     def spend(self, step: str, rho: float) -> None:
-        """Add `rho` to the recorded cost of the step named `step`; raise a ValueError if less than `rho` is left."""
+        """Add the cost `rho` to what the step named `step` has cost so far.
+
+        Raise a ValueError if `rho` is not > 0, or if less than `rho` is left of the budget.
+        """
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
         if not rho > 0 or sum(map(Fraction, {**self.spent, step: after}.values())) > Fraction(self.rho):
@@ -64,9 +71,10 @@ class Account:
 def log_intervals(low: float, high: float, step: float) -> Intervals:
     """Divide the numbers >= 0 into intervals; return the bounds between the intervals, and one point in each interval.
 
-    The first bound is `low`, and the last one is at least `high`. The ratio of each bound to the one before is
-    constant, and about exp(step). The point of an interval is its geometric middle. Only the first interval, which
-    starts at 0, has its upper bound as its point, and the last one, which has no end, has its lower bound.
+    The result is a pair of ascending arrays. The first bound is `low`, and the last bound is at least `high`. The ratio
+    of each bound to the bound before it is constant, and at most exp(`step`). The point of an interval is its geometric
+    middle, with two exceptions: the first interval, which starts at 0, has its upper bound as its point, and the last
+    interval, which has no upper bound, has its lower bound.
     """
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
@@ -74,7 +82,7 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 
 
 def _unseen(question: F) -> F:
-    """Return the method `question`, made to run without floating-point warnings, which could reveal a single row."""
+    """Return the method `question` changed to run without floating-point warnings, which could reveal a single row."""
 
     @functools.wraps(question)
     def asked(*given: Any) -> Any:
@@ -85,10 +93,11 @@ def _unseen(question: F) -> F:
 
 
 class PrivateRows:
-    """Answer questions about the private rows of X, shape (n, d), within a budget rho.
+    """Answer questions about the private rows of the array `X`, shape (n, d), within the budget `rho`.
 
-    Each question records its cost `rho` under the name `step`, before it reads the rows. If an `rng` is given, the
-    answers are simulations, fit for experiments only.
+    Each public method is one question. Before it reads the rows, it records its cost, a number of zero-concentrated
+    differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
+    Generator; then the answers are simulations, fit for experiments only.
     """
 
     def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
@@ -99,7 +108,10 @@ class PrivateRows:
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """Return a private q-quantile of the distances ||b (x - center)|| of the rows x.
 
-        The answer is the point of one of the `intervals`, as `log_intervals` returns them.
+        `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
+        single factor. The quantile is the point of one of the `intervals`, the pair of arrays that `log_intervals`
+        returns (bounds of intervals, and a point in each interval). The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self._quantile(self._distances(center, b), q, intervals, rho)
@@ -108,8 +120,10 @@ class PrivateRows:
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
         """Return a private median of |x_j - center_j| over the rows x, for each column j.
 
-        Each answer is the point of one of the `intervals`, as `log_intervals` returns them. All of them together cost
-        `rho`.
+        `center` has one entry for each column, and so has the result. Each median is the point of one of the
+        `intervals`, the pair of arrays that `log_intervals` returns (bounds of intervals, and a point in each
+        interval). The privacy cost `rho` (of zero-concentrated differential privacy) of all medians together is
+        recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
@@ -119,18 +133,25 @@ class PrivateRows:
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return the noisy mean of the vectors b (x - center) over the rows x, and the standard deviation of its noise.
 
-        Vectors that are longer than `clip_norm` are first shortened to this norm.
+        Before the mean is taken, each vector that is longer than `clip_norm` is shortened to this norm. `center` and
+        the factors `b` have one entry for each column, and so has the mean; the noise in each entry has the returned
+        standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`,
+        the name of a step of the search.
         """
         self.account.spend(step, rho)
         return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return a noisy mean of the vectors ((x - center) / spread)**2 over rows x, and the deviation of its noise.
+        """Return a noisy mean of ((x - center) / spread)**2 over the rows x, and the standard deviation of its noise.
 
-        The second result is the standard deviation of the noise in each entry. Each entry of a vector is limited to
-        12, and each vector is clipped to a norm V that depends on d only. Two vectors of norm at most V without
-        negative entries differ by at most sqrt(2) V, and the noise is chosen for this difference.
+        `center` and `spread` have one entry for each column, and so has the mean; the noise in each entry has the
+        returned standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search.
+
+        To limit what one row can change, each entry of a vector of squares is limited to 12, and the vector is clipped
+        to a norm V that depends only on the number of columns. Two vectors of norm at most V without negative entries
+        differ by at most sqrt(2) V, and the noise is chosen for this difference.
         """
         self.account.spend(step, rho)
         cut = math.sqrt(_SQUARE)  # applied before squaring, because an overflow would reveal a long row
@@ -142,10 +163,13 @@ class PrivateRows:
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return the noisy number of rows from each edge to the next, and the standard deviation of its noise.
+        """Return the noisy number of rows from each edge to the next edge, and the standard deviation of its noise.
 
-        The edges divide the distances ||b (x - center)|| of the rows x. The last number is that of the rows beyond
-        the last edge; rows below the first edge are not counted.
+        The numbers are those of rows x with ||b (x - center)|| between two neighboring entries of the ascending vector
+        `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as edges.
+        Rows below the first edge are not counted. `center` and the factors `b` have one entry for each column. The
+        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
+        the search.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
@@ -155,9 +179,10 @@ class PrivateRows:
 
     @_unseen
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the noisy number of rows x with ||b (x - center)|| > length, and the deviation of its noise.
+        """Return the noisy number of rows x with ||b (x - center)|| > length, and the standard deviation of its noise.
 
-        The second result is the standard deviation of this noise.
+        `center` and the factors `b` have one entry for each column, and `length` is a number. The privacy cost `rho`
+        (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
@@ -165,9 +190,10 @@ class PrivateRows:
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval that holds a private q-quantile of the values, at the cost `rho`, and return its point.
+        """Draw an interval for the private q-quantile of `values`, at the cost `rho`, and return the interval's point.
 
-        `intervals` has the bounds between the intervals and the point of each, as `log_intervals` returns them.
+        `intervals` is a pair of arrays, as `log_intervals` returns it: the bounds between the intervals, and one point
+        in each interval.
         """
         bounds, middles = intervals
         counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
@@ -177,10 +203,12 @@ class PrivateRows:
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of n vectors, at the cost `rho`, and the standard deviation of its noise.
+        """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
-        ``total(grid)`` clips the vectors to `clip_norm`, rounds them to integers on the lattice `grid`, and returns
-        their sum. Two clipped vectors differ by at most `diameter` times the clip norm.
+        The cost is `rho`. ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of
+        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Two clipped vectors
+        differ by at most `diameter` times `clip_norm`. The noise in each entry of the mean has the returned standard
+        deviation.
         """
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)
@@ -189,19 +217,25 @@ class PrivateRows:
         return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     def _gaussian(self, std: float, size: int) -> Whole:
-        """Draw `size` numbers of discrete Gaussian noise with the standard deviation `std`.
+        """Draw an array of `size` independent integers of discrete Gaussian noise with the standard deviation `std`.
 
-        In a simulation the noise is normal noise that is rounded to integers.
+        In a simulation, normal noise that is rounded to integers is drawn instead.
         """
         if self.rng is None:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
-        """Yield the rows in blocks (m, d); entries beyond 1e150 in size are replaced by 1e150 with their sign."""
+        """Yield the rows in blocks, arrays with d columns, in which no entry is larger than 1e150 in absolute value.
+
+        A larger entry is replaced by 1e150 with the sign of the entry.
+        """
         step = max(1, _BLOCK // self.d)
         return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
 
     def _distances(self, center: Array, b: Floats) -> Array:
-        """Return the distance ||b (x - center)|| of every row x, shape (n,)."""
+        """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).
+
+        `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
+        """
         return np.concatenate([norms.norms((block - center) * b) for block in self._blocks()])

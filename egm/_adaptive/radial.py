@@ -22,9 +22,11 @@ _MASS = _MASS / np.sum(_MASS)
 
 
 class Radial:
-    """Approximate the norm r of b (x - center), for normal rows x with deviations sigma and mean center + offset.
+    """Approximate the distribution of r = ||b (x - center)|| for normal rows x with mean center + offset.
 
-    Entry j of these vectors stands for `copies[j]` equal coordinates, or for `copies` coordinates if this is a number.
+    `sigma` has the standard deviations of x, `offset` the differences of its mean from the center, and `b` the factors
+    of the scaling, one entry for each coordinate. To save time, equal coordinates can share an entry: entry j then
+    stands for copies[j] of them, or for `copies` of them if this is a number.
     """
 
     def __init__(self, sigma: Array, offset: Array, b: Array, copies: Floats = 1) -> None:
@@ -35,31 +37,42 @@ class Radial:
         self.third = float(np.sum(copies * (2 * w**2 + 4 * w * o))) / 9  # 2 / (9 dof), the normal variable's variance
 
     def quantile(self, p: float) -> float:
-        """Return the upper p-quantile of the norm: a normal row has a larger norm with probability p."""
+        """Return the upper p-quantile of the norm of a scaled normal row: the norm exceeds it with probability `p`."""
         return float(self._norm(-ndtri(p)))
 
     def tail(self, t: Floats) -> Floats:
-        """Return the probability that the norm of a normal row is larger than t."""
+        """Return the probability that the norm of a scaled normal row is larger than `t`.
+
+        The scaled row is b (x - center), for a normal row x and the scaling b. `t` is a number or an array of norms,
+        and the result has the same shape.
+        """
         root = np.cbrt(np.asarray(t) ** 2 / self.mean)
         tail: Floats = ndtr((1 - self.third - root) / np.sqrt(self.third))
         return tail
 
     def _norm(self, z: Floats) -> Array:
-        """Return the Phi(z)-quantile of the norm of a row, where Phi is the standard normal distribution function."""
+        """Return the Phi(z)-quantile of the norm of a scaled normal row.
+
+        Phi is the standard normal distribution function. The scaled row is b (x - center), for a normal row x and the
+        scaling b. `z` is a number or an array, and the result has the same shape.
+        """
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
     @functools.cached_property
     def norms(self) -> Array:
-        """Return the quantiles of the norm that belong to the nodes of the Gauss-Hermite quadrature.
+        """Return quantiles of the norm of a scaled normal row, at the nodes of a Gauss-Hermite quadrature, shape (48,).
 
-        The mean of any function of the norm is computed as a weighted sum over these nodes.
+        The quantile at the node z is the Phi(z)-quantile of the norm, with Phi the standard normal distribution
+        function. So the mean of any function of the norm is approximately a weighted sum of its values at these
+        quantiles.
         """
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of max(r - C, 0), of its square and of max(1 - C / r, 0), for each entry C of `clip_norm`.
+        """Return the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) for each entry C of `clip_norm`.
 
-        Here r is the norm of a normal row, and the means are those of its distribution.
+        Here r is the norm of the scaled row b (x - center), and the means are over the distribution of normal rows x.
+        `clip_norm` is a vector, and each of the three results has its shape.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
@@ -68,15 +81,20 @@ class Radial:
         return first, second, share
 
     def lost(self, clip_norm: float) -> float:
-        """Return the mean of max(r - clip_norm, 0), where r is the norm of a normal row."""
+        """Return the mean of max(r - clip_norm, 0), where r is the norm of a scaled normal row.
+
+        The result is the mean length of what clipping to the norm `clip_norm` removes from a scaled row.
+        """
         return float(self.excess(np.array([clip_norm]))[0][0])
 
     def best(self, n: int, noise: float, one_sided: float = np.inf) -> tuple[float, Array]:
-        """Return the clip norm C of least error for the noisy mean of n rows, and the error of each entry with this C.
+        """Return the clip norm C of least error for a noisy mean of `n` normal rows, and each entry's error for this C.
 
-        The errors are root mean squared errors in the units of the data. The standard deviation of the noise in entry
-        j of the mean is noise * C / b[j]. A clip norm is not considered if clipping could move the mean too far: by
-        more than `one_sided` times the total error, in case the clipped parts of all rows point in one direction.
+        The errors are root mean squared errors in the units of the data, an array with one entry for each coordinate.
+        The standard deviation of the noise in entry j of the mean is noise * C / b[j], where b[j] is the factor by
+        which entry j of a row is scaled. A clip norm is not considered if clipping could move the mean by more than
+        `one_sided` times its total error, in the case that the parts that clipping removes from all rows point in one
+        direction.
         """
         C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
         first, second, share = self.excess(C)

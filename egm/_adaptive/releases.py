@@ -37,7 +37,8 @@ class AdaptiveRelease:
         chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
         error assumes that the parts of all rows that clipping removes point in one direction.
     spent : dict of str to float
-        Cost of each step of the search in zero-concentrated differential privacy, by its name.
+        Cost of each step of the search in zero-concentrated differential privacy, by the name of
+        the step.
     simulated : bool
         Whether the randomness came from a NumPy Generator. If True, the release is fit for
         experiments and not for publication.
@@ -65,7 +66,7 @@ class AdaptiveRelease:
     simulated: bool
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """For each entry of the exact sum, compute an interval that contains this entry with a given probability.
+        """Compute, for each entry of the exact sum, an interval that contains it with the probability `confidence`.
 
         Parameters
         ----------
@@ -122,7 +123,8 @@ class AdaptiveForecast:
     success : float
         Lower bound of the probability that the search finds the center and the spread of the rows.
     spent : dict of str to float
-        Cost of each step of the search in zero-concentrated differential privacy, by its name.
+        Cost of each step of the search in zero-concentrated differential privacy, by the name of
+        the step.
 
     Examples
     --------

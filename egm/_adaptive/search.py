@@ -61,7 +61,11 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Declare the questions that a search may ask about rows; `PrivateRows` describes what each of them returns."""
+    """Declare the questions that a search may ask about `n` rows with `d` columns.
+
+    `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
+    expected for normal rows. `account` records what the questions cost.
+    """
 
     n: int
     d: int
@@ -78,8 +82,9 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float) -> float:
     """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
-    It is the factor for which many steps, which together reduce the distance much, cost least. A smaller factor, down
-    to 0.01, is returned if the noisy mean of a step then costs at most 0.5 % of the budget `rho`.
+    For this factor it costs least to reduce the distance very much in many steps. A smaller factor, down to 0.01, is
+    returned if the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, and
+    the number of columns is `d`.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
@@ -87,19 +92,19 @@ def _pace(n: int, d: int, rho: float) -> float:
 
 
 def _noise_cost(d: int, part: Any) -> Any:
-    """Return n**2 times the cost rho of a noisy mean of n rows in a ball; this product does not depend on n.
+    """Return n**2 times the cost rho of a noisy mean of n rows with `d` columns; this product does not depend on n.
 
-    The root mean square of the norm of the noise is `part` times the radius of the ball. The rows are clipped to a ball
-    that is a little larger.
+    The rows lie around the center within some radius. The root mean square of the norm of the noise is `part` times
+    this radius. Before the mean is taken, the rows are clipped to a ball whose radius is 1.15 times as large.
     """
     return 2 * d * (_LOOSE / part) ** 2
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
-    """Return the least budget rho for which the search reliably finds the center of n rows with d columns.
+    """Return the least budget rho for which the search reliably finds the center of `n` rows with `d` columns.
 
-    Each coordinate of the center is known to within `radius` at the start. It has to be found to within `least`, the
-    smallest standard deviation that a column may have.
+    Each coordinate of the center is known at the start to lie between -radius and radius. The search has to find it to
+    within `least`, the smallest standard deviation that a column may have.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
@@ -108,10 +113,12 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """Hold the state of a search: the estimated center, its standard error, and the standard deviations of the columns.
+    """Search for the center and the standard deviations of the columns, by questions to `rows` that have noisy answers.
 
-    They are the attributes `center`, `center_std` and `sigma`, each of shape (d,). All of them are computed from noisy
-    answers, and so may be published.
+    The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
+    standard error, and `sigma` has the standard deviations of the columns. They are computed from noisy answers only,
+    and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
+    `sigma_range`.
     """
 
     def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
@@ -125,7 +132,10 @@ class Search:
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self) -> None:
-        """Find a rough center, then the standard deviations of the columns, and then a better center."""
+        """Find a rough center, then the standard deviations of the columns, and then a better center.
+
+        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`.
+        """
         radius = self.locate()
         alike = self.spread_out(radius)
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -134,33 +144,36 @@ class Search:
             self.remeasure(_REMEASURED * self.rho)
 
     def cost(self, sure: float) -> float:
-        """Return the cost rho of a private quantile of n values with epsilon = sure / n.
+        """Return the cost rho of a private quantile of n values that is drawn with epsilon = sure / n.
 
-        `sure` is epsilon times n: the larger it is, the less likely is a quantile that is far from the true one.
+        The larger `sure` is, the less likely is a quantile that is far from the true one. The number n of rows is that
+        of the search.
         """
         return sure**2 / (8 * self.n**2)
 
     def reach(self, share: float) -> float:
-        """Return epsilon times n for a private quantile of n values that costs `share` times the budget.
+        """Return the argument `sure` for which cost(sure) is `share` times the budget.
 
-        This is the argument for which `cost` returns `share` times the budget.
+        The argument is epsilon times n, where epsilon belongs to a private quantile of n rows.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
     def distance(self, step: str, q: float, cost: float, b: Floats = 1.0, fineness: float = _FINE) -> float:
-        """Return a noisy q-quantile of the distances ||b (x - center)|| of the rows x, at the cost `cost`.
+        """Ask for the q-quantile of the distances ||b (x - center)|| of the rows x, and return the noisy answer.
 
-        It is searched among intervals whose ends have a ratio of about exp(fineness). They cover the distances that one
-        can expect for the declared ranges of the center and of the standard deviations.
+        The privacy cost is `cost`, recorded under the name `step`. The center is the present one. `b` has one factor
+        for each column or is a single factor. The answer is a point in one of many intervals, whose upper end is about
+        exp(fineness) times the lower end. The intervals cover all distances that are likely for the declared ranges of
+        the center and of the standard deviations.
         """
         intervals = log_intervals(self.smallest * np.min(b), self.largest * np.max(b), fineness)
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Return intervals that cover the numbers from radius / 5 to 5 * radius, as `log_intervals` does.
+        """Return intervals that cover the numbers from radius / 5 to 5 * radius, as `log_intervals` returns them.
 
-        A quantile of distances near `radius` is searched among them. The intervals are narrower in many dimensions,
-        where distances vary less.
+        The intervals serve to ask for a quantile of distances that is expected to be near `radius`. The intervals are
+        narrower in many dimensions, because distances vary less there.
         """
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
 
@@ -169,7 +182,8 @@ class Search:
     def locate(self) -> float:
         """Move the center to the rows in several steps; return the median distance of the rows from the last center.
 
-        Each step needs the median distance from the present center, and moves the center to the noisy mean of the rows.
+        The median is a noisy answer. Each step asks for the median distance of the rows from the present center, and
+        moves the center to the noisy mean of the rows.
         """
         pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
         share = _noise_cost(self.d, pace) / self.n**2
@@ -188,16 +202,20 @@ class Search:
         return self.distance("radii", 0.5, self.once)
 
     def step_to(self, radius: float, rho: float) -> None:
-        """Move the center to the noisy mean of the rows, at the cost `rho`, and set its standard error.
+        """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
-        The rows are first clipped to a ball around the old center, with a radius a little larger than `radius`.
+        Before the mean is taken, the rows are clipped to a ball around the old center, whose radius is 1.15 times
+        `radius`.
         """
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Add `step` to the center, and clip the new center to the declared range; return what the clipping removed."""
+        """Add `step` to the center, and clip each entry of the new center to the declared range of the means.
+
+        The result is what the clipping removed: the center before it minus the center after it, shape (d,).
+        """
         there = self.center + step
         self.center = np.clip(there, -self.bound, self.bound)
         beyond: Array = there - self.center
@@ -206,10 +224,10 @@ class Search:
     # Spread -----------------------------------------------------------------------------------------------------------
 
     def spread_out(self, radius: float) -> bool:
-        """Estimate the standard deviations of the columns, and return whether all columns have got the same one.
+        """Estimate the standard deviation of each column, and return True if all columns get one common value.
 
-        `radius` is the median distance of the rows from the center. The columns get the same standard deviation if the
-        budget is too small to find it for each of them, or if there is little to gain by that.
+        `radius` is the median distance of the rows from the center. The columns get a common value if the budget is too
+        small for a separate value for each column, or if separate values would gain little.
         """
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
@@ -229,23 +247,28 @@ class Search:
         return False
 
     def remeasure(self, rho: float) -> None:
-        """Measure the mean square of every column by one question of the cost `rho`, and correct sigma accordingly."""
+        """Ask for the mean square of every column, and correct the standard deviations `sigma` by the answers.
+
+        The mean squares are about the estimated center. The question has the cost `rho` for all columns together.
+        """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:
-        """Return the root mean square of each column about the estimated center.
+        """Return the root mean square of each column about the estimated center, shape (d,).
 
-        Its square is the sum of the squares of the column's standard deviation and of the center's standard error.
+        The square of the result is the variance of the column plus the squared standard error of the center.
         """
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """Set sigma from `spread`, the measured root mean square of each column about the estimated center.
+        """Set `sigma` from `spread`, the root mean square of each column about the estimated center.
 
-        The square of the center's standard error is subtracted from its square.
+        The attribute `sigma` has the standard deviations of the columns. The variance of a column is the square of its
+        `spread` minus the squared standard error of the center. It is not made smaller than 0.09 times the square of
+        `spread`. The result is clipped to the declared range of standard deviations.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
@@ -254,21 +277,21 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """Return the cost rho of the question how many rows have very large norms."""
+        """Return the cost rho of asking how many rows have very large norms."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property
     def spare(self) -> float:
-        """Return the part of the budget that is neither spent nor needed by the later steps of the search."""
+        """Return the part of the budget that is neither spent nor needed by the later steps of the release."""
         return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
-        """Choose how many rounds refine the center, at most two, and return the budget rho of each of them.
+        """Choose how many rounds refine the center, at most two, and return the cost rho of each round as a tuple.
 
         Some shares of the remaining budget are tried for each round. For each choice the mean squared error of the
-        final mean is predicted for normal rows, and the choice with the least error is returned. `alike` says whether
-        all columns have got the same standard deviation. If not, a part of the budget is kept to measure the standard
-        deviations again.
+        final mean is predicted for normal rows, and the choice with the least error is returned. `alike` is true if all
+        columns have one common standard deviation. If it is false, a part of the budget is reserved to measure the
+        standard deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         sigma, center_std, copies = self.groups()
@@ -293,20 +316,22 @@ class Search:
         return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """Divide the columns into at most 64 groups of similar spread; return sigma, center_std and size of each.
+        """Divide the columns into at most 64 groups of similar spread; return sigma, center_std and size of each group.
 
-        A group's sigma and center_std are the root mean squares of those of its columns, and its size is their number.
+        The results are three arrays with one entry for each group. The first two arrays have the root mean squares of
+        the standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of
+        the group. The third array has the number of columns in the group.
         """
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Multiply sigma and center_std by one factor, so that they agree with a measured distance; return a scaling b.
+        """Multiply `sigma` and `center_std` by one factor, from a measured distance; return a scaling b, shape (d,).
 
-        The median distance of the rows from the center, scaled by b, is measured and compared with the one that
-        follows from sigma and center_std. The question costs very little, and the factor matters because the clip
-        norm depends on it.
+        The distance is the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the
+        median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
+        because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
@@ -316,10 +341,11 @@ class Search:
         return b
 
     def refine(self, step: str, rho: float) -> None:
-        """Move the center to the noisy mean of the rows, at the cost `rho`, and set its standard error.
+        """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
         The rows are scaled and clipped as in Algorithm 3 of the report. The clip norm is so large that clipping does
-        little harm, even if the clipped parts of all rows point in one direction.
+        little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded under
+        `step`, the name of this step of the search.
         """
         b = self.calibrated()
         noise = math.sqrt(2 / rho) / self.n

@@ -27,10 +27,10 @@ _POINTS = 2000  # points of this curve
 
 @dataclass(frozen=True)
 class Tail:
-    """Model how many rows have a norm above t, for every length t: rows[i] rows have a norm above edges[i].
+    """Model how many rows have a norm above t, for every length t.
 
-    Between two edges the number of rows is a power of t, fitted to the numbers at these edges. Beyond the last edge it
-    falls like t**(-power).
+    rows[i] is the number of rows with a norm above edges[i], and the `edges` ascend. Between two edges the number of
+    rows is a power of t, fitted to the numbers at these edges. Beyond the last edge it falls like t**(-power).
     """
 
     edges: Array
@@ -39,15 +39,19 @@ class Tail:
 
     @property
     def steep(self) -> bool:
-        """Return whether the power of the tail is above 2, so that the variance of the norms is finite."""
+        """Return whether the number of rows with a norm above t falls faster than t**(-2) for large t.
+
+        Then the variance of the norms is finite.
+        """
         return self.power > _STEEP
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
-        """Fit a `Tail` to noisy numbers of rows, where counts[i] is the number from edges[i] to the next edge.
+        """Fit a `Tail` to noisy numbers of rows.
 
-        `last` is the index of the last number that is clearly above the noise. `std` is the standard deviation of the
-        noise in each number.
+        counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
+        the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
+        clearly above the noise. `std` is the standard deviation of the noise in each number.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -61,9 +65,10 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def _fine(self) -> tuple[Array, Array]:
-        """Return a fine grid of lengths, divided by the first edge, and for each the number of rows with a larger norm.
+        """Return many ascending lengths t, and for each t the number of rows with a norm above t.
 
-        The grid ends at the length that only a thousandth of a row would exceed.
+        All lengths are divided by the first edge. The last length is that which only a thousandth of a row would
+        exceed.
         """
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
@@ -74,9 +79,10 @@ class Tail:
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """Return the lengths t of `_fine`, and for each t the sums of max(r - t, 0) and of its square over all rows.
+        """Return the lengths t of `_fine`, and the sums of max(r - t, 0) and of max(r - t, 0)**2 over rows, for each t.
 
-        Here r is the norm of a row. All lengths are divided by the first edge.
+        Here r is the norm of a row, and each sum is over all rows. All lengths, also r and t, are divided by the first
+        edge.
         """
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
@@ -87,7 +93,7 @@ class Tail:
     def excess(self, clip_norm: float) -> tuple[float, float]:
         """Return the sum of max(r - clip_norm, 0) over all rows, and the sum of the squares of these numbers.
 
-        Here r is the norm of a row.
+        Here r is the norm of a row in this model.
         """
         t, first, second = self._excesses()
         unit = self.edges[0]
@@ -95,15 +101,15 @@ class Tail:
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def mean_excess(self, clip_norm: float) -> float:
-        """Return the mean of r / clip_norm - 1 over the rows whose norm r is larger than the clip norm."""
+        """Return the mean of r / clip_norm - 1 over those rows whose norm r is larger than `clip_norm`."""
         t, rows = self._fine()
         there = float(np.interp(clip_norm / self.edges[0], t, rows))
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length t for which the model has this number of rows with a norm above t.
+        """Return the length t for which `rows` is the number of rows with a norm above t.
 
-        If the model has more than this number of rows beyond the last edge, the last edge is returned.
+        If more than this number of rows have a norm above the last edge, the last edge is returned.
         """
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:
@@ -114,7 +120,8 @@ class Tail:
     def clip_norm(self, noise: float) -> float:
         """Return the clip norm C for which noise * C**2 + first**2 + second is least.
 
-        Here first and second are the two results of excess(C).
+        Here first and second are the two results of ``excess(C)``, and `noise` is the squared error of the sum due to
+        noise for C = 1.
         """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

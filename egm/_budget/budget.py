@@ -213,11 +213,14 @@ class Budget:
 
     @property
     def left(self) -> Spent:
-        """Largest cost that one more release may have: a rho, or the `Loss` of a Gaussian or a Laplace mechanism."""
+        """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
+
+        A `Loss` with delta > 0 is for one more Gaussian mechanism, and a `Loss` with delta = 0 for a Laplace mechanism.
+        """
         return self._terms.left(self.history)
 
     def split(self, parts: int) -> Spent:
-        """Return the largest cost that each of several equal releases may have if the budget shall grant all of them.
+        """Return the largest cost that each of `parts` equal releases may have if the budget shall grant all of them.
 
         Parameters
         ----------
@@ -230,7 +233,7 @@ class Budget:
             Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
             with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
             epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
-            It is 0 where it would be less than about 1e-9 of the total epsilon divided by `parts`.
+            It is 0 if it would be less than about 1e-9 of the total epsilon divided by `parts`.
 
         Raises
         ------
@@ -282,7 +285,7 @@ class Budget:
         return self._grant(rules.charge_of(mechanism, self.neighbors))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record the cost `asked` and return it, or raise `BudgetExceeded` if it does not fit into the total."""
+        """Record and return the cost `asked`, a `Charge`; raise `BudgetExceeded` if it does not fit into the total."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 record(asked)
@@ -434,7 +437,10 @@ class Budget:
         return secure_quantile(values, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
-        """Raise an error if a budget for simulation gets no rng, another budget gets one, or rng has a wrong type."""
+        """Raise ValueError unless `rng` is given to a budget for simulation, or is None for a budget that is not.
+
+        Raise TypeError if `rng` is neither None nor a NumPy Generator.
+        """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
         if rng is not None and not self.simulation:

@@ -82,7 +82,11 @@ class JournalError(ValueError):
 
 
 class Memory:
-    """Keep the costs of releases (charges) in memory, for the process that made this object and no other."""
+    """Keep the terms of a budget and the costs of its releases (charges) in the memory of one process.
+
+    Only the process that has made this object may use it. `given` has the arguments of the budget as the function
+    `checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor relation.
+    """
 
     name = "in memory"
 
@@ -92,15 +96,16 @@ class Memory:
         self._charges: list[Charge] = []
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the costs of all releases that were recorded, in their order."""
+        """Return the costs of all releases as a tuple of `Charge`, in the order in which they were recorded."""
         self._require_process()
         return tuple(self._charges)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Return a context in which no other thread can record a cost.
+        """Return a context manager; within its `with` block no other thread can record a cost.
 
-        It yields the costs that were recorded, and a function that records the cost of one more release.
+        The block gets two things: the costs recorded so far, as a tuple of `Charge`, and a function that records one
+        more `Charge`, the cost of the next release.
         """
         self._require_process()
         with self._lock:
@@ -121,7 +126,12 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the terms of the budget, the recorded costs, and the digests of all rows."""
+    """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
+
+    `terms` is the only row of the SQLite table `terms`, without its last column. `charges` are the costs in the order
+    in which they were recorded. digests[0] is the digest of the terms, and digests[i] is the digest of the charge
+    number i.
+    """
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
@@ -129,7 +139,11 @@ class _State(NamedTuple):
 
 
 class Journal:
-    """Keep the terms of a budget (its total and its rule) and the costs of its releases (charges) in a file."""
+    """Keep the terms of a budget (its total and its rule) and the costs of its releases (charges) in a file.
+
+    `path` is the path of the file, which is made if it does not exist. `given` has the arguments of the budget as the
+    function `checked` returns them. For an existing file, an argument that is not None must agree with the file.
+    """
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
         try:
@@ -153,15 +167,16 @@ class Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the costs of all releases that were recorded in the file, in their order."""
+        """Return the costs in the file, one `Charge` for each release, in the order in which they were recorded."""
         with self._transaction("BEGIN") as (_, state):
             return state.charges
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
-        """Return a context in which no other process or thread can record a cost in this journal.
+        """Return a context manager; within its `with` block no other process or thread can record a cost in the file.
 
-        It yields the costs that were recorded, and a function that records the cost of one more release.
+        The block gets two things: the costs recorded so far, as a tuple of `Charge`, and a function that records one
+        more `Charge`, the cost of the next release.
         """
         process, here = os.getpid(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
@@ -181,9 +196,11 @@ class Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """Write a new journal with these terms to a temporary file, and then give the file the journal's name.
+        """Write a new journal to a temporary file, and then give the file the journal's name.
 
-        If another process has made a journal of this name meanwhile, that one stays and the temporary file is removed.
+        `terms` has the terms of the budget by name: its total, neighbor relation, rule and whether it is for
+        simulation. If another process has made a journal of this name meanwhile, the journal of the other process
+        stays, and the temporary file is removed.
         """
         if self.path.is_symlink():
             raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
@@ -208,9 +225,10 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if there is no journal, but a crash has left the second file that SQLite keeps beside it.
+        """Raise JournalError if there is no journal, but a crash has left the file that SQLite keeps beside a journal.
 
-        SQLite would apply this second file to a new journal of the same name.
+        The name of the file that is left is that of the journal with "-journal" appended. SQLite would apply this file
+        to a new journal, and so none is made.
         """
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
@@ -236,9 +254,9 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name of the journal's file.
+        """Remove the temporary name under which the journal's file was made, if the file still has this name, too.
 
-        This name remains if the process that made the file was killed before it could remove the name.
+        The temporary name remains if the process that made the file was killed before it could remove the name.
         """
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
@@ -247,10 +265,11 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """Begin a transaction on the journal's file by the statement `begin`; yield the connection and the content.
+        """Begin a transaction on the journal's file by the SQL statement `begin`; yield the connection and the content.
 
-        At the end the transaction is undone unless it was committed. Raise JournalError if the file is not a journal,
-        was changed, or lacks the last charge that this object has seen.
+        The content is a `_State`: the terms of the budget and all recorded costs. At the end the transaction is undone
+        unless it was committed. Raise JournalError if the file is not a journal, was changed, or lacks the last charge
+        that this object has seen.
         """
         self._status()
         seen = self._seen
@@ -268,9 +287,9 @@ class Journal:
 
     @contextlib.contextmanager
     def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Open an existing SQLite file, and yield the connection, which is closed at the end.
+        """Open the existing SQLite file at `path`, yield the connection, and close the connection at the end.
 
-        An error of SQLite is replaced by one of those that `egm.budget` promises; see `_translated`.
+        An error of SQLite is replaced by a JournalError, an OSError or a TimeoutError; see `_translated`.
         """
         use = os.getpid(), object()
         for process, _ in tuple(_uses):
@@ -290,7 +309,7 @@ class Journal:
             _uses.discard(use)
 
     def _translated(self, error: Exception) -> Exception:
-        """Return the error that replaces this error of SQLite: a JournalError, an OSError or a TimeoutError."""
+        """Return the error that replaces `error`, an error of SQLite: a JournalError, an OSError or a TimeoutError."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
@@ -301,26 +320,29 @@ class Journal:
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
-        """Return a `JournalError` with a message that names the journal and says `why` it is not accepted."""
+        """Return a `JournalError` whose message names the journal and says `why` (a text) the journal is refused."""
         return JournalError(f"journal {self.name}: {why}")
 
 
 def _require(process: int) -> None:
-    """Raise a RuntimeError unless the present process has the id `process`.
+    """Raise a RuntimeError unless the present process is the one with the id `process`.
 
-    Otherwise the present process was forked from that one while a journal was in use.
+    A different id means that the present process was forked from the process `process` while a journal was in use.
     """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
 
 
 def _digest(*values: Any) -> str:
-    """Return the SHA-256 digest of a list of values, as hexadecimal digits."""
+    """Return the SHA-256 digest of all `values` together, as a text of hexadecimal digits."""
     return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of a journal, or raise JournalError if its digests or its format show that it was changed."""
+    """Return the content of the journal that `connection` has opened, or raise JournalError if the journal is damaged.
+
+    The content is a `_State`. The file is damaged if its digests or its format are not those of a journal.
+    """
 
     def pragma(name: str) -> Any:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]

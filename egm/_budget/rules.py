@@ -165,10 +165,11 @@ class BudgetExceeded(ValueError):
 
 
 def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
-    """Return the cost of a release by this mechanism, as a `Charge`.
+    """Return the cost of one release by `mechanism`, as a `Charge`.
 
-    Raise ValueError if the mechanism is for another relation between neighboring data sets than `neighbors`, or has too
-    many coordinates. Raise TypeError for an object that is not one of egm's mechanisms.
+    `neighbors` is the neighbor relation of the budget, "replace_one" or "add_remove". Raise ValueError if the mechanism
+    is for the other relation, or has 2**24 coordinates or more. Raise TypeError for an object that is not one of egm's
+    mechanisms.
     """
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
@@ -198,10 +199,11 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 def quantile_charge(
     shape: tuple[int, ...], q: float, low: float, high: float, epsilon: float, step: float, neighbors: Neighbors
 ) -> Charge:
-    """Check the arguments of a private quantile, and return its cost as a `Charge`.
+    """Check the arguments of a private quantile, and return the cost of the quantile as a `Charge`.
 
-    `shape` is the shape of the values: one column (n,), or k columns (n, k). For k columns the cost is that of all k
-    quantiles together.
+    `shape` is the shape of the values: (n,) for one column, or (n, k) for k columns, for which the cost is that of all
+    k quantiles together. `q`, `low`, `high`, `epsilon` and `step` are the arguments of `Budget.quantile`, and
+    `neighbors` is the neighbor relation of the budget. Raise ValueError or TypeError for a wrong argument.
     """
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
@@ -217,19 +219,19 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError if an entry of the list `values` is itself a list or an array.
+    """Raise a ValueError if the list `values` has several columns: if one of its entries is itself a list or an array.
 
-    Then the list has several columns. All entries are read to find this out.
+    All entries of the list are read to find this out.
     """
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def require_room(X: ArrayLike) -> None:
-    """Raise a ValueError if X has 2**24 entries or more.
+    """Raise a ValueError if the array or list `X` has 2**24 entries or more.
 
-    A part of delta is reserved for the difference between discrete and continuous noise. It is sufficient only for
-    fewer entries.
+    A part of the budget's delta is reserved for the difference between discrete and continuous noise. This part is
+    enough only for fewer entries.
     """
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
@@ -239,7 +241,8 @@ def require_room(X: ArrayLike) -> None:
 def _pure_mu_squared(epsilon: float) -> float:
     """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up; Phi is the standard normal distribution function.
 
-    It is the square of a mu for which every epsilon-private mechanism has mu-Gaussian differential privacy.
+    The result is the square of a number mu: every mechanism that is private with `epsilon` and delta = 0 has Gaussian
+    differential privacy with the parameter mu.
     """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
@@ -248,12 +251,13 @@ def _pure_mu_squared(epsilon: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def l2_mu_squared(noise_multiplier: float, d: int) -> float:
-    """Return a mu^2 for which l2 noise in d dimensions has Gaussian differential privacy with the parameter mu.
+    """Return a mu^2 for which l2 noise in `d` dimensions has Gaussian differential privacy with the parameter mu.
 
     Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. The privacy curve
-    of the noise is compared with that of Gaussian noise on a grid of epsilons, up to the largest loss of l2 noise:
-    both curves fall with epsilon, so that a curve lies below the other one on a whole interval if its value at the left
-    end is below the value of the other one at the right end.
+    of the noise, delta as a function of epsilon, must nowhere lie above the privacy curve of Gaussian noise with the
+    parameter mu. Both curves fall with epsilon. So mu is increased until, for each interval of a grid of epsilons, the
+    curve of l2 noise at the left end lies below the curve of Gaussian noise at the right end. The result is infinite if
+    the total variation distance is so close to 1 that doubles cannot show the difference.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -268,13 +272,13 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
 
 
 def _sum(values: Iterable[Any]) -> Cost:
-    """Return the exact sum of numbers >= 0 as a Fraction, or inf if one of the numbers is infinite."""
+    """Return the exact sum of `values`, numbers >= 0, as a Fraction, or inf if one of the numbers is infinite."""
     values = list(values)
     return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
 
 
 def _up(number: Cost) -> float:
-    """Return the smallest double that is at least this number."""
+    """Return the smallest double that is at least `number`."""
     try:
         nearest = float(number)
     except OverflowError:
@@ -283,14 +287,14 @@ def _up(number: Cost) -> float:
 
 
 def _down(number: Cost) -> float:
-    """Return the largest double that is at most this number, or 0 for a negative number."""
+    """Return the largest double that is at most `number`, or 0 if `number` is negative."""
     return -_up(-number) if number > 0 else 0.0
 
 
 def _within(number: Cost, total: float, several: bool) -> bool:
-    """Return whether a cost is at most the total, or for several releases at most the total times 1 + 2^-51.
+    """Return whether the cost `number` is at most `total`, or at most `total` times 1 + 2^-51 if `several` is true.
 
-    `several` says whether the cost is a sum of several costs. The additional factor allows for the rounding of doubles,
+    `several` is true if the cost is a sum of several costs. The additional factor allows for the rounding of doubles,
     so that ten charges of 0.1 fit into 1.0.
     """
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
@@ -303,8 +307,8 @@ def _within(number: Cost, total: float, several: bool) -> bool:
 class Terms:
     """Hold the terms of a budget: its total, its relation between neighboring data sets, and its rule.
 
-    The total is either `rho`, or `epsilon` and `delta`. The rule says how costs are added up. `simulation` says whether
-    the budget is for simulated releases.
+    The total is either `rho`, or `epsilon` and `delta`. `rule` says how costs are added up, and `neighbors` is the
+    relation. `simulation` says whether the budget is for simulated releases.
     """
 
     rho: float | None
@@ -319,10 +323,10 @@ class Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """Return the rule by which costs are added up: the given one, or else the one that the first release implies.
+        """Return the rule by which costs are added up: `self.rule` or, if this is None, what the first release implies.
 
-        The result is None if the total is `rho`, for which no rule is needed. It is also None if no rule was given
-        and there is no release yet.
+        `charges` are the costs of the releases so far, in the order of the releases. The result is None if the total is
+        `rho`, for which no rule is needed, or if `self.rule` is None and there is no release yet.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -335,9 +339,10 @@ class Terms:
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the error for a release of the cost `asked` that does not fit into the total.
+        """Return the error that refuses a release of the cost `asked`, which does not fit into the total.
 
-        `charges` are the costs of the releases before it.
+        `charges` are the costs of the releases before the refused one. The error also holds the largest cost that would
+        still fit.
         """
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
@@ -354,9 +359,9 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the cost of several releases together, from their single costs `charges`.
+        """Return the cost of several releases together, where `charges` has the cost of each of them.
 
-        It is a number rho or a `Loss`, like the total.
+        The result is a number rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
         """
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
@@ -366,7 +371,7 @@ class Terms:
     def left(self, charges: Charges, parts: int = 1) -> Spent:
         """Return the largest cost that each of `parts` equal releases may have after releases with the costs `charges`.
 
-        It is a number rho or a `Loss`, like the total.
+        The result is a number rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
         """
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
@@ -382,9 +387,10 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Find by bisection the largest epsilon that each of `parts` more releases by GaussianMechanism may have.
+        """Return the largest epsilon that each of `parts` further Gaussian mechanisms may have, found by bisection.
 
-        Before them are releases with the costs `charges`. The delta of each mechanism is that of the total.
+        All releases together must stay within the total. `charges` are the costs of the releases before. The delta of
+        each further mechanism is that of the total.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -397,16 +403,22 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Return whether releases with the costs `charges` are together within the total."""
+        """Return whether releases with the costs `charges` are together within the total.
+
+        Before the costs of several releases are compared with a total (epsilon, delta), the standard deviation of
+        Gaussian noise is multiplied by 1 + `excess`. The default of `excess` is valid, because the noise that is drawn
+        is even larger.
+        """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those pairs (epsilon, delta) of `_losses` that are within the total.
+        """Yield those pairs (epsilon, delta) of `_losses` for the costs `charges` that are within the total.
 
-        For several releases, the standard deviation of Gaussian noise is multiplied by 1 + `excess` before the
-        comparison. This is valid, because the noise that is drawn is even larger.
+        For several releases, the standard deviation of Gaussian noise is multiplied by 1 + `excess` before a pair is
+        compared with the total. This is valid, because the noise that is drawn is even larger. The pair that is yielded
+        is computed without this factor.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -416,7 +428,8 @@ class Terms:
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
-        There is one pair for each formula that the rule allows. `excess` is explained at `_granted`.
+        There is one pair for each formula that the rule of the budget allows. In the computation the standard deviation
+        of Gaussian noise is multiplied by 1 + `excess`; by default `excess` is 0.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -435,8 +448,9 @@ class Terms:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
         Let mu be the parameter of Gaussian differential privacy. The result is the epsilon of one Gaussian mechanism
-        whose mu^2 is the sum of the mu^2 of the releases. Its delta is that of the total, less the part that
-        `_reserve` returns.
+        whose mu^2 is the sum of the mu^2 of the releases, after the standard deviation of Gaussian noise is multiplied
+        by 1 + `excess`. The delta of this one mechanism is that of the total, minus the parts that `_reserve` and, for
+        each release with l2 noise, `_reserve_of_l2` return.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))
@@ -453,7 +467,10 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of delta that is subtracted in `_by_gaussian` because the noise is discrete."""
+        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete.
+
+        The formulas of Gaussian differential privacy are for continuous noise.
+        """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -468,16 +485,20 @@ class Terms:
 
     @property
     def _reserve_of_l2(self) -> float:
-        """Return the part of delta that is subtracted in `_by_gaussian` for each release with l2 noise."""
+        """Return the part of the total delta that `_by_gaussian` subtracts for each release with l2 noise.
+
+        It is needed because the noise that is drawn is discrete and not continuous.
+        """
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
         # total variation.
         return delta_of(2.0**-39, self.epsilon) * _UP
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.
+        """Return the epsilon of releases with the costs `charges` together, by zero-concentrated differential privacy.
 
-        It is the epsilon that this sum implies for the delta of the total.
+        The rho of the releases are added up. The result is the epsilon that follows from this sum for the delta of the
+        total.
         """
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
@@ -486,10 +507,10 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return a cost as text.
+    """Return a cost as text for a message.
 
-    A `Loss` with a finite epsilon is written as epsilon and delta. Otherwise the number rho is written: this is `rho`
-    if it is given, and else `cost`.
+    `cost` is a `Loss` or a number rho. A `Loss` with a finite epsilon is written as epsilon and delta. In all other
+    cases a number rho is written: the argument `rho` if it is not None, and otherwise `cost`.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
@@ -497,17 +518,17 @@ def _show(cost: Spent, rho: float | None = None) -> str:
 
 
 def _is_pure(charge: Charge) -> bool:
-    """Return whether a release has pure differential privacy: its epsilon is finite, and its delta is 0."""
+    """Return whether a release of the cost `charge` has pure differential privacy: a finite epsilon, and delta = 0."""
     return charge.delta == 0 and charge.epsilon < math.inf
 
 
 def _is_l2(charge: Charge) -> bool:
-    """Return whether a release has l2 noise, the only noise of which no bound of rho is known."""
+    """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known."""
     return charge.rho == math.inf
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sum of the epsilons of several releases, and the sum of their deltas."""
+    """Return the sum of the epsilons and the sum of the deltas of releases with the costs `charges`, as a pair."""
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 
@@ -519,10 +540,11 @@ def checked(
     rule: str | None,
     simulation: bool | None,
 ) -> dict[str, Any]:
-    """Check the arguments of a budget, and return them as a dictionary of the fields of `Terms`.
+    """Check the arguments of a budget, as `Budget` describes them, and return them as a dictionary by their names.
 
-    The value of an argument that was not given is None in the dictionary, except that `delta` is 0 if only `epsilon`
-    was given.
+    The dictionary has the fields of `Terms`: `rho`, `epsilon`, `delta`, `neighbors`, `rule` and `simulation`. The value
+    of an argument that is None stays None, except that `delta` becomes 0 if only `epsilon` is not None. Raise
+    ValueError or TypeError for a wrong value.
     """
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
@@ -548,16 +570,22 @@ def checked(
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError if the value of the keyword argument is neither None nor one of the strings in `allowed`."""
+    """Raise ValueError if an argument is neither None nor one of the strings in `allowed`.
+
+    The argument is given as the one keyword argument in `named`, of any name. The message shows this name and the
+    value.
+    """
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget with defaults in place of None, or raise ValueError without rho and epsilon.
+    """Return the terms of a new budget with defaults in place of None.
 
-    `what` names the budget in the error's message.
+    `terms` is a dictionary as `checked` returns it. The default of `neighbors` is "replace_one", and that of
+    `simulation` is False. Raise ValueError if neither `rho` nor `epsilon` is given in `terms`; the text `what` names
+    the budget in the message.
     """
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")

@@ -53,7 +53,10 @@ T = TypeVar("T")
 
 
 def table(args: Namespace) -> files.Table:
-    """Return the table in the data file; its rows are read only later, block by block."""
+    """Return the table in the data file as an `egm.files.Table`; its rows are read only later, block by block.
+
+    `args` holds the options of the command, with the path of the data file in `args.data`.
+    """
     vectors = _vectors(args)
     known = {name for names, _ in vectors.values() for name in names or ()}
     may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
@@ -62,9 +65,11 @@ def table(args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Return a dictionary with the names and the numbers in each file that an option such as --sigma gives.
+    """Read the files that options such as --sigma name, and return a dictionary with the content of each file.
 
-    The keys are the paths of the files. Each file is read only once; the result is kept in `args`.
+    A key is the path of a file. Its value is a pair: the names of the columns or None, and an array
+    of numbers, one for each column. `args` holds the options of the command. Each file is read only
+    once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
@@ -74,22 +79,32 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 
 
 def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` is the path of a file: a text that is not the name of a scaling."""
+    """Return whether the value of the option `name` is the path of a file.
+
+    This is so if the value is a text and not the name of a scaling. `args` holds the options of the
+    command.
+    """
     value = getattr(args, name, None)
     return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
-    """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names."""
+    """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names.
+
+    `args` holds the options of the command. The names are a tuple of texts, and are numbers from
+    "1" on if the file has no names. The standard deviations are an array.
+    """
     names, sigma = _vectors(args)[args.sigma]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
 def rows_declared(args: Namespace, table: files.Table) -> int:
-    """Return the public number of rows: the one that --rows gives or, without this option, the one in the data file.
+    """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
 
-    Raise a `Mistake`, an error for the user, if the number is 0, or if the two numbers are known to
-    differ.
+    `table` is the table in the data file, and `args` holds the options of the command. Raise a
+    `Mistake`, an error for the user, if the number is 0, or if it is not the number of rows in the
+    data file. The numbers are compared only if the number in the file is public, and known without
+    reading the whole file.
     """
     n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
     if n < 1:
@@ -100,9 +115,11 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
 
 def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
-    """Return a dictionary of the arguments for GaussianDataMechanism that the options give, for n rows.
+    """Return the arguments of `GaussianDataMechanism` that the options give, as a dictionary.
 
-    `columns` are the names of the columns of the table, in whose order the vectors are put.
+    `args` holds the options of the command, and `n` is the number of rows. `columns` has the names
+    of the columns of the data; the entries of every vector, such as sigma, are put into the order
+    of these names.
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
@@ -114,8 +131,9 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     """Return the value of the option `name` or, if this is the path of a file, the numbers in the file.
 
-    The numbers are put into the order of the `columns`, by name if the file has names. Without
-    names there must be one number for each column.
+    The numbers are put into the order of the names in `columns`, if the file has names. Without
+    names there must be one number for each column. `args` holds the options of the command. Raise a
+    `Mistake`, an error for the user, if the file does not match the columns.
     """
     if not _is_path(args, name):
         return getattr(args, name)
@@ -137,7 +155,11 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
 
 
 def _rho(args: Namespace) -> float:
-    """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow."""
+    """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow.
+
+    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the budget
+    is missing or given in two ways.
+    """
     given = [name for name in ("rho", "epsilon", "delta") if getattr(args, name) is not None]
     if given not in (["rho"], ["epsilon", "delta"]):
         raise Mistake("the budget is either --rho, or --epsilon and --delta")
@@ -145,10 +167,11 @@ def _rho(args: Namespace) -> float:
 
 
 def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """Return the mechanism of `egm adaptive` for n rows and d columns.
+    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns.
 
-    If a budget that is given as epsilon and delta is too small, raise a `Mistake`, an error for the
-    user, that names a sufficient epsilon and a sufficient number of rows.
+    `args` holds the options of the command. If a budget given as epsilon and delta is too small,
+    raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
+    number of rows.
     """
     mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
     if args.delta is None:
@@ -166,22 +189,22 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of d columns for which the budget of this mechanism would be large enough."""
+    """Return the least number of rows of `d` columns for which the budget of `mechanism` would be large enough."""
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
 def rounded_up(x: float) -> float:
-    """Round up to three significant digits, so that a budget of the rounded size is large enough."""
+    """Return `x` rounded up to three significant digits, so that a budget of the rounded size is large enough."""
     return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 @contextlib.contextmanager
 def explained(names: Sequence[str]) -> Iterator[None]:
-    """Reword errors of this `with` block for the user: replace the name of a parameter by that of its option.
+    """Reword errors of egm within a `with` block for the user: a parameter is called by the name of its option.
 
-    An error of egm about a parameter becomes a `Mistake`, which is reported in one line. If the
-    error is about an entry of a vector, the message also has the name of the column, from `names`.
-    A MemoryError becomes a `Mistake`, too.
+    An error about a parameter becomes a `Mistake`, the exception that the command reports in one
+    line. If the error is about an entry of a vector, the message also has the name of the column;
+    `names` has the names of all columns. A MemoryError becomes a `Mistake`, too.
     """
     try:
         yield
@@ -199,7 +222,10 @@ def explained(names: Sequence[str]) -> Iterator[None]:
 
 
 def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
-    """Yield the blocks of the table; after the last one, raise a `Mistake` (a user's error) if they had not n rows."""
+    """Yield the blocks of rows of `table`, and then raise a `Mistake` if the table did not have `n` rows.
+
+    A `Mistake` is an error for the user. `args` holds the options of the command.
+    """
     rows = 0
     for block in progress(table, n, args):
         rows += len(block)
@@ -208,13 +234,19 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 
 
 def _require(rows: int, n: int, args: Namespace) -> None:
-    """Raise a `Mistake`, an error for the user, if the number of rows in the data file is not the public number n."""
+    """Raise a `Mistake` unless `rows`, the number of rows in the data file, is `n`, the public number of rows.
+
+    A `Mistake` is an error for the user. `args` holds the options of the command.
+    """
     if rows != n:
         raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
 def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """Return all n rows of the table as one array, or raise the `Mistake` of `exactly` for another number of rows."""
+    """Return all `n` rows of `table` as one array; raise a `Mistake` if the table has another number of rows.
+
+    A `Mistake` is an error for the user. `args` holds the options of the command.
+    """
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]
@@ -225,10 +257,12 @@ def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
 def progress(
     blocks: Iterable[T], count: int | None, args: Namespace, rows_of: Callable[[Any], int] = len
 ) -> Iterator[T]:
-    """Yield the blocks, and show on a terminal how many rows have been read; raise KeyboardInterrupt after a signal.
+    """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
-    The number of rows is shown from the first second on, with its share of `count` if this is
-    known. The function `rows_of` returns the number of rows in a block.
+    The number of rows is shown from the first second on. Its percentage of `count` is shown, too,
+    unless `count` is None. The function `rows_of` returns the number of rows in a block. `args`
+    holds the options of the command and, in `args.stops`, the signals that were received: after a
+    signal, KeyboardInterrupt is raised before the next block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:

@@ -88,13 +88,19 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser of options that raises `Mistake`, whose message is one line, for a wrong option; argparse would exit."""
+    """Parse the options of the command line; for a wrong option, raise a `Mistake`, whose message is one line.
+
+    The parser of argparse would end the process instead.
+    """
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
 
     def option(self, name: str, text: str, **kind: Any) -> None:
-        """Add an option with the help text `text`, in which each line break and indentation becomes one space."""
+        """Add the option `name`, with the help text `text` and the keyword arguments `kind` of `add_argument`.
+
+        In the help text, each line break and each indentation becomes one space.
+        """
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
 
@@ -114,7 +120,7 @@ def parser() -> _Parser:
 
 
 def _sum(it: _Parser) -> None:
-    """Add the options of the command `egm sum` to its parser."""
+    """Add the options of the command `egm sum` to `it`, the parser of this command."""
     names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
     text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
@@ -128,7 +134,7 @@ def _sum(it: _Parser) -> None:
 
 
 def _adaptive(it: _Parser) -> None:
-    """Add the options of the command `egm adaptive` to its parser."""
+    """Add the options of the command `egm adaptive` to `it`, the parser of this command."""
     _data(it, "no cell is a number and the --columns are among them")
     text = """the number of rows. It is public: declare it, or it is taken from the file and published with the
         release, which is right only if everybody may know it"""
@@ -145,7 +151,7 @@ def _adaptive(it: _Parser) -> None:
 
 
 def _plan(it: _Parser) -> None:
-    """Add the options of the command `egm plan` to its parser."""
+    """Add the options of the command `egm plan` to `it`, the parser of this command."""
     it.option("--rows", "the number of rows", type=_count, required=True, metavar="N")
     _model(it, planned=True)
     text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range and a
@@ -159,9 +165,9 @@ def _plan(it: _Parser) -> None:
 
 
 def _data(it: _Parser, condition: str) -> None:
-    """Add the options about the data file to the parser of a command.
+    """Add the options about the data file to `it`, the parser of a command.
 
-    The text `condition` says when the first line of a CSV file is taken for names; it becomes a part of a help text.
+    The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
     """
     text = "the rows: .csv (commas, UTF-8, with a header or without), .npy (two axes) or .parquet"
     it.option("data", text, metavar="DATA")
@@ -174,7 +180,10 @@ def _data(it: _Parser, condition: str) -> None:
 
 
 def _model(it: _Parser, *, planned: bool = False) -> None:
-    """Add the options about the columns and the privacy budget; if `planned`, epsilon and delta are not required."""
+    """Add the options about the columns and the privacy budget to `it`, the parser of a command.
+
+    The options --epsilon and --delta are required unless `planned` is true.
+    """
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
         on each line, or the name of a column and a number"""
     it.option("--sigma", text, required=True, metavar="FILE")
@@ -211,9 +220,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 
 
 def _ranges(it: _Parser, when: str, *, required: bool) -> None:
-    """Add the options --radius and --sigma-range, which declare the ranges of the means and of the standard deviations.
+    """Add the options --radius and --sigma-range to `it`, the parser of a command.
 
-    The text `when` is appended to their help texts, to say when they apply.
+    They declare the ranges of the means and of the standard deviations of the columns. The text `when` is appended to
+    their help texts, to say when they apply. `required` says whether a user must give them.
     """
     text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
     it.option("--radius", text, type=float, required=required, metavar="R")
@@ -223,13 +233,19 @@ def _ranges(it: _Parser, when: str, *, required: bool) -> None:
 
 
 def _simulate(it: _Parser) -> None:
-    """Add the option --simulate, which asks for a simulation with a seed instead of secure noise."""
+    """Add the option --simulate to `it`, the parser of a command.
+
+    The option asks for a simulation with a seed instead of secure noise.
+    """
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
 
 def _output(it: _Parser, *forms: str) -> None:
-    """Add the options about the output to a parser; `forms` are the possible formats, and the first is the default."""
+    """Add the options about the output to `it`, the parser of a command.
+
+    `forms` are the names of the possible formats. The first of them is the default.
+    """
     text = "where to write to, the whole output or nothing; default: standard output"
     it.option("--output", text, metavar="FILE")
     text = f"default: what the name of the output file ends in, else {forms[0]}"
@@ -240,9 +256,9 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Check that the options of `egm plan` go together.
+    """Raise a `Mistake`, an error for the user, if the options of `egm plan` in `args` do not go together.
 
-    Raise a `Mistake`, an error for the user, if options exclude each other or if a required one is missing.
+    They do not go together if some of them exclude each other, or if a required option is missing.
     """
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
@@ -257,12 +273,15 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def spelled(name: str) -> str:
-    """Return the name of an option as a user types it: "sigma_range" becomes "--sigma-range"."""
+    """Return the option `name` as a user types it: "sigma_range" becomes "--sigma-range"."""
     return f"--{name.replace('_', '-')}"
 
 
 def _count(text: str) -> int:
-    """Convert a text such as "1000" or "1e3" to a number of rows, an integer >= 1; raise an error for other texts."""
+    """Convert `text`, such as "1000" or "1e3", to a number of rows, an integer from 1 to 2**53.
+
+    Raise the error of argparse for an argument if the text is not such a number.
+    """
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
@@ -270,14 +289,14 @@ def _count(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    """Convert the text of a seed to a whole number >= 0; raise an error for any other text."""
+    """Convert `text`, the digits of a seed, to an integer >= 0; for any other text raise the error of argparse."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
 
 
 def _number_or_text(text: str) -> float | str:
-    """Convert a text to a float if it is a number; otherwise return the text unchanged."""
+    """Return `text` as a float if it is a number; otherwise return the text unchanged."""
     try:
         return float(text)
     except ValueError:
@@ -285,7 +304,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def _columns(text: str) -> list[str]:
-    """Split a text at its commas, and return the names between them; raise an error if a name is empty."""
+    """Split `text` at its commas, and return the list of the names between them; raise an error if a name is empty."""
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
@@ -293,7 +312,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[float, float]:
-    """Convert the text of two numbers with a comma between them to a pair of floats; raise an error for other texts."""
+    """Convert `text`, two numbers with a comma between them, to a pair of floats; raise an error for any other text."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:

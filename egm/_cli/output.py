@@ -42,10 +42,11 @@ Document: TypeAlias = dict[str, Any]
 def document(
     release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
 ) -> Document:
-    """Return what a command writes about a release, as a dictionary.
+    """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    It has the release for the columns `names`, further results in `found`, and the public parameters in `made`. For a
-    simulation it also has a warning.
+    The entries are the estimate and its noise for the columns `names`, the further results that are given as keyword
+    arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a warning with its
+    seed, which is in the options `args`.
     """
     simulated: dict[str, Any] = {"simulated": release.simulated}
     if release.simulated:
@@ -61,7 +62,10 @@ def document(
 
 
 def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that a GaussianDataMechanism was given or has computed, as a dictionary by name."""
+    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name.
+
+    `mechanism` is a GaussianDataMechanism.
+    """
     fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
     fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
@@ -71,21 +75,23 @@ def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that an AdaptiveDataMechanism was given, as a dictionary by name."""
+    """Return the public numbers that `mechanism`, an AdaptiveDataMechanism, was given, as a dictionary by name."""
     ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:
-    """Return the expected squared errors in an ErrorForecast, its three parts and their total, as a dictionary."""
+    """Return the three parts of the expected squared error in `forecast`, and their total, as a dictionary by name."""
     return {name: float(getattr(forecast, name)) for name in _PARTS}
 
 
 @contextlib.contextmanager
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
-    """Yield a function that writes a dictionary of results to standard output or to the file of --output.
+    """Yield a function that writes a dictionary of results to standard output or to the file that --output names.
 
-    If this is not possible, a `Mistake` (an error for the user) is raised before a release is made.
+    `args` holds the options of the command. If the output cannot be written, a `Mistake` (an error for the user) is
+    raised. If this can be known beforehand, for example because the file exists already, the `Mistake` is raised before
+    a release is made.
     """
     form = args.format or _suffix_form(args)
     if args.output is None:
@@ -106,13 +112,20 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
 
 
 def _suffix_form(args: Namespace) -> str:
-    """Return the format that the suffix of the output file stands for, or else the default format of the command."""
+    """Return the format that the suffix of the output file stands for, or else the default format of the command.
+
+    `args` holds the options of the command. The result is a text, such as "csv".
+    """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     return suffix if suffix in args.forms else args.forms[0]
 
 
 def _print(data: bytes, args: Namespace) -> None:
-    """Write all the bytes to standard output, in several calls if one call writes only some of them."""
+    """Write all the bytes of `data` to standard output, in several calls if one call writes only some of them.
+
+    `args.stops` knows the signals that were received: after a signal, KeyboardInterrupt is raised and nothing is
+    written.
+    """
     args.stops.check()
     rest = memoryview(data)
     try:
@@ -125,15 +138,16 @@ def _print(data: bytes, args: Namespace) -> None:
 
 
 def _as_json(content: Document) -> bytes:
-    """Return a dictionary of results as bytes in JSON, with one line for each key."""
+    """Return `content`, a dictionary of results, as bytes in JSON, with one line for each key."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 
 def _as_csv(content: Document) -> bytes:
-    """Return a dictionary of results as bytes in CSV, with one row for each column of the data.
+    """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
 
-    A comment line at the top holds, as JSON, the values that do not belong to a column.
+    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
+    data.
     """
     d = len(content["columns"])
     flat = {**content, **content["parameters"]}
@@ -150,19 +164,25 @@ def _as_csv(content: Document) -> bytes:
 
 
 def _cell(name: str) -> str:
-    """Return a name as text for a spreadsheet: put an apostrophe before a name that begins like a formula."""
+    """Return the column name `name` as text for a spreadsheet.
+
+    A name that begins like a formula gets an apostrophe in front. Unprintable characters become Python escapes.
+    """
     return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_npy(content: Document) -> bytes:
-    """Return a dictionary of results as the bytes of a NumPy file, so that ``numpy.load(file)["estimate"]`` works."""
+    """Return `content`, a dictionary of results, as the bytes of a NumPy file.
+
+    The file holds one structured record, so that ``numpy.load(file)["estimate"]`` works.
+    """
     file = io.BytesIO()
     np.save(file, _record(content), allow_pickle=False)
     return file.getvalue()
 
 
 def _record(values: Document) -> StructuredArray:
-    """Return a dictionary as a structured array of NumPy with one record, shape (); each key becomes a field."""
+    """Return the dictionary `values` as a structured array of one record, shape (), in which each key is a field."""
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
     for key, array in arrays.items():
@@ -171,13 +191,13 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return the forecast `plan` of a release as bytes of text that a person can read."""
+    """Return `plan`, the forecast of a release as a dictionary, as bytes of text that a person can read."""
     lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
     return ("\n".join(lines) + "\n").encode()
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
-    """Return the lines of text that describe the forecast `plan` of a release by `egm adaptive`."""
+    """Return the lines of text that describe `plan`, the forecast of a release by `egm adaptive` as a dictionary."""
     made = plan["parameters"]
     budget, least = f"rho = {made['rho']:.5g}", f"rho = {rounded_up(plan['least_rho']):g}"
     if "delta" in made:
@@ -202,7 +222,10 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
 
 
 def _lines_of_forecast(plan: Document) -> list[str]:
-    """Return the lines of text that show the expected squared error in the forecast `plan`, and its parts."""
+    """Return the lines of text that show the expected squared error in `plan`, in all and by its causes.
+
+    `plan` is the forecast of a release as a dictionary.
+    """
     return [
         "Expected squared error (squared units of the data, summed over the columns)",
         *(f"  {name:<14}{plan['forecast'][name]:>12.5g}" for name in _PARTS),
@@ -210,7 +233,7 @@ def _lines_of_forecast(plan: Document) -> list[str]:
 
 
 def _lines_of_sum(plan: Document) -> list[str]:
-    """Return the lines of text that describe the forecast `plan` of a release by `egm sum`."""
+    """Return the lines of text that describe `plan`, the forecast of a release by `egm sum` as a dictionary."""
     made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [

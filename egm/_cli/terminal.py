@@ -20,11 +20,12 @@ class Mistake(Exception):
 
 
 class Stops:
-    """Context in which Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and the first signal is remembered.
+    """Context manager under which Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt and the first is remembered.
 
     Some libraries catch every exception while they import another library, and then continue as if
-    nothing had happened. Therefore `check`, which is called between two blocks of rows and before
-    anything is written, raises KeyboardInterrupt again. After `commit` a signal has no effect.
+    nothing had happened. Therefore the method `check` raises KeyboardInterrupt again. It is called
+    between two blocks of rows and before anything is written. After the method `commit` was called,
+    a signal has no effect.
     """
 
     def __init__(self) -> None:
@@ -43,13 +44,16 @@ class Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Remember a signal and raise KeyboardInterrupt (not after `commit`); the system calls this method."""
+        """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called before.
+
+        Python calls this method for each signal. The second argument, a stack frame, is not used.
+        """
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal was received before `commit`."""
+        """Raise KeyboardInterrupt if a signal was received and `commit` has not been called."""
         if self.received and not self.committed:
             raise KeyboardInterrupt
 
@@ -60,14 +64,14 @@ class Stops:
 
 
 def complain(message: object, code: int) -> int:
-    """Print a message as one line on standard error, and return the exit code `code`."""
+    """Print `message` as one line on standard error, and return `code`, the exit code of the command."""
     line = visible(" ".join(str(message).split()))
     print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
     return code
 
 
 def visible(text: str) -> str:
-    """Return the text with a Python escape for each unprintable character, because these can control a terminal."""
+    """Return `text` with a Python escape for each unprintable character, because these can control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
