@@ -16,12 +16,12 @@ STRANGE = {"mpmath", "pandas", "sympy"}
 
 
 def packages(names):
-    """Return the names of the top-level packages of the modules with these names, as a set."""
+    """Return, for the module names `names`, the set of their top-level packages: "egm" for "egm.gx2"."""
     return {name.partition(".")[0] for name in names}
 
 
 def loaded_by(code):
-    """Run `code` in a new Python process, and return the names of the modules that it loads."""
+    """Run the string `code` in a new Python process, and return a list of the names of the modules that it loads."""
     code = f"import sys; before = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - before)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
