@@ -171,8 +171,8 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
     """A query about private rows that costs more than is left of the budget raises a ValueError before it reads a row.
 
-    The rows of the test have a shape and no values. A query that the budget can pay tries to read them, and raises a
-    TypeError or an AttributeError. `name` is the name of the query, a method of `PrivateRows`.
+    A query is a method of `PrivateRows`, and `name` is its name. The rows of the test have a shape and no values. A
+    query that the budget can pay tries to read the values, and raises a TypeError or an AttributeError.
     """
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
@@ -196,9 +196,10 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
-    The squared distance of the answers, divided by twice the variance of the query's noise, is at most the zCDP cost
-    rho of the query. For some pair of neighbors it is equal to rho, up to a relative 1e-6. `name` is the name of the
-    query. `rng` says whether the release is secure or simulated, and the fixture `silent` removes the noise.
+    A query is a method of `PrivateRows`, and `name` is its name. The squared distance of the answers, divided by twice
+    the variance of the query's noise, is at most the zCDP cost rho of the query. For some pair of neighbors this
+    quotient is equal to rho, up to a relative 1e-6. `rng` says whether the release is secure or simulated, and the
+    fixture `silent` removes the noise.
     """
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
@@ -216,8 +217,8 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 def test_secure_and_simulated_answers_agree_without_noise(silent):
     """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to 1e-9.
 
-    The standard deviation of the noise that the query reports is also the same in both. The fixture `silent` removes
-    the noise.
+    A query is a method of `PrivateRows`. The standard deviation of the noise that the query reports is also the same in
+    both. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "squares", "shells", "longer"):
@@ -231,9 +232,9 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
-    The queries, and NumPy, too, clip long rows before they compute means. Means and numbers of rows agree up to 1e-9. A
-    quantile is answered by the middle of an interval that holds the quantile, so it agrees only within 10 %. The
-    fixture `silent` removes the noise.
+    A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
+    and numbers of rows agree up to 1e-9. A quantile is answered by the middle of an interval that holds the quantile,
+    so it agrees only within 10 %. The fixture `silent` removes the noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -254,8 +255,8 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 def test_a_question_is_worth_its_charge_exactly(name, costs):
     """A query that records the zCDP cost rho has an exact cost of at most rho and at least (1 - 1e-12) rho.
 
-    This is tested for 300 random rho. It shows that rounding, and the division of rho among several columns, waste
-    hardly any budget. `name` is the name of the query, and the fixture `costs` computes the exact cost.
+    A query is a method of `PrivateRows`, and `name` is its name. The fixture `costs` computes the exact cost. For 300
+    random rho, the test shows that rounding, and the division of rho among several columns, waste hardly any budget.
     """
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
@@ -268,9 +269,10 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, and these forecasts with those of simulated releases.
 
-    The mean squared error is compared with the mean forecast. Of the forecasts of secure and of simulated releases the
-    medians are compared, because some releases choose a larger clip norm than others. By chance the test fails once in
-    thousands of runs, even if the mechanism is right.
+    The mean squared error of ten secure releases agrees with their mean forecast, within six standard errors and 10 %.
+    The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
+    releases choose a larger clip norm than others. By chance the test fails once in thousands of runs, even if the
+    mechanism is right.
     """
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
@@ -293,7 +295,8 @@ def test_epsilon_is_that_of_the_whole_budget():
 def test_below_the_least_budget_all_is_refused(d):
     """For rho just below the least budget `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
 
-    For rho equal to `least_rho(d)` all three work. The number of columns is d.
+    These are methods of AdaptiveDataMechanism, and `d` is the number of columns. For rho equal to `least_rho(d)`, all
+    three methods work.
     """
     X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
     few = mechanism(300, math.nextafter(least, 0))
@@ -332,10 +335,10 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 
 
 def test_the_least_budget_grows_with_the_task():
-    """The least rho with which a mechanism agrees to run, `least_rho(d)`, is proportional to 1 / n**2.
+    """`AdaptiveDataMechanism.least_rho(d)`, the least budget rho that is accepted, is proportional to 1 / n**2.
 
-    It grows with the number d of columns and with radius / sigma_range[0]. It does not change with the rho or the
-    sigma_range[1] of the mechanism.
+    Here n is the number of rows. The least budget grows with the number d of columns and with radius / sigma_range[0].
+    It does not change with the rho or the sigma_range[1] of the mechanism.
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
@@ -390,8 +393,9 @@ def test_forecasts_agree_with_simulation(case):
 def test_a_forecast_from_the_least_budget_on(d):
     """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
 
-    Success means that the center and the spread of the d columns are found. At `least_rho(d)` the stated probability is
-    at least 0.99. The forecast spends 90 to 100 % of rho, and the error that it states never grows with rho.
+    Success means that the center and the spread of the `d` columns are found. At `least_rho(d)` the stated probability
+    is at least 0.99. The forecast spends 90 to 100 % of rho, and the expected squared error that it states never grows
+    with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -486,9 +490,9 @@ FEW = ("normal", "one-hot", "two points")
 def test_errors_are_those_that_are_forecast(law):
     """The error of a release is at most five times its own forecast, for rows with the distribution `law`.
 
-    `law` is the name of a distribution in LAWS. The error is the Euclidean distance between the estimate and the exact
-    sum, and the forecast is the root of the expected squared error. The median of error / forecast over 20 releases is
-    between 0.1 and 1.6.
+    `law` is the name of a distribution in LAWS, and AdaptiveDataMechanism makes the releases. The error is the
+    Euclidean distance between the estimate and the exact sum, and the forecast is the root of the expected squared
+    error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
     """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
@@ -538,10 +542,10 @@ def test_one_constant_column_among_others_is_found():
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
-    """The confidence intervals of releases at the levels 0.8 and 0.95 cover the exact sums at least so often.
+    """The confidence intervals of adaptive releases at the levels 0.8 and 0.95 cover 80 % and 95 % of the exact sums.
 
-    `law` is the name of the distribution of the rows in LAWS. Each column of each release is one case. The tolerance is
-    four binomial standard errors.
+    Each column of each release is one case, and the tolerance is four binomial standard errors. More cases than that
+    may be covered. `law` is the name of the distribution of the rows in LAWS.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -767,8 +771,9 @@ def test_a_tail_from_numbers_in_shells():
 def test_expected_answers_are_those_of_many_rows(spread):
     """`ExpectedRows`, which has no data, answers a query as `PrivateRows` does for 20,000 normal rows and tiny noise.
 
-    Numbers of rows agree within 10 %, quantiles and mean squares within 3 %, and means within 0.15 times the largest
-    true mean. `spread` says whether the five columns have equal standard deviations.
+    A query is a method that both classes have. Numbers of rows agree within 10 %, quantiles and mean squares within 3
+    %, and means within 0.15 times the largest true mean. `spread` says whether the five columns have equal standard
+    deviations.
     """
     sigma, mu = (np.ones(5) if spread == "alike" else zipf_sigma(5, 1.0, total=5.0)), np.linspace(0, 0.5, 5)
     X, b = rows(20_000, sigma, mu, 1), 1 / np.sqrt(sigma)
@@ -837,11 +842,11 @@ def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
-    """If one row is replaced by an extreme row, no bit changes in what is computed for all the other rows.
+    """If one row is replaced by an extreme row, no bit changes in what `PrivateRows` computes for the other rows.
 
-    This is tested for their distances from the center, and for what they add to the sums of rows and of squares.
-    Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too. `order` is the order
-    of the rows in memory: "C" or "F".
+    This is tested for the distances of the other rows from the center, and for what these rows add to the sums of rows
+    and of squares. Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
+    `order` is the order of the rows in memory: "C" or "F".
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
@@ -864,8 +869,8 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 def test_one_long_row_causes_no_warning(long, errors):
     """No query about private rows warns or fails if all entries of one row are `long`, extremely large or small.
 
-    A warning would reveal the row. This holds even if the square of an entry overflows, and if NumPy is set to warn or
-    raise on every floating-point error; `errors` is this setting.
+    A query is a method of `PrivateRows`. A warning would reveal the row. This holds even if the square of an entry
+    overflows, and if NumPy is set to warn or raise on every floating-point error; `errors` is this setting.
     """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
@@ -904,11 +909,11 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", ANYTHING)
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
-    """No release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
+    """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
-    The estimate stays within n times the declared radius, the standard deviations within their declared range, and the
-    costs within the budget. `case` is a case in ANYTHING, with n and these declared numbers. `seed` is the seed of the
-    arbitrary numbers.
+    The estimate stays within n times the declared radius, where n is the number of rows. The standard deviations stay
+    within their declared range, and the costs within the budget. `case` is a case in ANYTHING, with n and the declared
+    numbers. `seed` is the seed of the arbitrary numbers.
     """
     n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)

@@ -163,7 +163,8 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
     The budget reserves a part of delta for rounding to integer multiples of a unit. This part is enough only if the
     standard deviation is large in terms of the unit. The budget also assumes that the noise is larger than declared, by
-    a factor of about 1 + 2**-30. `X` are the data, and `sensitivity` is the sensitivity in units, or None.
+    a factor of about 1 + 2**-30. `X` are the data. `sensitivity` is the sensitivity in terms of the unit, or None if
+    this factor is not tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -277,7 +278,10 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """The total rho of three Gaussian mechanisms equals that of OpenDP's composition of the same noise."""
+    """`Budget.spent` for three Gaussian mechanisms equals the total rho that OpenDP computes for the same noise.
+
+    rho is the cost in zCDP, and the tolerance is a relative 1e-14.
+    """
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

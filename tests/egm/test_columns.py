@@ -31,7 +31,7 @@ class Silent(np.random.Generator):
 
 
 class Kind:
-    """Stand-in for a pandas type of columns that is not a NumPy type, such as Int64, which allows missing values."""
+    """Stand-in for the type of a pandas column that is not a NumPy type, such as Int64, which allows missing values."""
 
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
@@ -143,7 +143,7 @@ def from_parquet(folder):
 
 
 def blocks():
-    """Yield the rows of X in blocks with different orders of columns; the last block is an array without names."""
+    """Yield the rows of the test data X in blocks with different orders of columns; the last block has no names."""
     yield frame(OTHER)[:100]
     yield table()[100:150]
     yield from table(OTHER)[150:250].to_batches(max_chunksize=30)

@@ -358,9 +358,8 @@ def begun(folder):
 def kill_one(folder):
     """Kill one of two processes when each has begun three blocks, and return the set of blocks that it had begun.
 
-    The result holds the numbers of the blocks that the killed process had begun. Which blocks are begun is read from
-    the files in `folder`, see `begun`. At the end the file "go" is created in `folder`, for which the other process
-    waits.
+    The blocks are given by their numbers. The files in `folder` show which blocks are begun (see `begun`). At the end
+    the file "go" is created in `folder`, for which the other process waits.
     """
     try:
         for _ in range(3000):

@@ -194,8 +194,9 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 def test_optimal_clip_norm_is_stationary(doubts):
     """With clip_probability="optimal", the forecast error is smaller than with four other clip probabilities.
 
-    Two of them are near the optimal clip probability, and two are far from it. The scaling is the same for all.
-    `doubts` are options of the mechanism that say how wrong the guesses of center and sigma may be.
+    The error is the expected squared error. Two of the clip probabilities are near the optimal one, and two are far
+    from it. The scaling is the same for all. `doubts` are options of the mechanism that say how wrong the guesses of
+    center and sigma may be.
     """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)

@@ -170,9 +170,9 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise has one standard deviation, which is published, and it is drawn for four numbers: three sums and the
-    number of rows. In exact arithmetic this noise is enough for the joint release of the four numbers. `center` is the
-    center of the mechanism.
+    The noise is drawn for four numbers, three sums and the number of rows, with one standard deviation. In exact
+    arithmetic this noise is enough for the joint release of the four numbers. The standard deviations that the release
+    publishes are the same for any number of rows, too. `center` is the center of the mechanism.
     """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
@@ -337,7 +337,7 @@ def test_values_beyond_doubles_are_refused(value):
 def test_a_simulation_takes_the_nearest_double():
     """A simulated release of a large integer rounds the integer to the nearest double before it adds noise.
 
-    A secure release must not do this, because it can increase the difference of two neighboring values.
+    A secure release must not round to doubles, because rounding can increase the difference of two neighboring values.
     """
     it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
     assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate

@@ -329,8 +329,9 @@ def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neig
     `neighbors` says whether a row is replaced, or added. At worst, a clipped row is replaced by a row on the other side
     that is just not clipped, or a clipped row is added. The counts are the number of clipped rows and, for
     "add_remove", the number of rows. `one` and `other` are the two data sets: each row is given by its distance from
-    `center` in clip norms. The standard deviation of the noise is at least the distance of the two vectors times the
-    noise multiplier, and agrees with this product to a relative 1e-6.
+    `center` in clip norms. The vector of sum and counts differs between the two data sets. The standard deviation of
+    the noise is at least the norm of this difference times the noise multiplier, and agrees with this product to a
+    relative 1e-6.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -479,10 +480,10 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` with another n, epsilon or delta gives the same `mechanism` as the constructor does.
+    """`dataclasses.replace` of one parameter in `mechanism` gives the mechanism that the constructor makes with it.
 
-    `name` is the parameter that is changed. The parameters that the user gave are kept, and everything that follows
-    from the parameters is computed again.
+    `name` is the parameter that is changed: n, epsilon or delta. The other parameters that the user gave are kept, and
+    everything that follows from the parameters is computed again.
     """
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:

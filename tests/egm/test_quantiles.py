@@ -149,11 +149,12 @@ def moved(n, k):
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_an_interval_is_private(scores, q):
-    """If one value moves to another interval, each score in `interval` changes by at most one.
+    """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    The fixture `scores` returns these scores for the `q`-quantile of five values. `interval` draws an interval with
-    probability proportional to exp(epsilon / 2 * score). Therefore the privacy losses, the logarithms of the ratios of
-    these probabilities, differ from each other by at most epsilon. Both limits are reached for some values.
+    The fixture `scores` returns these scores for the `q`-quantile of five values. `quantiles.interval` draws an
+    interval with probability proportional to exp(epsilon / 2 * score). Therefore the privacy losses, the logarithms of
+    the ratios of these probabilities, differ from each other by at most epsilon. Both limits are reached for some
+    values.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
@@ -169,10 +170,10 @@ def test_an_interval_is_private(scores, q):
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
 def test_a_score_moves_by_at_most_one(counts, q, data):
-    """If one of the counted values moves to another interval, each score in `interval` changes by at most one.
+    """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
     This is tested for random `counts` of values in up to 40 intervals, and for random levels `q` of the quantile.
-    `data` draws the value and its new interval. The largest score is always 0.
+    `data` draws the value that moves and its new interval. The largest score is always 0.
     """
     counts[data.draw(st.integers(0, len(counts) - 1))] += 1
     other = list(counts)

@@ -160,8 +160,9 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
     """BFGS from random starts finds no noise factor below the lower limit that `scaling.excess_bound` gives.
 
-    `excess_bound` returns a number by which the logarithm of the noise factor of a scaling is at most above its
-    minimum. The limit is computed at each of the five starts. `d` is the number of columns, and `p` is the clip
+    The noise factor of a scaling is proportional to the sum of the variances of the noise. `excess_bound` is an upper
+    bound of how far the logarithm of the noise factor is above its minimum. So the logarithm minus the bound is a lower
+    limit of the minimum; it is computed at each of the five starts. `d` is the number of columns, and `p` is the clip
     probability.
     """
     rng = np.random.default_rng(d)
@@ -198,10 +199,10 @@ def test_excess_bound_ignores_units_and_order(sigma, factor, random):
 def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
     """If the gradient is wrong in one coordinate, `scaling.excess_bound` shows that the scaling is wrong.
 
-    `excess_bound` is an upper bound of how far the logarithm of a scaling's noise factor is above its minimum. With the
-    wrong gradient, which `monkeypatch` installs, the bound is above 1e-3 at the best scaling, and `scaling.optimal`
-    finds a wrong scaling. With the right gradient, the bound at the wrong scaling is larger than the true distance from
-    the minimum, which is above 1e-3.
+    `excess_bound` is an upper bound of how far the logarithm of a scaling's noise factor is above its minimum. The
+    noise factor is proportional to the sum of the variances of the noise. With the wrong gradient, which `monkeypatch`
+    installs, the bound is above 1e-3 at the best scaling, and `scaling.optimal` finds a wrong scaling. With the right
+    gradient, the bound at the wrong scaling is larger than the true distance from the minimum, which is above 1e-3.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)
