@@ -1,6 +1,6 @@
 """Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are unknown.
 
-The tests are about its privacy budget, its forecasts of the error, its confidence intervals, and unusual data.
+The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data.
 """
 
 import itertools
@@ -35,9 +35,10 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Release the sum of X by AdaptiveDataMechanism with simulated noise.
+    """Release the sum of the rows of `X` by AdaptiveDataMechanism with simulated noise; return (release, error).
 
-    Return the release, and the Euclidean norm of the difference between its estimate and the exact sum.
+    The error is the Euclidean norm of the difference between the estimate and the exact sum. `rho` is the privacy
+    budget, `seed` is the seed of the noise, and `options` are further arguments of the mechanism.
     """
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
@@ -48,10 +49,11 @@ def run(X, rho=0.5, seed=0, **options):
 
 @pytest.fixture
 def costs(monkeypatch):
-    """Return a list to which each noisy query about private rows appends its name and its exact zCDP cost.
+    """Return a list to which each noisy query about private rows appends the pair (name, exact zCDP cost).
 
-    The cost is a Fraction. For Gaussian noise it follows from the standard deviation of the noise and from the proven
-    squared distance between the answers on two neighboring data sets. For a private quantile it is epsilon**2 / 8.
+    A query is a method of `PrivateRows`. Its cost is a Fraction. For Gaussian noise it follows from the standard
+    deviation of the noise, and from the proven squared distance between the answers on two neighboring data sets. For a
+    private quantile it is epsilon**2 / 8. `monkeypatch` installs the recording.
     """
     found, lattices, asked = [], [], []
     squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
@@ -87,7 +89,9 @@ def costs(monkeypatch):
 def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     """The costs that AdaptiveDataMechanism reports add up to at least the exact zCDP cost of its noisy queries.
 
-    Their sum exceeds the exact cost by less than a relative 1e-9, and is 90 to 100 % of the budget rho = 0.5.
+    The fixture `costs` computes the exact costs. The reported sum exceeds the exact one by less than a relative 1e-9,
+    and is 90 to 100 % of the budget rho = 0.5. `alpha` is the exponent of the Zipf-like standard deviations of the
+    columns, and `rng` says whether the noise is secure or simulated.
     """
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
@@ -103,7 +107,8 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
     """For random data and budgets rho, AdaptiveDataMechanism never fails, and its costs add up to 0.9 rho to rho.
 
-    The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error.
+    The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error. `kind`
+    is the kind of random rows: with equal spreads, with unequal spreads, or with a random factor for each row.
     """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
@@ -166,8 +171,8 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
     """A query about private rows that costs more than is left of the budget raises a ValueError before it reads a row.
 
-    The rows of the test have a shape and no values. A query that the budget can pay tries to read them, and raises a
-    TypeError or an AttributeError.
+    A query is a method of `PrivateRows`, and `name` is its name. The rows of the test have a shape and no values. A
+    query that the budget can pay tries to read the values, and raises a TypeError or an AttributeError.
     """
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
@@ -178,7 +183,7 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace all Gaussian noise by zeros during a test, for secure and for simulated releases."""
+    """Replace all Gaussian noise by zeros during a test, for secure and for simulated releases, with `monkeypatch`."""
     monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
@@ -191,8 +196,10 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
-    The squared distance of the answers, divided by twice the variance of the query's noise, is at most the zCDP cost
-    rho of the query. For some pair of neighbors it is equal to rho, up to a relative 1e-6.
+    A query is a method of `PrivateRows`, and `name` is its name. The squared distance of the answers, divided by twice
+    the variance of the query's noise, is at most the zCDP cost rho of the query. For some pair of neighbors this
+    quotient is equal to rho, up to a relative 1e-6. `rng` says whether the release is secure or simulated, and the
+    fixture `silent` removes the noise.
     """
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
@@ -208,9 +215,10 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 
 
 def test_secure_and_simulated_answers_agree_without_noise(silent):
-    """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to rounding.
+    """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to 1e-9.
 
-    The standard deviation of the noise that the query reports is also the same in both.
+    A query is a method of `PrivateRows`. The standard deviation of the noise that the query reports is also the same in
+    both. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "squares", "shells", "longer"):
@@ -224,8 +232,9 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
-    Some rows are clipped, by the queries and in the computation with NumPy. A quantile is answered by the middle of an
-    interval that holds it, so it agrees only within 10 %.
+    A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
+    and numbers of rows agree up to 1e-9. A quantile is answered by the middle of an interval that holds the quantile,
+    so it agrees only within 10 %. The fixture `silent` removes the noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -246,8 +255,8 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
 def test_a_question_is_worth_its_charge_exactly(name, costs):
     """A query that records the zCDP cost rho has an exact cost of at most rho and at least (1 - 1e-12) rho.
 
-    This is tested for 300 random rho. It shows that rounding, and the division of rho among several columns, waste
-    hardly any budget.
+    A query is a method of `PrivateRows`, and `name` is its name. The fixture `costs` computes the exact cost. For 300
+    random rho, the test shows that rounding, and the division of rho among several columns, waste hardly any budget.
     """
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
@@ -260,9 +269,10 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, and these forecasts with those of simulated releases.
 
-    The mean squared error is compared with the mean forecast. Of the forecasts of secure and of simulated releases the
-    medians are compared, because some releases choose a larger clip norm than others. By chance the test fails once in
-    thousands of runs, even if the mechanism is right.
+    The mean squared error of ten secure releases agrees with their mean forecast, within six standard errors and 10 %.
+    The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
+    releases choose a larger clip norm than others. By chance the test fails once in thousands of runs, even if the
+    mechanism is right.
     """
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
@@ -285,7 +295,8 @@ def test_epsilon_is_that_of_the_whole_budget():
 def test_below_the_least_budget_all_is_refused(d):
     """For rho just below the least budget `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
 
-    For rho equal to `least_rho(d)` all three work. The number of columns is d.
+    These are methods of AdaptiveDataMechanism, and `d` is the number of columns. For rho equal to `least_rho(d)`, all
+    three methods work.
     """
     X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
     few = mechanism(300, math.nextafter(least, 0))
@@ -309,8 +320,9 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    With either of them, rho is at least the least budget of the mechanism. With the larger n, this may be wrong by a
-    relative rounding error of 1e-14.
+    Each of the two is enough: rho is then at least the least budget of the mechanism. With the larger n, this may be
+    wrong by a relative rounding error of 1e-14. The budget is `part` times the least budget for `n` rows and `d`
+    columns, for the declared `radius` and the least declared standard deviation `least`.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -323,10 +335,10 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 
 
 def test_the_least_budget_grows_with_the_task():
-    """The least rho with which a mechanism agrees to run, `least_rho(d)`, is proportional to 1 / n**2.
+    """`AdaptiveDataMechanism.least_rho(d)`, the least budget rho that is accepted, is proportional to 1 / n**2.
 
-    It grows with the number d of columns and with radius / sigma_range[0]. It does not change with the rho or the
-    sigma_range[1] of the mechanism.
+    Here n is the number of rows. The least budget grows with the number d of columns and with radius / sigma_range[0].
+    It does not change with the rho or the sigma_range[1] of the mechanism.
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
@@ -359,8 +371,9 @@ FORECASTS = {  # n, sigma, mu, rho over the least budget
 def test_forecasts_agree_with_simulation(case):
     """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
 
-    The forecast before the release is computed from the true center and spread. The one after it is made by the release
-    from its private estimates. Both agree with the mean up to four standard errors and a quarter of the error.
+    The forecast before a release is computed from the true center and spread. The forecast after it is made by the
+    release from its private estimates. Each agrees with the mean squared error, up to four standard errors and a
+    quarter of the error. `case` is a case in FORECASTS: the number of rows, the spreads, the center and the budget.
     """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
@@ -380,8 +393,9 @@ def test_forecasts_agree_with_simulation(case):
 def test_a_forecast_from_the_least_budget_on(d):
     """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
 
-    Success means that the center and the spread of the d columns are found. At `least_rho(d)` the stated probability is
-    at least 0.99. The forecast spends 90 to 100 % of rho, and the error that it states never grows with rho.
+    Success means that the center and the spread of the `d` columns are found. At `least_rho(d)` the stated probability
+    is at least 0.99. The forecast spends 90 to 100 % of rho, and the expected squared error that it states never grows
+    with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -429,8 +443,9 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
 def test_unknown_centre_and_spread_cost_little():
     """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
-    Both mechanisms have the same budget. The error of the second one is a forecast for its best clip norm. This
-    forecast is less than twice the error of the first one, so the comparison is not with a far too large error.
+    Both mechanisms have the same budget. The error of the mechanism that knows center and spread is a forecast for the
+    best clip norm. The forecast is also less than twice the mean squared error of AdaptiveDataMechanism, so the
+    comparison is not with a far too large error.
     """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
@@ -473,10 +488,11 @@ FEW = ("normal", "one-hot", "two points")
 
 @pytest.mark.parametrize("law", [*FEW, *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law not in FEW)])
 def test_errors_are_those_that_are_forecast(law):
-    """The error of a release is at most five times its own forecast, for rows with each distribution in LAWS.
+    """The error of a release is at most five times its own forecast, for rows with the distribution `law`.
 
-    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
-    expected squared error. The median of error / forecast is between 0.1 and 1.6.
+    `law` is the name of a distribution in LAWS, and AdaptiveDataMechanism makes the releases. The error is the
+    Euclidean distance between the estimate and the exact sum, and the forecast is the root of the expected squared
+    error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
     """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
@@ -502,7 +518,10 @@ def test_at_the_least_budget_searches_find_their_way(d):
 @pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
-    """If all rows are equal, the released mean differs from them by less than 1e-6 times the declared radius."""
+    """If all rows are equal, the released mean differs from the common row by less than 1e-6 times the declared radius.
+
+    The row has `d` entries, and `name` says whether they are all 7, all 0, or different.
+    """
     row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
     for seed in range(5):
         _, off = run(np.tile(row, (1000, 1)), 0.25, seed, radius=1e4, sigma_range=(1e-3, 1e4))
@@ -523,9 +542,10 @@ def test_one_constant_column_among_others_is_found():
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
-    """The confidence intervals of releases, at the levels 0.8 and 0.95, cover the exact sums at least that often.
+    """The confidence intervals of adaptive releases at the levels 0.8 and 0.95 cover 80 % and 95 % of the exact sums.
 
-    Each column of each release is one case. The tolerance is four binomial standard errors.
+    Each column of each release is one case, and the tolerance is four binomial standard errors. More cases than that
+    may be covered. `law` is the name of the distribution of the rows in LAWS.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -563,7 +583,10 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return n rows, random multiples of nearly the same vector, so that all long rows are on one side of the mean."""
+    """Return `n` rows of `d` entries that are random multiples of nearly one vector, shape (`n`, `d`).
+
+    So all long rows are on one side of the mean. `seed` is the seed of the random numbers.
+    """
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -577,8 +600,8 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
-    of its forecast and 4 times its forecast. If the release does not examine the long rows, `model_holds` is True, and
-    the squared error is more than ten times as large.
+    of its forecast and 4 times its forecast. If the test replaces the step that examines the long rows by one that does
+    nothing, `model_holds` is True, and the squared error is more than ten times as large.
     """
     errors = {}
     for doubt in (True, False):
@@ -610,7 +633,8 @@ MODELS = {  # standard deviations, and offsets from the center
 def test_radial_is_near_the_exact_law(model):
     """`Radial`, an approximate distribution of the norm of a normal row, has quantiles within 3 % of the exact ones.
 
-    At the exact upper quantile of p, its tail probability is within 3 % of p for p = 0.5, and within 13 % for p = 0.01.
+    At the exact upper quantile of p, the tail probability of `Radial` is within 3 % of p for p = 0.5, and within 13 %
+    for p = 0.01. `model` is a case in MODELS: the standard deviations and the mean of the row.
     """
     sigma, offset = MODELS[model]
     radial = Radial(sigma, offset, np.ones(sigma.size))
@@ -625,7 +649,8 @@ def test_radial_is_near_the_exact_law(model):
 def test_what_a_radial_row_has_beyond_the_clip_norm(model):
     """`Radial.excess(C)` agrees within 12 % with three means over 300,000 random normal rows, for three clip norms C.
 
-    For a row of norm r, these are the means of max(r - C, 0), of its square, and of max(1 - C / r, 0).
+    For a row of norm r, these are the means of max(r - C, 0), of max(r - C, 0)**2, and of max(1 - C / r, 0). `model` is
+    a case in MODELS: the standard deviations and the mean of a row.
     """
     sigma, offset = MODELS[model]
     X = np.random.default_rng(4).normal(offset, sigma, (300_000, sigma.size))
@@ -657,10 +682,10 @@ TAILS = [
 
 
 def longer(tail, t):
-    """Return how many rows are longer than t according to `tail`, which has the number of rows beyond some lengths.
+    """Return the number of rows longer than `t` according to `tail`, which has the number of rows beyond some lengths.
 
-    These lengths are the edges of `tail`. Between two edges the logarithm of the number is linear in log t, and beyond
-    the last edge the number is a power of t. The methods of `tail` are not used.
+    These lengths are the edges of `tail`. Between two edges the logarithm of the number is linear in log `t`, and
+    beyond the last edge the number is a power of `t`. The methods of `tail` are not used.
     """
     i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
     if i >= tail.edges.size - 1:
@@ -671,10 +696,11 @@ def longer(tail, t):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
-    """`Tail.excess(C)` returns two sums over all rows: that of max(r - C, 0) and that of its square.
+    """`Tail.excess(C)` returns two sums over all rows: that of max(r - C, 0) and that of max(r - C, 0)**2.
 
-    Here r is the norm of a row. A `Tail` models the number N(t) of rows longer than t. The sums agree within 2 % with
-    the integrals of N(t) and of 2 (t - C) N(t) over t, from C to the length where N(t) = 0.001.
+    Here r is the norm of a row. A `Tail`, such as `tail`, models the number N(t) of rows with a norm above t, for every
+    t. The sums agree within 2 % with the integrals of N(t) and of 2 (t - C) N(t) over t, from C to the length where
+    N(t) = 0.001.
     """
     end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
     for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
@@ -691,10 +717,10 @@ def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_mean_excess_of_a_tail(tail):
-    """`Tail.mean_excess(C)` is the mean of (r - C) / C over the rows whose norm r exceeds C.
+    """`Tail.mean_excess(C)` is the mean of (r - C) / C over the rows whose norm r exceeds C, within 1 %.
 
-    A `Tail` models the number of rows longer than any length t. If this number is proportional to t**-p, the mean
-    excess is 1 / (p - 1), here 0.5 for p = 3.
+    A `Tail`, such as `tail`, models the number N(t) of rows with a norm above t, for every t. If N(t) is proportional
+    to t**-p, the mean excess is 1 / (p - 1), here 0.5 for p = 3.
     """
     for C in (tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
         assert tail.mean_excess(C) == pytest.approx(tail.excess(C)[0] / longer(tail, C) / C, rel=1e-2)
@@ -717,7 +743,8 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
     """`Tail.clip_norm` does not decrease if there are more long rows, or if there is less noise.
 
-    It returns the clip norm of least error. A `Tail` models the number of rows longer than any length.
+    The method returns the clip norm of least error. A `Tail`, such as `tail`, models the number of rows with a norm
+    above t, for every t.
     """
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
@@ -728,9 +755,8 @@ def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
 def test_a_tail_from_numbers_in_shells():
     """`Tail.through` turns noisy counts of rows between successive edges into the number of rows beyond each edge.
 
-    The edges are norms of rows, and the number beyond an edge is the sum of all counts from this edge on. At the first
-    edge beyond which noise hides the rows, the number is three standard deviations of the noise, and later edges are
-    left out.
+    The edges are norms. The number beyond an edge is the sum of all counts from this edge on. At the first edge beyond
+    which noise hides the rows, the number is set to three standard deviations of the noise. Later edges are left out.
     """
     edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
     tail = Tail.through(edges, counts, 3, 1.0)
@@ -745,8 +771,9 @@ def test_a_tail_from_numbers_in_shells():
 def test_expected_answers_are_those_of_many_rows(spread):
     """`ExpectedRows`, which has no data, answers a query as `PrivateRows` does for 20,000 normal rows and tiny noise.
 
-    Numbers of rows agree within 10 %, quantiles and mean squares within 3 %, and means within 0.15 times the largest
-    true mean.
+    A query is a method that both classes have. Numbers of rows agree within 10 %, quantiles and mean squares within 3
+    %, and means within 0.15 times the largest true mean. `spread` says whether the five columns have equal standard
+    deviations.
     """
     sigma, mu = (np.ones(5) if spread == "alike" else zipf_sigma(5, 1.0, total=5.0)), np.linspace(0, 0.5, 5)
     X, b = rows(20_000, sigma, mu, 1), 1 / np.sqrt(sigma)
@@ -815,10 +842,11 @@ def test_sigma_is_in_its_range_and_no_part_of_the_forecast_is_negative():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch):
-    """If one row is replaced by an extreme one, no bit changes in what is computed for the other rows.
+    """If one row is replaced by an extreme row, no bit changes in what `PrivateRows` computes for the other rows.
 
-    This is tested for their distances from the center, and for what they add to the sums of rows and of squares.
-    Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
+    This is tested for the distances of the other rows from the center, and for what these rows add to the sums of rows
+    and of squares. Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
+    `order` is the order of the rows in memory: "C" or "F".
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
@@ -839,10 +867,10 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 @pytest.mark.parametrize("long", [1e150, 1.7e308, -1e155, 1e-200])
 def test_one_long_row_causes_no_warning(long, errors):
-    """No query about private rows warns or fails if one row is extremely long or short.
+    """No query about private rows warns or fails if all entries of one row are `long`, extremely large or small.
 
-    A warning would reveal the row. This holds even if the square of the row overflows, and if NumPy is set to warn or
-    raise on every floating-point error.
+    A query is a method of `PrivateRows`. A warning would reveal the row. This holds even if the square of an entry
+    overflows, and if NumPy is set to warn or raise on every floating-point error; `errors` is this setting.
     """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
@@ -881,10 +909,11 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", ANYTHING)
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
-    """No release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
+    """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
-    The estimate stays within n times the declared radius, the standard deviations within their declared range, and the
-    costs within the budget.
+    The estimate stays within n times the declared radius, where n is the number of rows. The standard deviations stay
+    within their declared range, and the costs within the budget. `case` is a case in ANYTHING, with n and the declared
+    numbers. `seed` is the seed of the arbitrary numbers.
     """
     n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Test `egm.audit`: its lower bounds of epsilon are valid, and `replay` draws releases with the right distribution."""
+"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon, and `replay` draws from the law of a release."""
 
 import math
 
@@ -16,15 +16,16 @@ PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
 
 
 def answers(p, m, rng):
-    """Return an array of m random answers, each 1 with probability p and otherwise 0."""
+    """Return an array of `m` independent answers, each 1 with probability `p` and otherwise 0, drawn by `rng`."""
     return (rng.random(m) < p).astype(float)
 
 
 def test_bound_is_too_large_as_seldom_as_stated():
     """For a procedure with epsilon = 1, `lower_bound` at confidence 0.8 exceeds 1 in at most a fifth of 1000 runs.
 
-    The procedure is randomized response, and the tolerance is four binomial standard errors. The bound exceeds 1 in
-    more than 1 % of the runs, because one that hardly ever does would be useless.
+    `lower_bound` computes a lower confidence limit of epsilon from releases of two data sets. The procedure is
+    randomized response, and the tolerance for the fifth is four binomial standard errors. The limit must also exceed 1
+    in more than 1 % of the runs: a limit that is always too small would be useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
@@ -50,9 +51,10 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """If a procedure reveals its data with probability 0.1, `lower_bound` is 0 for delta = 0.1 and above 4 for 0.05.
+    """If a procedure reveals its data with probability 0.1, `lower_bound` is 0 for delta = 0.1, and above 4 for 0.05.
 
-    Otherwise the procedure reveals nothing. delta is the probability of a failure that the privacy guarantee allows.
+    With probability 0.9 the procedure reveals nothing. `lower_bound` computes a lower limit of epsilon for a given
+    delta, the probability with which the privacy guarantee may fail.
     """
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
@@ -71,10 +73,11 @@ def test_bound_has_no_unit_and_no_order():
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_release_without_noise_is_the_worst(size):
-    """For releases without noise, `lower_bound` is the largest bound that this number of releases can give.
+    """For releases without noise, `lower_bound` returns the largest bound that 1000 releases of each data set can give.
 
-    Of 1000 releases for each of two data sets, 200 serve to choose an event, and its frequency is counted in the other
-    800. The largest bound is that of an event that occurs 800 times for one data set and never for the other.
+    A release is a vector of `size` numbers, and the two data sets have different vectors. Of the 1000 releases of each
+    data set, 200 serve to choose an event, and the frequency of the event is counted in the other 800. The largest
+    bound is that of an event that occurs 800 times for one data set and never for the other.
     """
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
@@ -84,9 +87,11 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """If a linear combination of the released numbers has no noise, `lower_bound` finds it and is above 4.
+    """`lower_bound` is above 4 if a linear combination of the released numbers has no noise.
 
-    Without that combination it is 0. A released number that is always the same does not raise the bound.
+    Each release has three noisy numbers. But the second number minus three times the first one is always 0 for one data
+    set, and always 0.01 for the other data set. Without the second number, `lower_bound` is 0. In a further case, a
+    released number that is always 1 stands beside a noisy number, and `lower_bound` stays between 0.5 and 4.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
@@ -107,7 +112,8 @@ def test_the_same_releases_show_nothing():
 def test_direction_is_that_of_the_likelihood_ratio():
     """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
 
-    This is the inverse of the sum of their two covariance matrices, times the difference of their two means.
+    The direction is the inverse of the sum of the two covariance matrices, times the difference of the two means. The
+    entries of the vector from `project` agree with this formula within 0.02, for 200 000 releases of each data set.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])

@@ -1,4 +1,4 @@
-"""Test that a wrong parameter or data set raises an error that names it.
+"""Test that a wrong parameter or data set raises an error with the name of the parameter or of the data.
 
 A value that looks wrong but has a documented meaning is accepted.
 """
@@ -70,7 +70,7 @@ def test_delta_of_one_and_more_is_refused(kind, delta):
 
 
 def data(row):
-    """Return a data set of five rows, of which the third is `row` and all others are (1, 1)."""
+    """Return an array of shape (5, 2) whose third row is `row` and whose other rows are (1, 1)."""
     X = np.ones((5, 2))
     X[2] = row
     return X
@@ -127,10 +127,11 @@ ODD_DATA = {
 @pytest.mark.parametrize("rng", RNG)
 @pytest.mark.parametrize("name", ODD_DATA)
 def test_odd_data_are_data(name, rng):
-    """GaussianDataMechanism releases a finite estimate for any matrix of finite real numbers.
+    """`GaussianDataMechanism.release` returns a finite estimate for unusual but allowed kinds of data.
 
-    It may hold integers or floating-point numbers, very large or very small ones, in any order in memory. It may also
-    be a list or an iterator of blocks.
+    The data are integers or floating-point numbers, very large or very small ones, in any order in memory. They may
+    also be a list of rows or an iterator of blocks of rows. `name` is a case in ODD_DATA, and `rng` says whether the
+    noise is secure or simulated.
     """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
@@ -144,7 +145,10 @@ SECRETS = ["Smith", "52000.17", "41.5"]
 
 
 class Frame:
-    """Stand-in for a data frame with a column of text; its `repr` shows its entries, which are secret."""
+    """Stand-in for a data frame with a column of text, whose entries must stay secret.
+
+    The `repr` of this object shows the entries, so no error message may contain the `repr`.
+    """
 
     def __repr__(self):
         return "Smith 52000.17 41.5"
@@ -154,7 +158,7 @@ class Frame:
 
 
 class Broken(Frame):
-    """Object whose conversion to an array raises an error with a secret entry of the data in its message."""
+    """Object whose conversion to an array raises an error, and the error's message holds a secret entry of the data."""
 
     def __array__(self, dtype=None, copy=None):
         raise KeyError("Smith")
@@ -197,7 +201,12 @@ VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is all
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """If a mechanism refuses its data, no entry of the data is in the message of the error or of its cause."""
+    """If a function refuses its data, no entry of the data is in the message of the error.
+
+    The message of the exception behind the error (`__context__` or `__cause__`) has no entry, either. `name` is a
+    function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse by a ValueError or a
+    TypeError.
+    """
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -224,7 +233,10 @@ def test_the_number_of_rows_is_not_shown_where_it_is_private():
 
 
 def test_parameters_are_shown():
-    """The error for a wrong parameter shows its value, because parameters are public."""
+    """The error for a wrong parameter shows the wrong value, because parameters are public.
+
+    This is tested for a negative entry of sigma, and for text in place of epsilon.
+    """
     with pytest.raises(ValueError, match=r"sigma\[1\] must be finite and > 0, got -2\.5"):
         GaussianDataMechanism([1.0, -2.5], 5, 1.0, 1e-6)
     with pytest.raises(TypeError, match=r"epsilon must be a real number .*, got 'much' of type str"):
@@ -234,10 +246,11 @@ def test_parameters_are_shown():
 @pytest.mark.parametrize("sigma", [1e-100, 1e-50, 1.0, 1e100])
 @pytest.mark.parametrize("b", [1e-100, 1.0, 1e100])
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
-    """For sigma and scaling factors b from 1e-100 to 1e100, GaussianDataMechanism has finite noise or raises an error.
+    """With standard deviations and scalings from 1e-100 to 1e100, a mechanism has valid noise or raises an error.
 
-    The noise is also positive, and the error is a ValueError that names sigma and scaling. The mechanism warns in
-    neither case.
+    `sigma` and `b` are the standard deviation and the scaling factor of the first of two columns; the second column has
+    1 for both. The mechanism is a GaussianDataMechanism. Noise is valid if its standard deviations are positive and
+    finite. The error is a ValueError that names both sigma and scaling. There is no warning in either case.
     """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:

@@ -1,6 +1,6 @@
 """Test `egm.budget`: the cost of several releases together follows theorems of composition.
 
-A release that the budget cannot pay for is refused before its data are read.
+A release for which not enough of the budget is left is refused before its data are read.
 """
 
 import math
@@ -50,9 +50,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Ask the budget `spent` to record the cost of a mechanism until it refuses, but at most `most` times.
+    """Record the cost of `mechanism` in the Budget `spent` until it refuses, at most `most` times; return how often.
 
-    Return how often the budget recorded the cost.
+    The result is the number of times that the budget recorded the cost.
     """
     for number in range(most):
         try:
@@ -111,11 +111,11 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """The cost `mu_squared` of a Laplace mechanism is mu**2, or more than that by at most a relative 1e-11.
+    """The cost `mu_squared` of a Laplace mechanism is mu**2, or more than mu**2 by at most a relative 1e-11.
 
     Here mu is the least distance between the means of two normal variables of variance 1 such that their trade-off
-    curve lies below that of epsilon-differential privacy. The two curves touch at the kink of the latter. The cost
-    `rho` is epsilon**2 / 2, rounded up.
+    curve lies below that of `epsilon`-differential privacy. The two curves touch at the kink of the curve of `epsilon`.
+    The cost `rho` of the mechanism is `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -125,7 +125,7 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """For large epsilon, return the solution mu of Phi(-mu / 2) = 1 / (1 + exp(epsilon)).
+    """For large `epsilon`, return the solution mu of Phi(-mu / 2) = 1 / (1 + exp(`epsilon`)), as an mpmath number.
 
     Phi is the distribution function of the standard normal variable.
     """
@@ -137,9 +137,9 @@ def _shift(epsilon):
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """The budget counts a Laplace mechanism as Gaussian noise that is at most as private as the Laplace mechanism.
 
-    Randomized response is the least private of all mechanisms with the same epsilon. Therefore its privacy curve, delta
-    as a function of epsilon, is compared with that of the Gaussian noise: it must not be higher, and the two must
-    nearly meet.
+    A privacy curve is delta as a function of epsilon. Randomized response is the least private of all mechanisms with
+    the given `epsilon` and delta = 0. Its privacy curve must not be above that of the Gaussian noise, and the two must
+    differ by less than 1e-9 at some point.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -159,11 +159,12 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
-    """The integer noise that a mechanism draws has a standard deviation at least as large as the budget assumes.
+    """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
     The budget reserves a part of delta for rounding to integer multiples of a unit. This part is enough only if the
     standard deviation is large in terms of the unit. The budget also assumes that the noise is larger than declared, by
-    a factor of about 1 + 2**-30.
+    a factor of about 1 + 2**-30. `X` are the data. `sensitivity` is the sensitivity in terms of the unit, or None if
+    this factor is not tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -178,11 +179,11 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
 @pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
-    """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 s**4).
+    """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
-    Both are on the integers, s is their standard deviation, and the divergence is computed with 50 digits. The part of
-    delta that the budget reserves for this divergence is at least what Pinsker's inequality demands, and less than
-    three times as much.
+    Both kinds of noise are on the integers, `s` is their standard deviation, and the divergence is computed with 50
+    digits. The part of delta that the budget reserves for this divergence is at least what Pinsker's inequality
+    demands, and less than three times as much.
     """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
@@ -202,9 +203,10 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
 
 
 def composed_delta(epsilon, z1, z2):
-    """Return the exact delta at `epsilon` of two Gaussian releases with noise multipliers z1 and z2 together.
+    """Return the exact delta at `epsilon` of two Gaussian releases together, as an mpmath number.
 
-    It is computed as an integral over the privacy loss of the first release.
+    The releases have the noise multipliers `z1` and `z2`: the standard deviation of the noise, divided by the
+    sensitivity. The delta is computed as an integral over the privacy loss of the first release.
     """
     epsilon, z1, z2 = map(mp.mpf, (epsilon, z1, z2))
 
@@ -218,7 +220,8 @@ def composed_delta(epsilon, z1, z2):
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
     """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is at most the budget's.
 
-    The exact delta is smaller by at most a relative 1e-9.
+    The exact delta is smaller than the budget's delta by at most a relative 1e-9. `first` and `second` are the pairs
+    (epsilon, delta) of the two releases.
     """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
@@ -243,9 +246,10 @@ def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
 
 
 def best_order(rho, delta):
-    """Return the epsilon for rho-zCDP and `delta` by Corollary 13 of Canonne, Kamath and Steinke (2020).
+    """Return the epsilon for `rho`-zCDP and `delta` by Corollary 13 of Canonne, Kamath and Steinke (2020).
 
-    The order alpha of the Rényi divergence is the one with the least epsilon.
+    The corollary gives an epsilon for each order alpha of the Rényi divergence, and the result is the least of them, as
+    an mpmath number.
     """
     rho, delta = mp.mpf(rho), mp.mpf(delta)
 
@@ -260,10 +264,10 @@ def best_order(rho, delta):
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, DELTA])
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.004, 0.3, 20.0, 1e6])
 def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, delta):
-    """The epsilon to which the budget converts a sum of zCDP costs is never below the exact epsilon.
+    """The epsilon to which the budget converts a sum of zCDP costs is never below the exact epsilon for `delta`.
 
-    It is larger by at most a relative 1e-13. The exact epsilon is computed with 40 digits, by the best order of the
-    Rényi divergence.
+    It is larger than the exact epsilon by at most a relative 1e-13. The exact epsilon is computed with 40 digits, by
+    the best order of the Rényi divergence. The costs add up to about `rho`.
     """
     mechanisms = [adaptive(rho / 2), LaplaceMechanism(1.0, math.sqrt(rho))]
     spent = charged(mechanisms, epsilon=1e80, delta=delta, rule="zcdp")
@@ -274,7 +278,10 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """The total rho of three Gaussian mechanisms equals that of OpenDP's composition of the same noise."""
+    """`Budget.spent` for three Gaussian mechanisms equals the total rho that OpenDP computes for the same noise.
+
+    rho is the cost in zCDP, and the tolerance is a relative 1e-14.
+    """
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -310,11 +317,11 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    Therefore a budget fixes its rule before the first release: after a Gaussian release with (0.1, delta), only the
-    rules "basic" and "planned" grant a Laplace release with epsilon = 0.8999. In the example, the first release is this
-    Gaussian one. The second one is either another Gaussian release, as the rule "gaussian" grants it, or randomized
-    response with epsilon = 0.9, as the rule "basic" grants it. Of the two, it is the one that is worse for the privacy
-    loss of the first release.
+    Therefore a budget fixes its rule before the first release. In the test, after a Gaussian release with (0.1, delta),
+    only the rules "basic" and "planned" grant a Laplace release with epsilon = 0.8999. In the example that is computed,
+    the first release is this Gaussian one. The second release is either another Gaussian release, as the rule
+    "gaussian" grants it, or randomized response with epsilon = 0.9, as the rule "basic" grants it. An adversary chooses
+    the second release that is worse for the privacy loss of the first release.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -374,10 +381,10 @@ def test_decimal_shares_fill_the_total(total, share):
 @pytest.mark.parametrize("k", [2, 12, 365])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-5), (1.0, 1e-12), (10.0, 1e-8)])
 def test_equal_parts_fill_the_total(k, epsilon, delta):
-    """A budget grants k equal Gaussian releases that together cost exactly its total, and not one more.
+    """A budget grants `k` equal Gaussian releases that together cost exactly its total, and not one more.
 
-    The total is (epsilon, delta). The epsilon of each release is computed from the exact privacy curve of all k
-    together. If it is larger by a relative 1e-8, the budget does not grant k releases.
+    The total is (`epsilon`, `delta`). The epsilon of each release is computed from the exact privacy curve of all `k`
+    together. If the epsilon of each release is larger by a relative 1e-8, the budget does not grant `k` releases.
     """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
@@ -395,8 +402,9 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
     """Twelve equal releases that use up a budget have an exact joint delta of at most the budget's delta.
 
-    The exact delta is computed with 40 digits from the noise that a release draws, and it includes the cost of discrete
-    instead of continuous noise.
+    `total` is the pair (epsilon, delta) of the budget. The exact delta is computed with 40 digits from the standard
+    deviation of the noise that a release draws, and it includes the cost of discrete instead of continuous noise. It is
+    smaller than the budget's delta by at most a relative 1e-7.
     """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
@@ -416,7 +424,8 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 def test_what_is_split_is_granted_so_often(parts, rule):
     """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
 
-    A release whose epsilon is larger by a relative 1e-6 is granted fewer times.
+    A release whose epsilon is larger by a relative 1e-6 is granted fewer times. `rule` is the composition rule of the
+    budget. The budget is new, or it has already granted one release.
     """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
@@ -486,8 +495,8 @@ def test_order_does_not_matter():
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
     """If delta is too small to pay for discrete noise under the rule "gaussian", the budget chooses the rule "zcdp".
 
-    Under "gaussian", the price of discrete instead of continuous noise is proportional to 1 + exp(epsilon). Under
-    "zcdp" there is no such price.
+    Under "gaussian", discrete instead of continuous noise has a price in delta that is proportional to 1 +
+    exp(epsilon), and a budget with this rule raises BudgetExceeded. Under "zcdp" there is no such price.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -548,7 +557,7 @@ def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
 
 
 def test_a_mistake_that_only_the_values_show_is_charged():
-    """If a release fails because of values in the data, its cost stays recorded.
+    """If `Budget.release` fails because of values in the data, the cost of the release stays recorded.
 
     The reason is that the error reveals something about these values.
     """
@@ -586,7 +595,8 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
     """A budget that is not for simulation refuses a release with a NumPy generator, and records no cost.
 
-    Whoever knows the generator could subtract its noise and would have the exact sum.
+    The refusal is a ValueError. Whoever knows the generator could subtract its noise and would have the exact sum.
+    `on_disk` says whether the budget is in a file or in memory.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(0)
     for spent in (Budget(path, rho=1.0), Budget(path, rho=1.0, simulation=False)):
@@ -732,7 +742,8 @@ def test_path_is_a_path(path):
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
     """The exact privacy cost of `secure_index`, a random choice by scores, is at most (1 - 2**-31) epsilon.
 
-    epsilon is the cost that the caller asks for. The difference pays for rounding errors when costs are added.
+    Here epsilon is the cost that the caller asks for. The difference pays for rounding errors when costs are added. The
+    test replaces OpenDP's sampler, with `monkeypatch`, to see which scale of noise `secure_index` asks for.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
@@ -743,9 +754,10 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """`Budget.quantile` records the same cost for a list whatever its entries are, even if they are invalid.
+    """`Budget.quantile` records the same cost for a list of any entries, even if the entries are invalid.
 
-    The quantile of an invalid list fails. Its cost must be recorded before any entry is looked at.
+    The quantile of an invalid list fails with a TypeError or a ValueError. Its cost must be recorded before any entry
+    is looked at.
     """
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
@@ -757,7 +769,7 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 def test_noise_that_rounding_forbids_costs_nothing():
     """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
 
-    Whether this happens depends on public parameters only, so the error reveals nothing about the data.
+    Whether the error is raised depends on public parameters only, so the error reveals nothing about the data.
     """
     data = np.zeros((4, 2))
     for mechanism, X in [

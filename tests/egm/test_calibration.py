@@ -27,7 +27,7 @@ deltas = st.floats(1e-300, 0.5)
 
 
 def excess(value, exact):
-    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most digits."""
+    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses most digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -62,9 +62,10 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """Gaussian noise with the `analytic_noise_multiplier` for delta has at most this delta, computed with 80 digits.
+    """Gaussian noise with the `analytic_noise_multiplier` of `epsilon` and `delta` has at most this `delta`.
 
-    The proofs in chapter 13 of the book need this inequality to be exact.
+    The delta of the noise at `epsilon` is computed with 80 digits. The proofs in chapter 13 of the book need this
+    inequality to be exact.
     """
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
     with mp.workdps(80):  # the subtraction of nearly equal terms loses about thirty of them
@@ -137,7 +138,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize("z", [5e-324, 1e-150, 1e-18, 1e-10, 1e-5, 0.02])
 def test_hardly_any_noise_is_hardly_private(z):
-    """For a noise multiplier z near 0, `gaussian_delta(1.0, z)` is near 1 and agrees with the exact value."""
+    """For a noise multiplier `z` near 0, `gaussian_delta(1.0, z)` is near 1 and agrees with the exact value.
+
+    The noise multiplier is the standard deviation of the noise, divided by the sensitivity. The tolerance is a relative
+    1e-14.
+    """
     with mp.workdps(60):
         exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
     assert gaussian_delta(1.0, z) == pytest.approx(exact, rel=1e-14)
@@ -148,10 +153,10 @@ def test_hardly_any_noise_is_hardly_private(z):
 
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
-    """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with the same rho and delta.
+    """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with the same `rho` and `delta`.
 
-    It also agrees with the least value of the conversion formula over a fine grid of orders alpha of the Rényi
-    divergence.
+    It also agrees, within a relative 1e-5, with the least value of the conversion formula over a fine grid of orders
+    alpha of the Rényi divergence.
     """
     epsilon = zcdp_epsilon(rho, delta)
     assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
@@ -167,18 +172,19 @@ def test_conversions_are_inverse(epsilon, delta):
 
 
 def parts(u, delta):
-    """Return the term that depends on delta in the conversion from zCDP to (epsilon, delta), for alpha = 1 + exp(u).
+    """Return the part with `delta` in the formula that converts zCDP to (epsilon, delta), for alpha = 1 + exp(`u`).
 
-    alpha is the order of the Rényi divergence. The term is computed by mpmath with its current number of digits.
+    alpha is the order of the Rényi divergence, and the formula is epsilon = rho alpha + part. The part is computed by
+    mpmath with its current number of digits.
     """
     alpha = 1 + mp.exp(u)
     return (-mp.log(delta) - u + alpha * mp.log(1 - 1 / alpha)) / (alpha - 1)
 
 
 def least(function, start):
-    """Return the minimum of a function of one number by a grid around `start` and a ternary search.
+    """Return the minimum of `function`, which takes one number, by a grid around `start` and a ternary search.
 
-    The function must have only one local minimum.
+    The function must have only one local minimum. The result is the least value, not the point where it is taken.
     """
     best = min((start + mpf(i) / 2 for i in range(-80, 81)), key=function)
     low, high = best - mpf(1) / 2, best + mpf(1) / 2
@@ -194,10 +200,11 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 @pytest.mark.parametrize("delta", CLOSE)
 @pytest.mark.parametrize("level", [1.5900369033821384e-06, 0.01, 0.7, 20.0])
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
-    """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for delta near 1.
+    """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for `delta` near 1.
 
     The exact values are the largest rho and the least epsilon over all orders alpha of the Rényi divergence. They are
-    computed with 60 digits, and both functions are within 1e-11 of them.
+    computed with 60 digits, and both functions are within 1e-11 of them. `level` is the epsilon that `zcdp_rho` gets,
+    and the rho that `zcdp_epsilon` gets.
     """
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))
@@ -215,7 +222,8 @@ def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
 def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
     """`gaussian_delta` has a relative error below 1e-13 for results down to 1e-300 and epsilon from 1e-8 to 1e12.
 
-    This includes noise multipliers z for which 1/(2z) and epsilon z nearly cancel.
+    This includes noise multipliers z for which 1/(2z) and epsilon z nearly cancel. The exact values have 60 digits.
+    `log_epsilon` and `log_delta` are the decimal logarithms of epsilon and of the result.
     """
     epsilon = 10.0**log_epsilon
     z = float(analytic_noise_multiplier(epsilon, 10.0**log_delta))
@@ -227,9 +235,9 @@ def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
 
 
 def mills(x):
-    """Return Phi(-x) exp(x^2 / 2) for large x, where Phi is the distribution function of the standard normal variable.
+    """Return Phi(-`x`) exp(`x`^2 / 2) for large `x`, where Phi is the standard normal distribution function.
 
-    It is computed by a continued fraction, with the number of digits to which mpmath is set.
+    The number is computed by a continued fraction, with the number of digits to which mpmath is set.
     """
     tail = mpf(0)
     for k in range(400, 0, -1):

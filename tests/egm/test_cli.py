@@ -1,4 +1,4 @@
-"""Test the command `egm`: it writes exactly the releases of the package, and explains each mistake in one line."""
+"""Test the command `egm`: it writes what the package's mechanisms release, and explains each mistake in one line."""
 
 import argparse
 import contextlib
@@ -51,7 +51,12 @@ def write_csv(name, X, header=NAMES):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Change to a temporary folder with the same table as CSV, NPY and Parquet files, and return its path."""
+    """Change to the temporary folder `tmp_path`, write the files of these tests there, and return the folder's path.
+
+    The data are one table of 400 rows with the columns age, mass and pay, as CSV, NPY and Parquet files. Smaller files
+    hold the standard deviations and the centers of the columns. `monkeypatch` changes back to the old folder after the
+    test.
+    """
     monkeypatch.chdir(tmp_path)
     X = rows()
     write_csv("data.csv", X)
@@ -66,9 +71,9 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _interruptible():
-    """Make the signal SIGINT raise KeyboardInterrupt during a test.
+    """Make the signal SIGINT raise KeyboardInterrupt during each test of this file.
 
-    Without this, a test that a shell runs in the background would ignore SIGINT.
+    Python would otherwise ignore SIGINT if a shell runs the tests in the background.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -77,9 +82,10 @@ def _interruptible():
 
 @pytest.fixture
 def egm(capsysbinary):
-    """Return a function that runs `egm` with its arguments in this process.
+    """Return a function that runs the command `egm` in this process, with the arguments that the function gets.
 
-    The function returns the exit code, standard output as bytes, and the lines of standard error.
+    The function returns the tuple (exit code, standard output as bytes, list of the lines of standard error).
+    `capsysbinary` is pytest's capture of the two outputs.
     """
 
     def run(*argv):
@@ -92,9 +98,10 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Return a function that runs `egm` with --format json, and returns the JSON that `egm` writes, as a dictionary.
+    """Return a function that runs the command `egm` with --format json, and returns the output as a dictionary.
 
-    The function fails if `egm` fails or writes to standard error.
+    The function takes the arguments of the command, and runs the command by the fixture `egm`. The function fails if
+    the exit code is not 0, or if the command writes to standard error.
     """
 
     def run(*argv):
@@ -107,13 +114,19 @@ def released(egm):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace the Gaussian noise of secure releases by zeros during a test."""
+    """Replace the Gaussian noise of secure releases by zeros until the test ends.
+
+    A release is secure if no random seed or NumPy generator is given. `monkeypatch` makes and ends the replacement.
+    """
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
 @pytest.fixture(scope="module")
 def adaptive():
-    """Return an AdaptiveDataMechanism and a simulated release by it; both are made once for all tests of this file."""
+    """Return an AdaptiveDataMechanism and a simulated release of the test data by this mechanism, as a pair.
+
+    The pair is made only once for all tests of this file, because the release is slow.
+    """
     it = AdaptiveDataMechanism(N, zcdp_rho(4.0, 1e-6), radius=100.0, sigma_range=(0.1, 50.0))
     return it, it.release(rows(), rng=np.random.default_rng(5))
 
@@ -229,7 +242,9 @@ HEADERS = {  # line 1 and options: how "auto" reads line 1, or None if it refuse
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
     """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
 
-    The error message shows no entry of the file. A line that is clearly a header or clearly data needs no option.
+    The error message shows no entry of the file. If line 1 is clearly a header or clearly data, no option is needed:
+    the result is then the one with the right --header. `name` is a case in HEADERS. The CSV file is in `folder`, the
+    fixtures `egm` and `released` run the command, and `silent` removes the noise.
     """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
@@ -254,9 +269,10 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 
 
 def test_adaptive_asks_for_the_header(egm):
-    """`egm adaptive` demands --header yes or no for a CSV file.
+    """`egm adaptive` with a CSV file fails if neither --header yes nor --header no is given.
 
-    In contrast to `egm sum`, it reads no other file whose names of columns could show that line 1 is a header.
+    `egm sum` can compare line 1 with the column names in the file of --sigma. `egm adaptive` reads no file with column
+    names. If the options of the budget contradict each other, the error names them, and not the header.
     """
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
@@ -266,7 +282,11 @@ def test_adaptive_asks_for_the_header(egm):
 
 @pytest.mark.parametrize("header", [(), NAMES])
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
-    """If the number of rows is private, `egm sum` accepts a file without rows, even an empty one without a header."""
+    """If the number of rows is private, `egm sum` accepts a CSV file without rows of data.
+
+    `header` holds the column names in line 1 of the file. If `header` is empty, the whole file is empty. The released
+    sums are pure noise, at most eight standard deviations from 0. The fixture `released` runs the command.
+    """
     write_csv("none.csv", rows()[:0], header)
     options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
     found = released("sum", "none.csv", *options)
@@ -275,7 +295,10 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """String that counts in `Name.compared` how often any such string is compared with another."""
+    """String that counts every comparison by `==` in the class attribute `Name.compared`.
+
+    There is one counter for all strings of this class.
+    """
 
     compared = 0
     __hash__ = str.__hash__
@@ -286,9 +309,11 @@ class Name(str):
 
 
 def test_names_are_found_without_comparing_each_with_each(tmp_path):
-    """Two lists of d names of columns are matched with fewer than 20 d comparisons of names.
+    """Matching two lists of d = 3000 column names takes fewer than 20 d comparisons of names.
 
-    With a comparison of each name with each other one, 100 000 columns would take far too long.
+    One list is from a file of --sigma, the other from a file of data. The search for a name that occurs twice is
+    included. If each name were compared with each other name, 100 000 columns would take far too long. `tmp_path`
+    stands for the path of the data.
     """
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
@@ -338,7 +363,12 @@ FORMS = ("json", "csv", "npy")
 
 
 def without(form, out, *names):
-    """Read the output `out` of a release in the format `form`, and return it without the fields in `names`."""
+    """Return the output `out` of a release command without the fields `names`, in a form that `==` can compare.
+
+    `out` is the output in the format `form`, which is "json", "npy" or "csv". `names` are strings. The result is a
+    dictionary for JSON and a string for NPY. For CSV it is a list of dictionaries: one for the comment in line 1, and
+    one for each row.
+    """
     if form == "json":
         return {key: value for key, value in json.loads(out).items() if key not in names}
     if form == "npy":
@@ -359,7 +389,10 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """For two data files with the same number of rows, the outputs of `egm sum` differ in the estimate only."""
+    """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
+
+    `form` is the output format: json, csv or npy. The fixture `egm` runs the command.
+    """
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -408,9 +441,10 @@ FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"
 
 @pytest.mark.parametrize("output", [(), ("--output", "out.csv")])
 def test_names_are_no_formulas_in_csv(egm, folder, output):
-    """In CSV output, an apostrophe is put before each name of a column that a spreadsheet would compute as a formula.
+    """In CSV output, `egm sum` puts an apostrophe before a column name that a spreadsheet would run as a formula.
 
-    In JSON output the names are unchanged.
+    Such a name begins, for example, with =, +, - or @. In JSON output the names are unchanged. `output` is empty, or it
+    is the option --output with a file in `folder`.
     """
     table = dict(zip(FORMULAS, rows(9)[:, [0] * 7].T, strict=True))
     pq.write_table(pa.table(table), "f.parquet")
@@ -428,9 +462,10 @@ EVIL = "a\x1b]0;PWNED\x07\x1b[31m\u202e\x9b1m"
 
 
 def test_names_and_paths_give_no_orders_to_a_terminal(egm, folder):
-    """Control characters in names of columns and in paths are escaped in every plan, release and error message.
+    """`egm` escapes control characters of column names and paths in all that it writes: plans, releases and errors.
 
-    Otherwise a terminal would execute them, for example change its title or its colors.
+    A terminal would execute control characters and, for example, change its title or its colors. The test's files are
+    in `folder`.
     """
     pq.write_table(pa.table({EVIL: rows(9)[:, 0]}), "e.parquet")
     pq.write_table(pa.table({"column": [EVIL], "sigma": [1.0]}), "s.parquet")
@@ -488,7 +523,10 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
 
 
 def from_text(label, text):
-    """Return the number that follows `label` in the text of a plan."""
+    """Return the number that follows `label` in `text`, the output of `egm plan`, as a float.
+
+    `label` is a regular expression.
+    """
     return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
 
 
@@ -512,10 +550,12 @@ def test_long_plan_is_short(egm, folder):
 @pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
-    """`egm plan --adaptive` shows the forecast that AdaptiveDataMechanism makes for the same parameters.
+    """`egm plan --adaptive` writes the forecast that AdaptiveDataMechanism makes for the same parameters.
 
-    It also shows the least budget and the least number of rows. Each is enough for a forecast, and a slightly smaller
-    one is refused.
+    It also writes the least budget rho and the least number of rows for a forecast. AdaptiveDataMechanism accepts each
+    of the two. It refuses this rho times 1 - 1e-9, and one row fewer. `center` and `budget` are the options for the
+    center of the columns and for the budget. The file of the centers is in `folder`, and the fixture `released` runs
+    the command.
     """
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
@@ -569,10 +609,12 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])
 @pytest.mark.parametrize("columns", [1, 3, 400])
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
-    """If the budget of `egm plan --adaptive` is too small, the error names its option and a sufficient number of rows.
+    """If the budget of `egm plan --adaptive` is too small, the error names a number of rows for which it is enough.
 
-    One row fewer is not enough. If the budget is given by --epsilon, the error also names an epsilon that is enough,
-    and 0.98 times this epsilon is not.
+    With this number of rows the command works, and with one row fewer it fails. The error begins with the option of the
+    budget, --epsilon or --rho. For --epsilon it also names an epsilon that is enough for 400 rows; 0.98 times this
+    epsilon is not enough. `budget` holds the options of the budget, and `columns` is the number of columns. The file of
+    sigma is in `folder`.
     """
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
@@ -593,7 +635,11 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 
 @pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
-    """The example in the help of the commands `egm sum`, `egm plan` and `egm adaptive` runs without an error."""
+    """The example command in the text of `egm COMMAND --help` runs without an error, where COMMAND is `command`.
+
+    `command` is sum, plan or adaptive. The slow release of `egm adaptive` is replaced by the release of the fixture
+    `adaptive`.
+    """
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
     code, out, err = egm(command, "--help")
     assert (code, err) == (0, [])
@@ -624,9 +670,10 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return the arguments of an `egm sum` command for a CSV file with this text.
+    """Return the arguments of `egm sum` for a CSV file with the content `text`, which has a header, as a tuple.
 
-    The argument that stands for the file is a dictionary {name: text}, from which the test writes the file.
+    The second element of the tuple is a dictionary {file name: text}. The test writes the file from this dictionary,
+    and puts the file name in its place.
     """
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
@@ -778,9 +825,10 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 
 
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
-    """If a release gives the same warning several times, `egm sum` writes it to standard error once, as one line.
+    """If a release gives one warning three times, `egm sum` writes the warning once, as one line of standard error.
 
-    The estimate is still written to standard output.
+    Control characters in the warning are escaped. The exit code is 0, and the estimate is still written to standard
+    output.
     """
 
     class Doubt(UserWarning):
@@ -804,9 +852,11 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
-    """A signal stops `egm sum` even if a library catches the exception that the signal raises, or raises another.
+    """A signal stops `egm sum` even if a library catches the exception that the signal raises.
 
-    No output is written, and the exit code is that of the signal.
+    This holds, too, if the library raises another exception instead. `number` is the signal: SIGINT, SIGTERM or SIGHUP.
+    `swallowed` says where the exception is caught and what follows. No data are written to standard output or to
+    `folder`, the exit code is the usual one for the signal, and the old signal handlers are restored.
     """
     made, parse = mechanism().release(rows()), csv_files._parsed
 
@@ -837,9 +887,9 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
 
 
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
-    """A signal that comes before the output file gets its final name stops `egm sum`, and leaves no file.
+    """A SIGINT that comes before the output file gets its final name stops `egm sum`, and leaves no file in `folder`.
 
-    A signal that comes afterwards has no effect: the file stays, and the exit code is 0.
+    A SIGINT that comes afterwards has no effect: the file stays, and the exit code is 0.
     """
     fsync, place = os.fsync, files._place
 
@@ -865,7 +915,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 def test_a_signal_that_is_ignored_stays_ignored(egm):
     """If the process ignores SIGINT, as under nohup, SIGINT is ignored within `terminal.Stops`, too.
 
-    `terminal.Stops` is the context in which signals stop `egm`.
+    `terminal.Stops` is the context manager within which signals stop the command `egm`.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -903,7 +953,11 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a function that replaces the clock of the progress display: each reading is later by the given seconds."""
+    """Return a function tick(seconds), which replaces the clock of the progress display by an artificial one.
+
+    Each reading of the artificial clock is later than the previous reading by `seconds`. `monkeypatch` restores the
+    true clock after the test.
+    """
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -914,10 +968,11 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("tick", "terminal", "shown"), [(0.6, True, True), (1e-9, True, False), (9.0, False, False)])
 def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick, terminal, shown):
-    """`egm sum` shows its progress only if standard error is a terminal, and only once a second has passed.
+    """`egm sum` shows its progress only on a terminal, and only when more than one second has passed since the start.
 
-    The file has three blocks of rows. The first is read within a second, so the progress is shown from the second block
-    on.
+    The file has three blocks of rows. `tick` is the number of seconds between two readings of the clock, and the
+    fixture `clock` sets it. `terminal` says whether standard error is a terminal. `shown` says whether progress is
+    expected; the progress is then shown after the second and after the third block.
     """
     np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
     monkeypatch.setattr(sys, "stderr", err := Terminal() if terminal else io.StringIO())
@@ -932,7 +987,11 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
 
 
 def test_progress_of_counting(monkeypatch, clock):
-    """If the number of rows of a CSV file is not declared, the file is read twice, and progress is shown both times."""
+    """If the number of rows of a CSV file is not declared, `egm sum` shows its progress twice.
+
+    The file is read first to count the rows, and then to add them. With the fixture `clock`, nine seconds pass between
+    two readings of the clock.
+    """
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
@@ -948,7 +1007,10 @@ def program(*argv, **options):
 
 
 def test_program_releases():
-    """As a process of its own, `python -m egm` writes the estimate that the package returns, and no warning."""
+    """`python -m egm sum`, run as a process, writes the estimate that GaussianDataMechanism returns for the same seed.
+
+    The exit code is 0, and nothing is written to standard error.
+    """
     done = program(*SUM, "--simulate", "3")
     assert (done.returncode, done.stderr) == (0, "")
     estimate = [float(row["estimate"]) for row in csv.DictReader(done.stdout.splitlines()[1:])]
@@ -967,8 +1029,8 @@ def test_full_disk_is_not_a_bug():
 def test_output_that_does_not_fit_is_an_error(folder, buffered):
     """If the operating system limits files to 2000 bytes, a longer output makes `egm sum` fail with exit code 2.
 
-    This holds for standard output and for a file that --output names, and whether or not standard output has a buffer.
-    Without a buffer, a call may write only a part of the output.
+    This holds for standard output, and for a file that --output names, of which nothing is left in `folder`. `buffered`
+    says whether standard output has a buffer. Without a buffer, one call may write only a part of the output.
     """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
@@ -995,9 +1057,10 @@ sys.exit(cli.main())
 
 
 def started(*argv, modules=""):
-    """Start `egm` as a process that SIGINT can stop, and return it when it is about to read its command line.
+    """Start the command `egm` with the arguments `argv` as a process, and return its `subprocess.Popen` object.
 
-    `modules` is a folder whose modules are imported in preference to others.
+    The function returns when the process is about to read its command line. SIGINT can stop the process. `modules` is
+    the path of a folder whose modules Python imports in preference to others.
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
     process = subprocess.Popen(
@@ -1012,10 +1075,11 @@ def started(*argv, modules=""):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
-    """A signal at any moment leaves either the whole output file or none, and never a temporary file.
+    """A signal to `egm sum` leaves either the whole output file in `folder` or none, and never a temporary file.
 
-    If there is no output file, the exit code is that of the signal. If there is one, the exit code is 0, or the signal
-    came while Python itself was ending.
+    `number` is the signal, SIGINT or SIGTERM. It is sent at five different times, from 0 to 1 second after the start.
+    If there is no output file, the exit code is the usual one for the signal. If there is an output file, the exit code
+    is 0, or the signal killed Python when Python was already ending.
     """
     write_csv("big.csv", rows(60_000))
     codes = []
@@ -1038,10 +1102,11 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
     "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
-    """A signal during the import of pandas stops `egm sum`, even if pandas catches the resulting exception.
+    """SIGINT during the import of pandas stops `egm sum`, even if pandas catches the KeyboardInterrupt that follows.
 
-    pyarrow imports pandas in order to convert a column. In the test, pandas is replaced by a module that sends the
-    signal to its own process.
+    pyarrow imports pandas to convert a column. In the test, a module in `folder` takes the place of pandas. It sends
+    SIGINT to its own process, catches the KeyboardInterrupt, and then executes the statement `after`. The exit code is
+    130, and no output file is left.
     """
     (folder / "modules" / "pandas").mkdir(parents=True)
     lines = ["import os, signal", "__version__ = '3.0'", "try:", "    os.kill(os.getpid(), signal.SIGINT)"]

@@ -1,4 +1,4 @@
-"""Test that the best pair of scaling and clip norm has the least expected error, and the gradient that finds it."""
+"""Test the pair of scaling and clip norm with the least expected error, and the gradient by which it is found."""
 
 import itertools
 
@@ -14,7 +14,7 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 
 def derivative(f, step):
-    """Return the derivative of f at 0 by the central difference of fourth order."""
+    """Return the derivative of the function `f` at 0, by a central difference of fourth order with the width `step`."""
     return (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
 
 
@@ -23,10 +23,13 @@ def derivative(f, step):
     [(1, 1.0, False), (3, 2.0, False), (3, 2.0, True), (50, 1.5, True), (400, 1.2, True), (3, 1e-9, True)],
 )
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
-    """`loss_and_slopes` returns the sum of losses that `gx2.clip_moments` gives, and its derivatives.
+    """`loss_and_slopes` returns a loss by clipping, and the derivatives of this loss by the logarithms of the weights.
 
-    The clip norm is a part `fraction` of the mean squared norm, so that one case, the last, needs the density of the
-    squared norm instead of its tail, and 400 weights are gathered in clusters.
+    The loss agrees with a sum of moments from `gx2.clip_moments` to a relative 1e-14. The derivatives agree with
+    central differences to a relative 1e-8, or 1e-6 in the last case. `d` is the number of weights, and `noncentral`
+    says whether the rows have a mean other than 0. The squared clip norm is `fraction` times the mean squared norm of a
+    row. In the last case it is so small that the density of the squared norm is needed. 400 weights are gathered in
+    clusters.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))
@@ -46,7 +49,12 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
 
 
 def error_of(mechanism, axes, mean):
-    """Return the expected error of `mechanism` with other semi-axes, if the mean of the rows is `mean`."""
+    """Return the expected squared error of `mechanism` if its clip region had the semi-axes `axes`, as a float.
+
+    The clip region is the ellipsoid to which rows are shortened. Its semi-axis in column j is C / b_j, where C is the
+    clip norm and b the scaling. `mean` is the true mean of the rows. The error has a part by noise and a part by
+    clipping.
+    """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
     if mechanism.neighbors == "replace_one":
@@ -61,10 +69,13 @@ def error_of(mechanism, axes, mean):
 @pytest.mark.parametrize("offset", [0.0, 0.7])
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 2.0), (1000, 1.0), (10**6, 0.1), (10**6, 3.0)])
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, n, epsilon):
-    """The gradient of the expected error at the best pair proves that no other pair has an error 1e-8 times smaller.
+    """No pair of scaling and clip norm has less expected error than the best pair, up to a relative 1e-8.
 
-    The error is a convex function of the semi-axes C / b, and its part by noise is strongly convex. A function with the
-    modulus m of strong convexity and the gradient g is at most |g|^2 / (2 m) above its minimum (chapter 15).
+    The best pair is that of scaling="optimal" with clip_probability="optimal". The expected squared error is a convex
+    function of the semi-axes C / b, where C is the clip norm and b the scaling, and its part by noise is strongly
+    convex. A function with the modulus m of strong convexity and the gradient g is at most |g|^2 / (2 m) above its
+    minimum (chapter 15). This bound is computed with a numerical gradient. `neighbors`, `n` and `epsilon` are
+    parameters of the mechanism, and `offset` is the distance of the true mean from the center in units of sigma.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": 1.0, "neighbors": neighbors, "center": center}
@@ -78,10 +89,12 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, n, epsilon):
 
 
 def test_the_pair_has_less_error_than_one_after_the_other():
-    """In the example of chapter 15, the best pair has 3 to 4 % less error than the best clip norm after the scaling.
+    """In the example of chapter 15, the error is over 3 % larger if first the scaling and then the clip norm is chosen.
 
-    Here the scaling is `scaling.optimal` for the clip probability 1/n or for the one that the best clip norm has. The
-    pair has less error than every scaling that is optimal for a fixed clip probability, each with its best clip norm.
+    The comparison is with the pair that is best together, and the error is the expected squared error. The scaling that
+    is chosen first is `scaling.optimal` for the clip probability 1/n, or for the clip probability that belongs to the
+    resulting clip norm. The scalings that are optimal for four other clip probabilities have more error than the best
+    pair, too, each with its best clip norm.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)
@@ -97,9 +110,11 @@ def test_the_pair_has_less_error_than_one_after_the_other():
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove", "center": 1.0}, {"count_clipped": True}, SURE])
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
-    """The best pair has at most the error of the scalings of Lemma 4.1, of least noise and without scaling.
+    """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 
-    Each has its best clip norm. This holds under the doubts that `error` assumes by default, too.
+    The three scalings are `scaling.expected_norm` (Lemma 4.1), `scaling.optimal` (least noise), and no scaling. The
+    tolerance is a relative 1e-9. `options` are further arguments of GaussianDataMechanism. In three of the four cases,
+    `error` assumes that the guesses of center and sigma may be wrong.
     """
     for sigma, n in itertools.product((zipf_sigma(5, 0.5), zipf_sigma(60, 1.5)), (300, 10**4)):
         lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, 1 / n)
@@ -110,9 +125,11 @@ def test_the_pair_is_never_worse_than_a_given_scaling(options):
 
 
 def test_the_pair_follows_units_and_order_of_the_columns():
-    """If columns are permuted and the unit of all data changes, the semi-axes of the best pair do the same.
+    """If the columns are permuted and the unit of all data changes, the semi-axes of the best pair change likewise.
 
-    The search ends within a small relative distance of the best pair, which the order of the columns may change.
+    The best pair is the scaling b and the clip norm C of least expected error, and the semi-axes are C / b. They agree
+    to a relative 1e-3, and the errors to 1e-9: the search ends near the best pair, at a point that may depend on the
+    order of the columns.
     """
     sigma, order, unit = zipf_sigma(30, 1.0), np.random.default_rng(1).permutation(30), 1e20
     one = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, **BEST)

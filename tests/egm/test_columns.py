@@ -31,7 +31,7 @@ class Silent(np.random.Generator):
 
 
 class Kind:
-    """Stand-in for a pandas type of columns that is not a NumPy type, such as Int64, which allows missing values."""
+    """Stand-in for the type of a pandas column that is not a NumPy type, such as Int64, which allows missing values."""
 
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
@@ -57,7 +57,8 @@ class Series:
 class Frame:
     """Stand-in for a pandas DataFrame.
 
-    Converted to an array, it has entries of type object, unless all of its columns are NumPy integers or floats.
+    As in pandas, the conversion of a frame to an array gives entries of type object, unless all columns of the frame
+    are NumPy integers or floats.
     """
 
     iloc = None
@@ -142,7 +143,7 @@ def from_parquet(folder):
 
 
 def blocks():
-    """Yield the rows of X in blocks with different orders of columns; the last block is an array without names."""
+    """Yield the rows of the test data X in blocks with different orders of columns; the last block has no names."""
     yield frame(OTHER)[:100]
     yield table()[100:150]
     yield from table(OTHER)[150:250].to_batches(max_chunksize=30)
@@ -176,9 +177,10 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
 def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
-    """A table of 24 MB whose columns are in another order than the mechanism's takes less than 20 MB more to release.
+    """If the columns of a table are not in the mechanism's order, a release takes less memory than a copy of the table.
 
-    The columns are put in the mechanism's order for a few rows at a time, and not for the whole table at once.
+    The release takes less than 20 MB, and the table has 24 MB. `holder` makes the table: a data frame or an Arrow
+    table. The columns are put in the mechanism's order for a few rows at a time.
     """
     n = 1_000_000
     held = holder({name: np.ones(n) for name in OTHER})
@@ -206,7 +208,11 @@ def test_vectors_are_matched_by_their_names():
 
 
 def test_a_covariance_with_names_is_put_in_order():
-    """A covariance matrix with names, as pandas computes it, is put into the order of the mechanism's columns."""
+    """`error` puts a covariance matrix with names, as pandas computes it, into the order of the mechanism's columns.
+
+    It raises a ValueError if the rows and columns of the matrix have different orders, or if the names are not those of
+    the mechanism.
+    """
     factor = np.random.default_rng(2).normal(size=(3, 3))
     covariance, names = factor @ factor.T, ["age", "income", "visits"]
     mechanism = GaussianDataMechanism(dict(zip(names, np.sqrt(np.diag(covariance)), strict=True)), 1000, 1.0, 1e-6)
@@ -297,9 +303,9 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """The names of 20 000 columns of a table are matched with those of the mechanism, although their order differs.
+    """`check` matches the names of a table's 20 000 columns with those of the mechanism, although the order differs.
 
-    If each name were searched among all the others, the test would take minutes.
+    If each name were compared with all others, the test would take minutes. A name that is missing raises a ValueError.
     """
     d = 20_000
     names = [f"column {j}" for j in range(d)]
@@ -358,7 +364,7 @@ def test_a_column_of_another_type_is_named(held, kind):
 
 
 class Lazy:
-    """Stand-in for a polars LazyFrame; a test fails if it computes the frame or asks for the names of its columns."""
+    """Stand-in for a polars LazyFrame, which makes a test fail if its data or its column names are computed."""
 
     def collect(self):
         raise AssertionError("was read")
@@ -369,7 +375,7 @@ class Lazy:
 
 
 class Sparse:
-    """Stand-in for a scipy.sparse array; a test fails if it is converted to a dense array."""
+    """Stand-in for a scipy.sparse array, which makes a test fail if it is converted to a dense array."""
 
     shape, dtype, ndim = (N, 3), np.dtype(float), 2
 
@@ -444,9 +450,11 @@ EMPTY = {
 @pytest.mark.parametrize("rng", [None, Silent()], ids=["secure", "simulated"])
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
-    """If the number of rows is private, data without rows are accepted; without noise, sum and count are 0.
+    """If the number of rows is private, `release` accepts data without rows; an error would reveal that there are none.
 
-    An error would reveal that there are no rows.
+    `empty` is a case in EMPTY. `rng` is None for secure noise, or a generator whose noise is zero. Without noise, the
+    released sum and the released number of rows are 0. With secure noise, each sum is within eight standard deviations
+    of 0.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
@@ -463,7 +471,10 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """A list of rows that have names is refused, because their entries would be added by position and not by name."""
+    """`release` raises a TypeError for a list of rows that have names.
+
+    The entries of such rows would be added by their positions, and not by their names.
+    """
     turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
@@ -473,9 +484,11 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """`GaussianMechanism` refuses a table whose columns differ in type, because its entries would become doubles.
+    """`GaussianMechanism` raises a TypeError for a table whose columns differ in type.
 
-    As doubles, large integers that differ by 1 could differ by 1024, which is more than the sensitivity.
+    The entries of such a table would become doubles. As doubles, large integers that differ by 1 could differ by 1024,
+    which is more than the sensitivity. `kinds` are the types of the two columns. A table whose columns have one type is
+    accepted.
     """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (Frame(columns), pa.table(columns)):
@@ -489,8 +502,8 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     """The labels 0, 1, 2 of a table's columns are taken as names only if the mechanism has a column with one of them.
 
-    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For a mechanism with the columns
-    "age", "income" and "visits" the labels are mere positions, and it accepts the table.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. A mechanism with the columns
+    "age", "income" and "visits" accepts the table, and takes the labels as mere positions.
     """
     counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
@@ -504,7 +517,7 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
 
 def test_a_column_may_have_the_name_of_an_attribute():
     class Attributes(Frame):
-        """Frame whose columns are also attributes of it, as in pandas."""
+        """Frame whose columns can also be read as attributes of the frame, as in pandas."""
 
         def __getattr__(self, name):
             if name in self.__dict__.get("columns", ()):

@@ -28,7 +28,10 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of its sampler draws."""
+    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of its sampler draws.
+
+    `monkeypatch` makes the replacement.
+    """
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
     return sizes
@@ -36,9 +39,9 @@ def silent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start a dask cluster of two worker processes, which are restarted if they die, and yield its client.
+    """Start a dask cluster of two worker processes, which are restarted if they die, and yield a client of the cluster.
 
-    It uses free ports of the loopback interface.
+    The cluster uses free ports of the loopback interface. It ends after the last test of this file.
     """
     options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
@@ -50,20 +53,23 @@ def data():
 
 
 def estimate(X, n=N, **options):
-    """Return the sum of X as GaussianDataMechanism releases it, with parameters that clip many of the rows."""
+    """Return the sum of the rows of `X` as GaussianDataMechanism releases it, with parameters that clip many rows.
+
+    `n` is the declared number of rows, and `options` are further arguments of the mechanism. The result is an array.
+    """
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
 
 def seen(block):
-    """Return the rows of a block as a list, and their number."""
+    """Return the pair (rows of the array `block` as a list, number of these rows)."""
     return block.tolist(), len(block)
 
 
 def unknown(X, chunks):
-    """Return a dask array with the rows of X whose number of rows dask does not know.
+    """Return a dask array with the rows of the array `X`, for which dask does not know the number of rows.
 
-    dask does not know it because the rows are selected by their values from an array with more rows.
+    The rows are selected by their values from a dask array with more rows, which is divided into blocks by `chunks`.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -174,7 +180,11 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write the columns `first` and the table `second` to two Parquet files in the folder `path`, and return `path`."""
+    """Write the columns `first` and the table `second` to two Parquet files in the folder `path`, and return `path`.
+
+    `first` are keyword arguments of any name, one for each column of a.parquet. `second` is a dictionary with the
+    columns of b.parquet.
+    """
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path
@@ -237,10 +247,11 @@ print(between - before, peak() - before, whole.nbytes)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
-    """A release of 64 blocks exceeds the peak of memory of four blocks by less than a quarter of the array's size.
+    """A release of an array in 64 blocks needs less than a quarter of the array's size as additional memory.
 
-    The array is in a zarr or a Parquet file. The peak is read from /proc, because getrusage would include the memory of
-    the parent process.
+    The additional memory is the amount by which the peak of the process exceeds the peak of a release of four blocks.
+    `kind` is "zarr" or "parquet", the kind of file that holds the array. The peak is read from /proc, because getrusage
+    would include the memory of the parent process.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
@@ -260,7 +271,7 @@ def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
 
 
 def nan_columns(X):
-    """Return a dask array for which dask knows neither the number of rows nor that of columns."""
+    """Return a dask array with the entries of `X`, for which dask knows no number of rows and no number of columns."""
     X = da.from_array(X, chunks=(100, 3))
     return X.map_blocks(np.copy, dtype=float, meta=np.empty((0, 0)), chunks=((np.nan,) * 5, (np.nan,)))
 
@@ -323,9 +334,11 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Return a block unchanged, and create a file in `folder` that is named by the process id and the block's number.
+    """Return the array `block` unchanged, and create a file in `folder` that shows that this block was begun.
 
-    From its third block on, a process waits until the file "go" appears in the folder.
+    The name of the file is the process id and the number of the block. `block_id` is the position of the block in the
+    dask array, a tuple that begins with the block's number. From its third block on, a process waits until the file
+    "go" appears in `folder`.
     """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()
@@ -343,9 +356,10 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when both are in their third block, and return the set of blocks that it had begun.
+    """Kill one of two processes when each has begun three blocks, and return the set of blocks that it had begun.
 
-    Then create the file "go" in `folder`, for which the other process waits.
+    The blocks are given by their numbers. The files in `folder` show which blocks are begun (see `begun`). At the end
+    the file "go" is created in `folder`, for which the other process waits.
     """
     try:
         for _ in range(3000):
@@ -361,9 +375,10 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """If a worker process is killed in its third block, the sum is still right: each block is added once.
+    """If a worker process is killed in its third block, the sum on a cluster is still right: each block is added once.
 
-    The three blocks that the killed worker had begun are computed again.
+    The three blocks that the killed worker had begun are computed again. The fixture `cluster` starts two workers, and
+    `silent` removes the noise.
     """
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
@@ -399,7 +414,10 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `from_parquet` returns its new numbers, even while the cluster holds the old ones."""
+    """If a Parquet file changes, `from_parquet` returns the new numbers, even while the cluster holds the old numbers.
+
+    The fixture `cluster` starts the dask cluster. Both arrays are computed on it.
+    """
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

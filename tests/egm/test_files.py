@@ -31,7 +31,10 @@ def csv_text(X, names=NAMES):
 
 
 def write(path, X, names=NAMES):
-    """Write the table X to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`."""
+    """Write the table `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`.
+
+    `X` is an array. `names` are the names of the columns; an NPY file has no names.
+    """
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
     elif path.suffix == ".npy":
@@ -53,7 +56,8 @@ def whole_table(rows):
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
     """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
 
-    It yields them in blocks, and a second time if asked again.
+    The numbers come in blocks of rows, as arrays of doubles, and a second time if they are asked for again. `kind` is
+    the suffix of the file, and `rows` is the number of rows.
     """
     X = table(rows)
     path = tmp_path / f"t.{kind}"
@@ -94,7 +98,7 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """Reading a Parquet file with 300 columns asks pyarrow for the list of column names fewer than 10 times.
 
-    pyarrow makes a new list for each request, and one request per column took 20 seconds for 20 000 columns.
+    pyarrow makes a new list for each request. One request for each column took 20 seconds for 20 000 columns.
     """
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
     with parquet._opened(tmp_path / "t.parquet") as real:
@@ -153,9 +157,9 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """A number in a CSV file is read as the same double whether it is in quotes or not.
+    """`files.rows` reads a number in a CSV file as the same double, whether the number is in quotes or not.
 
-    Different code parses the two forms.
+    Different code parses the two forms. `row` holds two random numbers, which form the only line of the file.
     """
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
@@ -173,7 +177,8 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
-    A wrong cell is empty, infinite, NaN or not a number. It may be in a later block of rows than the first.
+    `wrong` says what is wrong: the cell is empty, infinite, NaN or not a number. `row` is the number of the row, which
+    may be in a later block of rows than the first. The error is a FileError.
     """
     lines = ["1.5,2"] * 131_100
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
@@ -297,9 +302,9 @@ print(rows, peak() - before)
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    The additional memory is the increase of the process's peak while it reads the table. This is tested for a CSV file,
-    for NPY files in row and in column order, and for a Parquet file. All rows of the latter are in one row group, so
-    that it would exceed the limit if a whole row group were read at once.
+    The additional memory is the increase of the process's peak while it reads the table. `kind` is the kind of file:
+    CSV, NPY in row order, NPY in column order, or Parquet. `rows` and `columns` give the size of the table. The rows of
+    the Parquet file are all in one row group, so that a reader of whole row groups would exceed the limit.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
@@ -405,10 +410,10 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """`files.whole` keeps a file that another program creates at the same path meanwhile, and raises a FileError.
+    """`files.whole` raises a FileError if another program has meanwhile created a file at the same path.
 
-    `files.whole` makes a new file appear only when it is complete. The test covers file systems with hard links and
-    without.
+    The other program's file is kept. `files.whole` is a context manager for writing: its file appears only when it is
+    complete. `links` says whether the file system has hard links.
     """
 
     def link(source, target):
@@ -431,7 +436,11 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 
 
 def test_only_regular_files_are_replaced(tmp_path):
-    """`files.whole` refuses to replace a folder or a device such as /dev/null, even with overwrite=True."""
+    """`files.whole` raises a FileError for a folder or a device such as /dev/null, even with overwrite=True.
+
+    `files.whole` is a context manager for writing a file. It raises a FileError, too, if the folder of the file does
+    not exist.
+    """
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):
             pass

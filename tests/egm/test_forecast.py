@@ -15,10 +15,10 @@ FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the
 
 
 def chi_square_losses(d, radius):
-    """Return E[L Q] and E[L^2 Q] for Q ~ chi2(d), where L = max(0, 1 - sqrt(radius / Q)).
+    """Return E[L Q] and E[L^2 Q] for Q ~ chi2(`d`), where L = max(0, 1 - sqrt(`radius` / Q)), as two floats.
 
-    Q is the squared norm of a normal vector, and L is the share of the vector that is lost if its squared norm is
-    clipped to `radius`. The means are computed by the incomplete gamma function with 40 digits.
+    Q is the squared norm of a normal vector of `d` coordinates. L is the share of the vector that is lost if the vector
+    is shortened to the squared norm `radius`. The means are computed by the incomplete gamma function with 40 digits.
     """
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
@@ -32,9 +32,11 @@ def chi_square_losses(d, radius):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
 def test_moments_of_equal_weights(d, fraction):
-    """For equal weights, the results of `gx2.clip_moments` add up to closed forms in incomplete gamma functions.
+    """For `d` weights of 1, the moments of `gx2.clip_moments` add up to closed forms, within a relative 2e-12.
 
-    The results are moments of the part that a normal row loses by clipping, one for each coordinate.
+    The moments are E[L Y_j] and E[L^2 Y_j] for each coordinate j of a normal row. Y_j is the squared coordinate, and L
+    is the share of the row that is lost by clipping. `fraction` is the squared clip norm, divided by the mean of the
+    squared norm. `chi_square_losses` computes the closed forms.
     """
     _, lost, lost_square = gx2.clip_moments(d * fraction, np.ones(d))
     expected = chi_square_losses(d, d * fraction)
@@ -44,9 +46,11 @@ def test_moments_of_equal_weights(d, fraction):
 @pytest.mark.parametrize("fraction", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("nc", [0.0, 2.0])
 def test_moments_agree_with_the_density(fraction, nc):
-    """`gx2.clip_moments` agrees with integrals over the density of the squared norm, which have the same value.
+    """`gx2.clip_moments`, an integral over a tail, agrees with integrals over the density of the squared norm.
 
-    The results are moments of the part that a normal row loses by clipping.
+    The tolerance is a relative 1e-11. The results are moments of the part that a normal row loses by clipping.
+    `fraction` is the squared clip norm, divided by the mean of the squared norm of a row. The noncentralities of the
+    four coordinates are `nc` times 0, 1, 2 and 3.
     """
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
@@ -58,7 +62,10 @@ def test_moments_agree_with_the_density(fraction, nc):
 
 
 def test_moments_of_clustered_weights():
-    """`gx2.clip_moments` treats many similar weights as groups, and its results equal those without groups."""
+    """For 400 weights, `gx2.clip_moments` agrees with a computation that does not gather weights in groups.
+
+    `gx2.clip_moments` gathers similar weights in groups in order to be faster. The tolerance is a relative 1e-11.
+    """
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
     crowded = gx2.clip_moments(x, weights)
@@ -70,9 +77,10 @@ def test_moments_of_clustered_weights():
 
 @given(st.floats(1e-3, 1e3), st.permutations(range(5)), st.floats(0.01, 20))
 def test_moments_scale_and_permute(factor, order, x):
-    """If weights and noncentralities are permuted, the results of `gx2.clip_moments` are permuted, too.
+    """If weights and noncentralities are permuted by `order`, the results of `gx2.clip_moments` are permuted likewise.
 
-    If the weights and x, the squared clip norm, are multiplied by the same factor, the results do not change.
+    If the weights and the squared clip norm `x` are multiplied by the same `factor`, the results do not change. The
+    tolerance is a relative 1e-10.
     """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
@@ -98,10 +106,11 @@ SETTINGS = [
 
 
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
-    """Simulate sums of n clipped normal rows without noise, and return their squared errors, shape (draws,).
+    """Simulate sums of `n` clipped normal rows without noise, and return their squared errors, shape (`draws`,).
 
-    A row has the mean `offset`, relative to the center, and the standard deviations sigma. The error of a sum is its
-    distance from the sum of the unclipped rows or, if `target` is "population", from n times their mean.
+    A row x has the mean `offset`, relative to the center, and the standard deviations `sigma`. It is shortened so that
+    the norm of `b` x is at most `clip_norm`. The squared error is the squared distance of the sum from the sum of the
+    unclipped rows or, if `target` is "population", from `n` times `offset`. The rows are drawn by `rng`.
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
@@ -114,7 +123,8 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 def test_forecast_agrees_with_simulation(setting):
     """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
-    There are 200 random settings, in which from one in a hundred to nearly all rows are clipped.
+    `setting` is the number of one of 200 random settings. In these settings, from one in a hundred to nearly all rows
+    are clipped.
     """
     d, alpha, n, p, shift, target = SETTINGS[setting]
     rng = np.random.default_rng([setting, 7])
@@ -127,9 +137,9 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """`forecast.clipping` returns a bias of exactly zero if the center is the true mean of the rows.
+    """`forecast.clipping` returns a squared bias of exactly zero if the center is the true mean of the rows.
 
-    The parts of the rows that clipping removes are then symmetric around zero, so only their variance adds to the
+    The parts of the rows that clipping removes are then symmetric around zero, so that only their variance adds to the
     error.
     """
     sigma = zipf_sigma(6, 1.0)
@@ -143,10 +153,11 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 
 @pytest.mark.parametrize("place", ANYWHERE, ids=range(len(ANYWHERE)))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
-    """The squared error that `forecast.clipping` states is a convex function of the clip norm.
+    """The expected squared error by clipping, from `forecast.clipping`, is a convex function of the clip norm.
 
-    The spreads, the number of rows and the offset of the center are random. Because of the convexity, the search for
-    the best clip norm can find only one minimum.
+    Its second differences on a grid of 60 clip norms are not negative, up to rounding. The standard deviations, the
+    number of rows and the offset of the center are random, and `place` holds the random numbers. Because of the
+    convexity, the search for the best clip norm can find only one minimum.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -162,8 +173,8 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
 def test_best_clip_norm_is_the_least_of_a_grid(place):
     """No clip norm on a grid has a smaller forecast error than the one that `forecast.best_clip_norm` returns.
 
-    The error is that of noise and clipping together. The offset of the center is random, and the grid lies within the
-    range that `forecast.best_clip_norm` searches.
+    The error is the expected squared error of noise and clipping together, and the tolerance is a relative 1e-9. The
+    grid has 29 clip norms. The parameters are random, and `place` holds the random numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -181,9 +192,11 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 
 @pytest.mark.parametrize("doubts", [{}, SURE, {"center_std": 0.01}, {"sigma_factor": 3.0}], ids=str)
 def test_optimal_clip_norm_is_stationary(doubts):
-    """With clip_probability="optimal", the forecast error is smaller than with other clip probabilities.
+    """With clip_probability="optimal", the forecast error is smaller than with four other clip probabilities.
 
-    Some of the others are near the optimal one, and some far from it.
+    The error is the expected squared error. Two of the clip probabilities are near the optimal one, and two are far
+    from it. The scaling is the same for all. `doubts` are options of the mechanism that say how wrong the guesses of
+    center and sigma may be.
     """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
@@ -195,10 +208,11 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """If center and sigma are right, the optimal clip probability has a much smaller error than 1/n.
+    """If center and sigma are right, the error with clip probability 1/n is much larger than with the optimal one.
 
-    1/n is the clip probability of the report that introduced the mechanism. Its error is more than 4 times as large for
-    n = 1000, where the noise is large, and more than 1.5 times as large for n = 10**6.
+    The clip probability 1/n is that of the report that introduced the mechanism. Its expected squared error is more
+    than 4 times as large for n = 1000, where the noise is large, and more than 1.5 times as large for n = 10**6. The
+    optimal clip probability is used with the optimal scaling.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -213,10 +227,12 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """The forecast with center_std and sigma_factor, the declared errors of the guesses, is the mean of two forecasts.
+    """`error()` of a mechanism with center_std and sigma_factor is the mean of two forecasts of `error`.
 
-    In both, the true mean is off by center_std. The true sigma is sigma times sigma_factor in one, and sigma divided by
-    sigma_factor in the other. `error` makes these forecasts if it gets the true mean and the true sigma.
+    center_std and sigma_factor say how wrong the guesses of center and sigma may be. In both forecasts, the true mean
+    differs from the center by center_std, with any signs. The true sigma is sigma times sigma_factor in one forecast,
+    and sigma divided by sigma_factor in the other. The tolerance is a relative 1e-9. If center_std is 0 and
+    sigma_factor is 1, `error()` is the forecast for right guesses. The defaults are half of sigma, and 1.25.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -254,11 +270,13 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 @pytest.mark.parametrize("setting", [(1, 1.0, 4000), (3, 1.0, 100_000), (30, 1.0, 4000), (30, 2.0, 100_000)], ids=str)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
-    """If the center is off by up to one sigma, clip_probability="optimal" has at most 1.25 times the default's error.
+    """If the center is off by up to one sigma, clip_probability="optimal" has at most 25 % more error than the default.
 
-    This holds with the default center_std and sigma_factor, which say how wrong the guesses of center and sigma may be.
-    The error is then also at most 3.5 times that of the best of three fixed clip probabilities. With center_std = 0 and
-    sigma_factor = 1, which say that the guesses are right, the error can be more than 100 times the default's.
+    The error is the expected squared error, and the default clip probability is 1/n. The error is also at most 3.5
+    times that of the best of three fixed clip probabilities. This holds with the default center_std and sigma_factor,
+    which say how wrong the guesses of center and sigma may be. If they declare right guesses (0 and 1), the error can
+    be more than 100 times that of the default. `setting` holds the number of columns, the exponent of their Zipf-like
+    standard deviations, and the number of rows.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -277,10 +295,11 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """In the tutorial's example, the forecast error is right within 10 %, although a center is off by 0.23 sigma.
+    """In the tutorial's example, the forecast of the squared error is right within 10 %, although guesses are wrong.
 
-    This holds for clip_probability="optimal" with the default center_std and sigma_factor, which say how wrong the
-    guesses of center and sigma may be. With center_std = 0 and sigma_factor = 1, the true error is more than 50 times
+    A center is off by 0.23 sigma. The forecast is that of clip_probability="optimal" with the default center_std and
+    sigma_factor, which say how wrong the guesses of center and sigma may be. The true error is less than 1.15 times
+    that of the default clip probability. With center_std = 0 and sigma_factor = 1, the true error is more than 50 times
     its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
@@ -295,10 +314,10 @@ def test_the_optimal_clip_of_the_tutorial():
 
 
 def test_confidence_radius_covers_a_doubtful_centre():
-    """If center_std is the true error of the center, `confidence_radius(0.9)` covers the sum in at least 90 % of cases.
+    """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0, although the center is wrong, the radius covers the sum in less than 10 % of cases. A case is
-    one release.
+    The radius holds for a release if the scaled distance from the estimate to the exact sum is at most the radius. If
+    center_std is 0, although the center is wrong, the radius holds for less than 10 % of the releases.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -336,9 +355,11 @@ def test_a_bad_true_sigma_is_named():
 @pytest.mark.parametrize("target", ["sample", "population"])
 @pytest.mark.parametrize("d", [1, 4, 300])
 def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
-    """For a diagonal covariance matrix, `error` returns what it returns for the standard deviations.
+    """For a diagonal covariance matrix, `error` returns the forecast for the corresponding standard deviations.
 
-    300 weights are gathered in clusters for the standard deviations, and partly so for the covariance matrix.
+    The three parts of the expected error agree to a relative 1e-11. `d` is the number of columns. `target` says which
+    quantity is estimated: the sum of the rows, or n times the true mean. For 300 columns, similar weights are gathered
+    in clusters in one computation, and only partly in the other.
     """
     sigma = zipf_sigma(d, 1.0)
     it = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=0.1)
@@ -350,7 +371,11 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
 
 
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
-    """Without scaling, a rotation of rows and center changes no error; here its smallest eigenvalue is nearly 0."""
+    """Without scaling, a rotation of normal rows does not change their total expected error from `error`.
+
+    The rotation makes the coordinates correlated, and it rotates the mean of the rows, too. The smallest eigenvalue of
+    the covariance matrix is only 1e-10. The tolerance is a relative 1e-9.
+    """
     rng = np.random.default_rng(4)
     V = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     spread, mean = np.array([3.0, 1.0, 0.2, 1e-5]), rng.normal(size=4)
@@ -361,9 +386,11 @@ def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_correlated_rows_lose_as_much_as_forecast(seed):
-    """For random covariances and means, simulated clipped parts have the mean squares that the forecast says.
+    """For correlated rows, `error` forecasts the variance and the bias by clipping that 20,000 simulated rows show.
 
-    In every third case the covariance has the rank 1. The tolerance is five standard errors of 20,000 rows.
+    `seed` determines a random covariance matrix, the mean of the rows and the scaling. In every third case the
+    covariance matrix has the rank 1. The tolerance is five standard errors. The forecast is tested for both targets:
+    the sum of the rows, and n times the true mean.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000

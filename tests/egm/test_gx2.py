@@ -35,7 +35,11 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return the upper quantiles of a chi-square form at the probabilities p, and its lower quantiles at p[1:5]."""
+    """Return the upper quantiles of a chi-square form at the probabilities `p`, and its lower quantiles at p[1:5].
+
+    `form` is a dictionary with the arguments weights, dof and nc of the functions of `egm.gx2`. The result is one
+    array.
+    """
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 
@@ -43,12 +47,12 @@ def levels(form, p=TAILS):
 
 
 def name_of(case):
-    """Return a name for a stored reference case, by which pytest identifies the test of this case."""
+    """Return a name for the stored reference value `case`, a dictionary, by which pytest identifies its test."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 
 def relative_error(value, exact):
-    """Return value / exact - 1, computed with 40 digits, because a subtraction of doubles would lose most digits."""
+    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses most digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -365,8 +369,9 @@ def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, 
     """The tail of a chi-square form with a few heavy weights and a hundred equal ones does not depend on the contour.
 
     The tail is computed by an integral along this contour in the complex plane. If the contour is bent too strongly,
-    the integrand grows again along it, and a smaller bend must be tried. The tail must be the same if only a small bend
-    is allowed.
+    the integrand grows again along it, and a smaller bend must be tried. If only a small bend is allowed, the logarithm
+    of the tail must be the same, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor` times the
+    mean.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

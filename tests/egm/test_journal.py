@@ -38,9 +38,9 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Ask the budget to record the cost of a mechanism until it refuses, but at most `most` times.
+    """Record the cost of `mechanism` in `budget` until the budget refuses, but at most `most` times; return how often.
 
-    Return how often the budget recorded the cost.
+    The result is the number of times that the budget recorded the cost.
     """
     for number in range(most):
         try:
@@ -51,7 +51,10 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new budget of rho = 0.5 with its file at `path`, which has `charges` recorded costs of rho = 0.125."""
+    """Return a new Budget with the total rho = 0.5, which keeps its costs in the file `path`.
+
+    The budget has already recorded `charges` costs of rho = 0.125 each.
+    """
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -59,21 +62,24 @@ def made(path, charges=2):
 
 
 def change(path, *statements):
-    """Execute SQL statements on the SQLite database at `path`, as another program could."""
+    """Execute the SQL `statements`, which are strings, on the SQLite database in the file `path`.
+
+    Another program could change the file of a budget in this way.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 class ReadError(BaseException):
-    """Error that is raised if data are read.
+    """Error by which an object of the class `Unread` shows that its values were read.
 
-    Code that catches every Exception does not catch it, because it is a BaseException.
+    It is a BaseException, so that code that catches every Exception does not catch it.
     """
 
 
 class Unread:
-    """Stand-in for data that has a shape and a type, and raises ReadError if its values are read."""
+    """Stand-in for an array of data, which has a shape and a type, and raises ReadError if its values are read."""
 
     dtype = np.dtype(float)
 
@@ -97,9 +103,11 @@ TOTALS = [
 
 @pytest.mark.parametrize("total", TOTALS, ids=str)
 def test_a_restart_changes_nothing(total, tmp_path):
-    """A budget that is opened again from its file before each release behaves like a budget in memory.
+    """A budget that is opened again from its file before each cost behaves like a budget in memory.
 
-    Both grant or refuse the same costs, and report the same history, sum and remainder.
+    The two budgets have the same `total`, for example {"rho": 0.3}. They grant or refuse the same costs, and report the
+    same history of costs, the same sum and the same remainder. The folder `tmp_path` then holds no file but that of the
+    budget.
     """
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
@@ -125,7 +133,10 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If another process creates the budget's file just after `Budget` found none, `Budget` uses that file."""
+    """If another process creates a budget's file just after `Budget` looked for it in vain, `Budget` uses this file.
+
+    The costs in the file are kept.
+    """
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -142,9 +153,10 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
 
 
 def test_links(tmp_path):
-    """A budget can be opened by a symbolic link to its file, but not if the file has two names (hard links).
+    """`Budget` accepts a symbolic link to its file, but a file with two names (hard links) raises a JournalError.
 
-    A crash may leave SQLite's rollback file beside the first name. SQLite would not find it by the second name.
+    After a crash, SQLite needs its rollback file, whose name is made from a name of the budget's file. SQLite would not
+    find this rollback file if the budget were opened by the second name.
     """
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
@@ -160,10 +172,10 @@ def test_links(tmp_path):
 
 
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
-    """If a process is killed while it creates a budget's file, another process can use that file.
+    """If a process is killed while it creates a budget's file, another process can use this file.
 
-    The file then has two names, its own and that of a draft. The name of the draft is removed, and drafts of other
-    files stay.
+    The killed process leaves a file with two names: the right name and that of a draft. The next use of the budget
+    removes the name of the draft. A draft that is a different file stays.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
@@ -176,9 +188,10 @@ def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
 
 
 def fork(function):
-    """Call a function in a forked process, and return the process id and a stream of the text that the function writes.
+    """Call `function` in a forked process, and return the pair (process id, stream of the text that `function` writes).
 
-    The argument of the function is another function, which writes text to this stream.
+    `function` is called with one argument. This argument is a function write(text), which writes a string to the
+    stream. If `function` raises an Exception, the type and the text of the exception are written to the stream.
     """
     out, back = os.pipe()
     if (child := os.fork()) == 0:
@@ -193,7 +206,10 @@ def fork(function):
 
 
 def ended(child, out):
-    """Wait for the end of a forked process, and return all text that it wrote to the stream `out`."""
+    """Wait for the end of the forked process `child`, and return the text that the process wrote to the stream `out`.
+
+    `child` is a process id. Both arguments come from `fork`.
+    """
     with out:
         text = out.read()
     os.waitpid(child, 0)
@@ -201,12 +217,18 @@ def ended(child, out):
 
 
 def in_a_fork(function):
-    """Call the function in a forked process, and return as text its result or the error that it raised."""
+    """Call `function` without arguments in a forked process, and return its result or its error as a string.
+
+    A result is shown by its `repr`, and an error by its type and its text.
+    """
     return ended(*fork(lambda write: write(repr(function()))))
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """Three processes that use one budget's file at once are together granted the 50 costs that the total allows."""
+    """Three processes that use the file of one budget at the same time are together granted exactly 50 costs.
+
+    The total is epsilon = 1 and each cost is epsilon = 0.02, so 50 costs are all that the budget has.
+    """
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -239,9 +261,9 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 
 
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
-    """If another program keeps the budget's file locked, a release raises a TimeoutError, and its cost is not recorded.
+    """If another program keeps the file of a budget locked, `Budget.release` raises a TimeoutError.
 
-    The release does not read its data. When the lock is gone, the budget can be used again.
+    The data are not read, and no cost is recorded. When the lock is gone, the budget can be used again.
     """
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
@@ -258,9 +280,10 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """In a forked process, each use of a budget in memory raises a RuntimeError.
+    """In a forked process, each use of a budget that the parent has in memory raises a RuntimeError.
 
-    A budget with a file can be used there: it records costs in the file that both processes share.
+    Otherwise parent and child could both spend the total. A budget with a file can be used in the child: parent and
+    child record their costs in the same file.
     """
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
@@ -277,10 +300,10 @@ def test_a_fork_is_no_second_budget(tmp_path):
 
 
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
-    """If a process is forked while it records a cost, the child process cannot use the budget.
+    """If a process is forked while it records a cost, each use of the budget in the child raises a RuntimeError.
 
-    The child has a copy of SQLite's state, by which it would wrongly hold the lock of the file. The parent process can
-    end the recording. After that, new child processes can use the budget.
+    The child has a copy of SQLite's state, by which the child would wrongly hold the lock of the file. The parent can
+    finish the recording. Child processes that are forked after that can use the budget.
     """
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
@@ -294,7 +317,7 @@ def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
 
 
 def test_memory_is_not_copied():
-    """A budget in memory cannot be pickled, because the copy would be a second budget."""
+    """`pickle.dumps` raises a TypeError for a budget in memory, because the copy would be a second budget."""
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(Budget(rho=1.0))
 
@@ -316,7 +339,10 @@ def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
 
 
 def replace(path):
-    """Replace the file by a copy of itself with another inode, as editors do that save by renaming."""
+    """Replace the file `path` by a copy with the same content and another inode.
+
+    Editors do this if they save a new file and then rename it.
+    """
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
     os.replace(copy, path)
@@ -327,7 +353,9 @@ def replace(path):
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
     """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
-    The file is replaced or removed before it is opened, before it is written to, or after that.
+    `way` is the function that replaces or removes the file. `moment` says when this happens: before the file is opened,
+    before the budget decides about the cost, or after the cost is written. The error is a JournalError or a
+    PermissionError. A budget whose file was replaced can be used afterwards.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
@@ -350,10 +378,11 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 
 
 def test_an_open_budget_notices_an_older_copy(tmp_path):
-    """If a budget's file is replaced by an older copy of it, each budget that is already open refuses to record a cost.
+    """If a budget's file is replaced by an older copy, every Budget object that is open refuses to record a cost.
 
-    This holds for the budget that recorded the last cost, and for those that were opened later, even if they only read
-    it. A budget that is opened after the replacement cannot notice it.
+    The refusal is a JournalError. It comes from the object that recorded the last cost, and from objects that were
+    opened later, even from one that has only read the costs. An object that is opened after the replacement cannot
+    notice the replacement.
     """
     path = tmp_path / "journal"
     budget = made(path, 1)
@@ -372,9 +401,10 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 
 
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
-    """If the process that uses a budget is killed twenty times, the budget's file still has every granted cost.
+    """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 
-    After k kills it may have up to k more costs, which were recorded when the process was killed, and not yet granted.
+    After k kills, the file may hold up to k more costs than were granted: a process can be killed after its cost is
+    recorded and before the process learns that the cost is granted.
     """
     path, draw, granted = tmp_path / "journal", random.Random(5), 0
 
@@ -395,9 +425,9 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 
 
 def cut_short(path):
-    """Leave a budget's file as after a crash in the middle of a write, and return the path of SQLite's rollback file.
+    """Leave the budget's file `path` as after a crash during a write, and return the path of SQLite's rollback file.
 
-    The budget's file then has a part of a transaction, and the rollback file has what is needed to undo this part.
+    The budget's file then holds a part of a change, and the rollback file holds what is needed to undo this part.
     """
 
     def crash(_):
@@ -428,7 +458,7 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
     """`Budget` refuses to create a file if SQLite's rollback file of an earlier budget with the same path still exists.
 
-    SQLite would otherwise write parts of the earlier budget into the new file.
+    The refusal is a JournalError. SQLite would otherwise write parts of the earlier budget into the new file.
     """
     path = tmp_path / "journal"
     made(path)
@@ -441,9 +471,10 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 
 
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
-    """A cost that a crash leaves half written in a budget's file counts in full or not at all, or the file is refused.
+    """If a new cost is half written to a budget's file, `Budget` counts it in full or not at all, or raises an error.
 
-    All combinations of written and unwritten pages of the file are tried, without SQLite's rollback file.
+    SQLite writes the file in pages of 4096 bytes. All combinations of written and unwritten pages are tried, without
+    SQLite's rollback file. The error is a JournalError. A file with all or none of the new pages never raises it.
     """
     path = tmp_path / "journal"
     budget, size = made(path), 4096
@@ -468,10 +499,10 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 
 
 def test_a_full_disk_grants_nothing(tmp_path):
-    """If the disk is too full to record the cost of a release, the release fails before data are read.
+    """If the disk is too full to record the cost of a release, `Budget.release` raises an OSError before data are read.
 
-    When there is space again, the budget can be used again. The test limits the size of files instead of filling a
-    disk.
+    The message has the path of the budget's file. When there is space again, the budget can be used again. The test
+    limits the size of files instead of filling a disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -505,7 +536,11 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
 def test_what_may_not_be_written_can_be_read(file, folder):
-    """If a budget's file or its folder is read-only, its costs can be read, but a new cost raises a PermissionError."""
+    """If a budget's file or its folder is read-only, the recorded costs can be read, but no new cost can be recorded.
+
+    The attempt to record a new cost raises a PermissionError. `file` and `folder` are the permissions (mode bits) of
+    the budget's file and of its folder.
+    """
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
         made(path, 1)
@@ -534,10 +569,11 @@ def refused(path):
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    """If one bit of a budget's file is flipped, the file is refused, or nothing is wrong with its costs.
+    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 
-    In the second case, which is rare, the old costs are unchanged, and a new cost is added correctly or cannot be
-    written: the bit has no meaning, or marks the file as read-only.
+    One bit is flipped in each byte that is not zero, and in every 97th byte. The costs are still right for fewer than
+    200 of these bits, which have no meaning or mark the file as read-only. A new cost is then recorded correctly, or
+    raises an OSError.
     """
     path = tmp_path / "journal"
     history = made(path).history
@@ -626,9 +662,11 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """A budget's file with impossible values raises a JournalError and no other error.
+    """`Budget` raises a JournalError, and no other error, if its file has impossible values.
 
-    The test also computes the digests in the file again, so that they agree with the impossible values.
+    `terms` are impossible values of the budget's total or neighbors, and `charge` are impossible values of a recorded
+    cost, for example rho = -0.5. The test computes the checksums (digests) in the file again, so that only the values
+    are wrong.
     """
     path = tmp_path / "journal"
     made(path, 1)

@@ -28,7 +28,11 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure noise by zeros, and return a list of the standard deviations that the noise should have."""
+    """Replace secure Gaussian noise by zeros, and return a list of the standard deviations that were asked for.
+
+    Each release by a mechanism appends the standard deviation of its integer noise to this list. `monkeypatch` makes
+    the replacement.
+    """
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
     return stds
@@ -46,7 +50,7 @@ def rows(n=500, seed=3):
 
 
 def length(row):
-    """Return the squared norm of an integer vector, computed exactly with Python integers."""
+    """Return the squared norm of the integer vector `row`, computed exactly with Python integers."""
     return sum(int(entry) ** 2 for entry in row)
 
 
@@ -61,8 +65,8 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
     """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the attribute `radius`.
 
-    The norm of each of these vectors is also nearly `radius`. Rows with exactly the clip norm are tested, too, because
-    a rounding error would show there.
+    The norm of each of these vectors is also at least (1 - 1e-9) `radius` - sqrt(`d`), where `d` is the number of
+    entries. Rows with exactly the clip norm are tested, too, because a rounding error would show there.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
@@ -82,7 +86,7 @@ def test_rounding_is_towards_zero():
 def test_order_and_blocks_do_not_matter(silent):
     """Without noise, a release is bit for bit the same for any order of the rows and any division into blocks.
 
-    The reason is that the rows are rounded to integers before they are added.
+    The reason is that the rows are rounded to integers before they are added. The fixture `silent` removes the noise.
     """
     X = rows()
     cuts = np.split(X, [1, 7, 400])
@@ -97,10 +101,11 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 
 
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
-    """The distance of the integer vectors of two clipped rows on opposite sides is at most 2 `radius`, and nearly that.
+    """Two clipped rows on opposite sides become integer vectors with a distance of at most 2 `radius`, and nearly that.
 
-    `radius` is the largest norm of the integer vector of a row. For this distance, the noise of a secure release gives
-    exactly the (1, 1e-6)-privacy that the mechanism promises.
+    `radius` is the attribute of `Lattice` that limits the norm of the integer vector of a row. For this distance, the
+    noise that a secure release asks for gives exactly the promised (1, 1e-6)-privacy, within a relative 1e-9. The
+    fixture `silent` notes the standard deviation of this noise.
     """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
@@ -114,7 +119,10 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 
 
 def awkward(kind, d, clip_norm, rng):
-    """Return 120 rows of d entries that provoke rounding errors in one way, which is named by `kind`."""
+    """Return 120 rows of `d` entries that provoke rounding errors, shape (120, `d`); `kind` says in which way.
+
+    For some kinds the norms of the rows are very near to `clip_norm`. `rng` draws the rows.
+    """
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     if kind == "any bits":
@@ -139,9 +147,11 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """Rows that provoke rounding errors become integer vectors of norm at most the lattice's `radius`.
+    """`Lattice.rows` turns rows that provoke rounding errors into integer vectors of norm at most `radius`.
 
-    Their sum is exact. It is the same if the rows are permuted, reversed or split, or stored in another way in memory.
+    `radius` is an attribute of `Lattice`. The sum of the vectors by `Lattice.sum` is exact. The sum does not change if
+    the rows are permuted, reversed or split, or stored in another way in memory. `kind` says how the rows provoke
+    rounding errors, and `d` is the number of their entries.
     """
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
@@ -158,9 +168,11 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 
 @pytest.mark.parametrize("center", [0.0, 1e3])
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
-    """If the number of rows is private, the noise and its published size are the same for any number, even zero.
+    """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    In exact arithmetic the noise is enough for a joint release of the sum and the number of rows.
+    The noise is drawn for four numbers, three sums and the number of rows, with one standard deviation. In exact
+    arithmetic this noise is enough for the joint release of the four numbers. The standard deviations that the release
+    publishes are the same for any number of rows, too. `center` is the center of the mechanism.
     """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
@@ -215,7 +227,10 @@ FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # 
 
 @pytest.fixture
 def handed(monkeypatch):
-    """Replace secure noise by zeros, and return a list of the integers to which a mechanism adds its noise."""
+    """Replace secure noise by zeros, and return a list of the integers to which the mechanisms add their noise.
+
+    Each release of a value appends its integers to this list, as one element. `monkeypatch` makes the replacement.
+    """
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
@@ -259,8 +274,8 @@ AT_ONE = {
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
     """Two large numbers that differ by 1 become integers that are as far apart as those of 0 and 1, within one unit.
 
-    A secure release adds its noise to these integers. This holds for each type of number in KINDS and for three
-    mechanisms, even where neighboring doubles are 1024 apart.
+    A secure release adds its noise to these integers, which the fixture `handed` notes. `kind` is a type of number in
+    KINDS, and `it` is the name of a mechanism in AT_ONE. The law holds even where neighboring doubles are 1024 apart.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -274,7 +289,10 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_pays_for_them_too(kind):
-    """`GaussianMechanism.check`, which budgets call before a release, accepts each type of large number in KINDS."""
+    """`GaussianMechanism.check`, which budgets call before a release, accepts large numbers of every type.
+
+    `kind` is a type of number in KINDS. A bool raises a TypeError.
+    """
     make, values = KINDS[kind]
     for value in values:
         GaussianMechanism(1.0, 1.0, 1e-6).check(make(value))
@@ -283,10 +301,11 @@ def test_a_budget_pays_for_them_too(kind):
 
 
 def test_releases_of_large_integers_do_not_tell_them_apart():
-    """The distributions of releases of 2**62 + 512 and of 2**62 + 513 differ by no more than epsilon and delta allow.
+    """Releases of 2**62 + 512 and of 2**62 + 513 show no larger epsilon than the 1 that the mechanism promises.
 
-    Here epsilon is 1 and delta is 0.3. Doubles are 1024 apart there, so that the noise alone decides to which of two
-    doubles an estimate is rounded.
+    `audit.lower_bound` estimates the epsilon from 3000 secure releases of each number, for the delta 0.3 of the
+    mechanism. Doubles are 1024 apart there, so that the noise alone decides to which of two doubles an estimate is
+    rounded.
     """
     it = GaussianMechanism(1.0, 1.0, 0.3)
     one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
@@ -318,7 +337,7 @@ def test_values_beyond_doubles_are_refused(value):
 def test_a_simulation_takes_the_nearest_double():
     """A simulated release of a large integer rounds the integer to the nearest double before it adds noise.
 
-    A secure release must not do this, because it can increase the difference of two neighboring values.
+    A secure release must not round to doubles, because rounding can increase the difference of two neighboring values.
     """
     it, rngs = GaussianMechanism(1.0, 1.0, 1e-6), [np.random.default_rng(1), np.random.default_rng(1)]
     assert it.release(2**62 + 513, rng=rngs[0]).estimate == it.release(2.0**62 + 1024, rng=rngs[1]).estimate
@@ -329,10 +348,10 @@ def test_a_simulation_takes_the_nearest_double():
 
 @pytest.mark.parametrize("s", [0.25, 0.5, 1, 2, 3, 5, 10, 30])
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
-    """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 s**2).
+    """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 `s`**2).
 
-    Here s is the standard deviation, and the distance is computed with 30 digits. The mechanisms reserve six times as
-    much of delta for this distance.
+    Here `s` is the standard deviation of both, and the distance is computed with 30 digits. The mechanisms reserve six
+    times as much of delta for this distance.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
@@ -344,10 +363,11 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 
 
 def test_rounding_is_charged():
-    """`gaussian_std` returns a larger standard deviation if values are rounded to coarse units: rounding costs delta.
+    """`gaussian_std` returns more noise for a value that is rounded to coarse units, because rounding costs delta.
 
-    If the rounding would cost half of delta or more, `gaussian_std` raises a ValueError. `Lattice`, which rounds to
-    integers of 64 bits, raises one if the noise is too large for them.
+    `gaussian_std` returns the standard deviation of the integer noise. If the rounding would cost half of delta or
+    more, it raises a ValueError. `Lattice`, which rounds rows to integers of 64 bits, raises a ValueError if the noise
+    is too large for such integers.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -393,10 +413,10 @@ def test_simulation_warns_once(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
-    """For any epsilon, the noise that a secure release adds to its integers has a standard deviation of at most 2**58.
+    """For any `epsilon`, the integer noise that a secure release draws has a standard deviation of at most 2**58.
 
-    For a small epsilon, values must therefore be rounded to multiples of a larger unit. Otherwise noise beyond 2**63
-    would be cut off, which would reveal the value.
+    For a small `epsilon`, values must therefore be rounded to multiples of a larger unit. Otherwise noise beyond 2**63
+    would be cut off, which would reveal the value. Four mechanisms are tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
@@ -423,8 +443,8 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
     """`gaussian_std` returns at least the declared noise, whose zCDP cost is then at most the recorded cost.
 
-    Both comparisons are exact. The declared noise is the sensitivity times the noise multiplier z, and the recorded
-    cost is 1 / (2 z**2).
+    Both comparisons are exact. The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and
+    `delta`. The recorded cost is 1 / (2 z**2). `d` is the number of integers that get noise.
     """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
@@ -434,10 +454,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """The noise of `gaussian_std` has a smaller delta than the given one, even if rounding costs very little delta.
+    """The noise of `gaussian_std` has a smaller delta than the demanded 1e-6, even if rounding costs hardly any delta.
 
-    `gaussian_std` subtracts the cost of rounding to integers from the given delta. A subtraction of doubles could lose
-    so small a cost.
+    `gaussian_std` subtracts the cost of rounding to integers from the demanded delta. A subtraction of doubles could
+    lose so small a cost.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
@@ -449,9 +469,10 @@ def test_the_charge_is_not_lost_in_rounding():
 )
 @pytest.mark.parametrize("d", [1, 40])
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
-    """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for delta near 1.
+    """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    For such a delta the last digits of the computed multiplier do not always decrease when delta increases.
+    The noise multiplier is the one for `epsilon` and `delta`, and `d` is the number of integers that get noise. For
+    `delta` near 1, the last digits of the computed multiplier do not always decrease when `delta` increases.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

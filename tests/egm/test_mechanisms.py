@@ -292,9 +292,10 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Make a secure release with zero noise, and return the integers to which the noise is added.
+    """Release the rows of `X` securely by `mechanism` with zero noise; return (integers, standard deviation, release).
 
-    Also return the standard deviation that the mechanism asks for, and the release.
+    The integers are the numbers to which the noise is added, as a list. The standard deviation is the one that the
+    mechanism asks for. `monkeypatch` replaces the sampler of the noise.
     """
     notes, stds = [], []
     monkeypatch.setattr(
@@ -305,7 +306,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row whose scaled distance from the center is |length| times the clip norm.
+    """Return a row, shape (3,), whose scaled distance from the center of `mechanism` is |`length`| times the clip norm.
 
     The sign of `length` says on which side of the center the row is.
     """
@@ -325,8 +326,12 @@ def row(mechanism, length):
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
     """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
-    At worst, a clipped row is replaced by one on the other side that is just not clipped, or a clipped row is added.
-    The counts are the number of clipped rows and, for "add_remove", the number of rows.
+    `neighbors` says whether a row is replaced, or added. At worst, a clipped row is replaced by a row on the other side
+    that is just not clipped, or a clipped row is added. The counts are the number of clipped rows and, for
+    "add_remove", the number of rows. `one` and `other` are the two data sets: each row is given by its distance from
+    `center` in clip norms. The vector of sum and counts differs between the two data sets. The standard deviation of
+    the noise is at least the norm of this difference times the noise multiplier, and agrees with this product to a
+    relative 1e-6.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -475,9 +480,10 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` with another n, epsilon or delta gives the same mechanism as the constructor does.
+    """`dataclasses.replace` of one parameter in `mechanism` gives the mechanism that the constructor makes with it.
 
-    The parameters that the user gave are kept, and everything that follows from them is computed again.
+    `name` is the parameter that is changed: n, epsilon or delta. The other parameters that the user gave are kept, and
+    everything that follows from the parameters is computed again.
     """
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
@@ -569,7 +575,8 @@ def test_what_may_be_right_passes_unread():
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """For normal rows, `excess_clipped`, the standardized number of clipped rows, has standard deviation 1.
 
-    The number of rows is private here, so that the standardization must take its noise into account, too.
+    The number of rows is private here, so that the standardization must take the noise of this number into account,
+    too. `p` is the clip probability. The tolerance is four standard errors of 1000 releases.
     """
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)

@@ -18,7 +18,10 @@ GRID = Lattice(2.0, D, 8.0)
 
 
 def rows(n=1003, seed=1):
-    """Return n rows of which about half are clipped, some are far away, and one is equal to the center."""
+    """Return `n` random rows, shape (`n`, 7), of which about half are clipped and one is equal to the center.
+
+    About four of the rows are a million times longer than the others. `seed` is the seed of the random numbers.
+    """
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[:: n // 4 or 1] *= 1e6
     X[n // 2] = CENTER
@@ -86,9 +89,10 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """If the number of rows is no multiple of four, the sum is right even if the memory used for it was full of NaN.
+    """If the number `n` of rows is no multiple of four, the sum is right even if unused memory was full of NaN.
 
-    The compiled function that adds rows takes four at a time. The test calls it without compilation.
+    `kernel.add_rows`, the compiled function that adds rows, takes four rows at a time. The test calls this function
+    without compilation, and fills all memory that it requests with NaN.
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
@@ -100,10 +104,11 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 
 @given(st.lists(st.floats(-1e300, 1e300, allow_subnormal=True), min_size=3, max_size=3), st.floats(1e-100, 1e100))
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
-    """Each entry of a row's integer vector is the clipped row's entry, divided by the unit and rounded towards zero.
+    """`Lattice.rows` returns the clipped `row` as integers: each entry is divided by a unit and rounded towards zero.
 
-    The comparison is exact, up to a relative 1e-12: the entry is never larger than without rounding, and smaller by at
-    most one.
+    `row` is clipped to the norm `clip_norm`. The test compares with exact fractions. Without its sign, each integer is
+    at most the exact quotient, and smaller by at most one, up to a relative 1e-12. The norm of the integers is never
+    above the lattice's attribute `radius`.
     """
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
@@ -132,10 +137,10 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """The compiled function that adds rows refuses an entry that is NaN when it is first read, and returns its index.
+    """`kernel.add_rows` returns the index of an entry that is NaN when first read, even if it is finite when reread.
 
-    It does so even if the entry is finite when it is read again, because another thread or program may change the rows
-    meanwhile.
+    An entry can change because another thread or program may write to the rows meanwhile. `kernel.add_rows` is the
+    compiled function that adds rows, and an index is its way to refuse an entry.
     """
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
@@ -172,9 +177,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_beyond_the_rows_is_small(kind):
-    """The sum of 100 000 rows with 100 columns takes less than 8 MB of memory in addition to the rows.
+    """`clipped_sum` of 100 000 rows with 100 columns takes less than 8 MB of memory in addition to the rows.
 
-    This holds for each type of number, and for each order of the rows in memory.
+    `kind` is the type of the numbers, or the order of the rows in memory.
     """
     X = KINDS[kind](np.random.default_rng(2).normal(size=(100_000, 100)))
     grid, ones = Lattice(12.0, 100, 8.0), np.ones(100)

@@ -1,10 +1,10 @@
 """Test that a release depends on the data only through noisy primitives, whose cost is at most the recorded one.
 
-The primitives are the samplers of noise and of random choices, together with the sums and scores that they get. There
-are two methods. First, the primitives are replaced by functions with fixed answers, and then releases of different data
-must be equal byte by byte. Second, a run is repeated on a neighboring data set, with noise that forces the same
-answers. This gives the exact log-likelihood ratio of the transcript, which is the sequence of all answers. The second
-method needs many runs, so it replaces slow computations on released numbers by fast ones.
+The primitives are the samplers of noise and of random choices, together with the sums and scores that the samplers get.
+There are two methods. First, the primitives are replaced by functions with fixed answers, and then releases of
+different data must be equal byte by byte. Second, a run is repeated on a neighboring data set, with noise that forces
+the same answers. This gives the exact log-likelihood ratio of the transcript, which is the sequence of all answers. The
+second method needs many runs, so it replaces slow computations on released numbers by fast ones.
 
 Both methods see the numbers to which noise is added, because the noise is an integer of a special type.
 """
@@ -40,7 +40,10 @@ from egm.calibration import zcdp_epsilon
 
 
 def data_sets(n, d):
-    """Return five very different data sets of shape (n, d): normal, zero, heavy-tailed, with one huge row, and int8."""
+    """Return a list of five very different data sets, which are arrays of shape (`n`, `d`).
+
+    They are normal, zero, heavy-tailed, normal with one huge row, and of the type int8.
+    """
     rng = np.random.default_rng(1)
     spiked = rng.normal(size=(n, d))
     spiked[n // 2] = 1e300
@@ -54,10 +57,10 @@ def data_sets(n, d):
 
 
 def outcome(release, *given):
-    """Call `release` with the given arguments, and return what a user sees.
+    """Call the function `release` with the arguments `given`, and return what a user sees, in a comparable form.
 
-    This is the pickled fields of the release or, if there is an exception, its type and text. A warning is an exception
-    in the tests.
+    If there is no exception, the result is the pickled fields of the release, as bytes. If there is an exception, the
+    result is the pair of its type and text. A warning is an exception in the tests.
     """
     try:
         return pickle.dumps(vars(release(*given)))
@@ -76,9 +79,10 @@ class Answer(int):
 
 
 def blind(stack, rows, seed):
-    """Replace the samplers and the sums that they get, so that their answers do not depend on the data, but on `seed`.
+    """Replace the samplers, and the sums that they get, so that the answers depend on `seed` and not on the data.
 
-    The sums are still computed, in case this fails or warns. `stack` is the ExitStack that ends the replacement.
+    The sums are still computed, because this must not fail or warn. `stack` is the ExitStack that ends the replacement,
+    and `rows` is the number of rows that is reported for every data set.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, rounded = sums.clipped_sum, lattice.rounded
@@ -106,8 +110,9 @@ def blind(stack, rows, seed):
 def outcomes(mechanism, data, rows, seed=2):
     """Release each data set with samplers whose answers do not depend on it, and return the set of different outcomes.
 
-    An outcome is what a user sees (see `outcome`). The set has one element if the release depends on the data only
-    through its samplers.
+    `mechanism` makes the releases, and `data` is a list of data sets. An outcome is what a user sees (see `outcome`).
+    The set has one element if the release depends on the data only through its samplers. `rows` is the number of rows
+    that is reported for every data set, and `seed` determines the answers of the samplers.
     """
     seen = set()
     for X in data:
@@ -156,7 +161,10 @@ QUESTIONS = ("radius", "spreads", "mean", "squares", "shells", "longer")
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return a list to which each query about private rows appends its name, in the order of the queries."""
+    """Return a list to which each query about private rows appends its name, in the order of the queries.
+
+    A query is a method of `PrivateRows`. `monkeypatch` installs the recording.
+    """
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
@@ -173,7 +181,8 @@ def asked(monkeypatch):
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
-    So all decisions within a release depend on released numbers alone.
+    So all decisions within a release depend on released numbers alone. `n` and `d` are the numbers of rows and columns,
+    `rho` is the budget, and the fixture `asked` notes the queries.
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0))
     for seed in range(6):
@@ -186,8 +195,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
     """If the mechanism looks at the rows without noise, `outcomes` finds different releases for different data.
 
-    The test adds such a bug to the mechanism: a center, a recorded cost, or a number of queries that depends on the
-    data.
+    The test adds such a bug to the mechanism. `secret` says what the bug reveals: by a center, by a recorded cost, or
+    by a number of queries that depends on the data.
     """
 
     def locate(search):
@@ -213,7 +222,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 class Noise(int):
     """Integer noise that calls the function `told` instead of adding.
 
-    The sum of a total and this noise is told(total, noise).
+    The sum of an integer `total` and this noise is told(total, noise).
     """
 
     def __new__(cls, value, told):
@@ -231,13 +240,13 @@ def exact_sum(spent):
 
 
 class Transcript:
-    """Run of a mechanism on the data set X, repeated on the neighboring data set `other` with the same noisy answers.
+    """Run of `mechanism` on the data set `X`, repeated on the neighboring data set `other` with the same noisy answers.
 
-    The noise of the second run is chosen so that all its answers are equal to those of the first run. `loss` is the
-    log-likelihood ratio of all answers. `costs` has the zCDP cost of the answers to each kind of query, as a Fraction:
-    the squared distance of the sums, divided by twice the variance of the noise, or, for a random choice with parameter
-    epsilon, epsilon**2 / 8 if its probabilities differ. `charged` has the costs that the mechanism recorded for each
-    kind.
+    The noise of the second run is chosen so that all its answers are equal to those of the first run. `rng` draws the
+    noise of the first run. The attribute `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost
+    of the answers to each kind of query, as a Fraction: the squared distance of the sums, divided by twice the variance
+    of the noise, or, for a random choice with parameter epsilon, epsilon**2 / 8 if its probabilities differ. `charged`
+    has the costs that the mechanism recorded for each kind.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -272,9 +281,10 @@ class Transcript:
         return asked
 
     def gaussian(self, std, size):
-        """Return noise that records the noisy sums of the first run, and forces the same noisy sums in the second.
+        """Return a list of `size` noise integers, which record or force the noisy sums, in place of the secure sampler.
 
-        The method is called in place of `samplers.secure_gaussian`.
+        In the first run they have the standard deviation `std`, and record the noisy sums. In the second run they make
+        the noisy sums equal to those of the first run.
         """
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
@@ -315,9 +325,10 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw Python integers with the distribution of `secure_gaussian`.
+    """Draw `size` Python integers with nearly the distribution of `secure_gaussian`, with the generator `rng`.
 
-    For a large standard deviation, normal numbers are rounded, whose distribution hardly differs.
+    `std` is the standard deviation. If it is above 1e4, normal numbers are rounded, whose distribution hardly differs
+    from the discrete Gaussian distribution.
     """
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
@@ -328,7 +339,11 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Replace slow computations on released numbers by rough and fast ones, which do not change the privacy."""
+    """Replace slow computations on released numbers by rough and fast ones, which do not change the privacy.
+
+    `monkeypatch` makes the replacements: of the best clip norm, of the forecast, of the scaling, and of chi-square
+    forms.
+    """
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
         return 2 * float(np.sqrt(np.sum(copies * b**2 * (sigma**2 + offset**2)))), 1.0
@@ -339,7 +354,7 @@ def fast(monkeypatch):
     def alike(weights):
         """Return the factor and the degrees of freedom of a scaled chi-square variable.
 
-        The variable has the mean and the variance of the chi-square form with these weights.
+        The variable has the mean and the variance of the chi-square form with these `weights`.
         """
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
@@ -360,7 +375,7 @@ def fast(monkeypatch):
 
 
 def far_rows(n, d):
-    """Return n normal rows, of which every fifth is moved far away to one side."""
+    """Return `n` normal rows of `d` entries, of which every fifth is moved far away to one side, shape (`n`, `d`)."""
     X = np.random.default_rng(7).normal(size=(n, d))
     X[::5] += np.random.default_rng(8).pareto(1.0, size=(n // 5, 1)) + 20
     return X
@@ -393,9 +408,9 @@ def transcripts(case, number, seed=1):
 
 
 def within_charge(run):
-    """Return whether each kind of query in a run costs at most what is recorded for it, and all at most RHO.
+    """Return whether each kind of query in `run` costs at most what is recorded for it, and all queries at most RHO.
 
-    The costs are the exact zCDP costs of the answers (see `Transcript`), and RHO is the budget.
+    `run` is a `Transcript`. The costs are the exact zCDP costs of the answers, and RHO is the budget.
     """
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
@@ -404,7 +419,9 @@ def within_charge(run):
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost is the exact zCDP cost of the answers (see `Transcript`). Every kind of query occurs in some run.
+    The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS. Every
+    kind of query occurs in some run, except for two kinds that some cases do not need. The fixture `fast` makes the
+    runs fast.
     """
     runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
@@ -417,8 +434,10 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     """Over 300 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
 
-    The test checks the mean of the loss, its moment of order 2, and delta at two values of epsilon. The mean must also
-    be large, because otherwise a violation of the budget could not be seen.
+    The privacy loss is a log-likelihood ratio, so it varies from run to run. Its mean is at most the budget rho = 1,
+    the mean of exp(loss) at most exp(2), up to four standard errors, and delta at two values of epsilon is as zCDP
+    allows. The mean loss must also be large, because otherwise a violation of the budget could not be seen. `case` is a
+    pair of data sets in NEIGHBORS. The fixture `fast` makes the runs fast.
     """
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
@@ -470,7 +489,11 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
-    """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs that have it."""
+    """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
+
+    `bug` is a bug in BUGS, which the test puts into the mechanism. A run is a `Transcript`, and `within_charge`
+    compares its exact costs with the recorded ones. The fixture `fast` makes the runs fast.
+    """
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
 
@@ -492,7 +515,8 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
     """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget.
 
-    With half the noise, a mean costs four times as much as the mechanism records.
+    The means are the noisy means of rows that the mechanism asks for. With half the noise, such a mean costs four times
+    as much as the mechanism records. The fixture `fast` makes the runs fast.
     """
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
@@ -502,7 +526,10 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it."""
+    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it.
+
+    The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS.
+    """
     (run,) = transcripts(case, 1)
     assert within_charge(run)
     assert run.cost > 0.3 * RHO
