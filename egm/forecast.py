@@ -102,9 +102,9 @@ def clipping(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def correlated_clipping(
 
     See Also
     --------
-    clipping : The same for independent coordinates.
+    clipping : The two parts for independent coordinates.
 
     Notes
     -----
@@ -240,9 +240,9 @@ def loss_of_a_row(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -277,7 +277,11 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`."""
+    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`.
+
+    The arguments `scaling`, `clip_norm`, `offset`, `target` and `copies` are those of
+    `loss_of_a_row`.
+    """
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -319,11 +323,11 @@ def best_clip_norm(
     offset : float or ndarray, shape (d,), default 0.0
         Difference of the mean and the center, ``mu - center``, in the units of the data.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. The error is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -339,7 +343,8 @@ def best_clip_norm(
     if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. For a
-    row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the error is
+    row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the expected
+    squared error is
 
     .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
 

@@ -42,7 +42,7 @@ def quantile(
         Values of one column or of k columns, n >= 1. They are clipped to the range from `low` to
         `high`, and never changed.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     low, high : float or array_like, shape (k,)
         Ends of the public range, in the units of the values. Each `low` is below its `high`.
     epsilon : float
@@ -80,10 +80,10 @@ def quantile(
 
         \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
 
-    where :math:`g` is the total length of the gaps between values whose rank differs by at most
-    :math:`s < t`. So the error in rank grows only with the logarithm of the length of the range.
-    Values that occur many times should be spread out first, because they leave gaps of length zero.
-    A column takes a time of O(n log n).
+    where :math:`g` is the total length of the gaps between values in which the rank differs from
+    :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the logarithm of the
+    length of the range. Values that occur many times should be spread out first, because they leave
+    gaps of length zero. A column takes a time of O(n log n).
 
     References
     ----------
@@ -122,14 +122,14 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     values : array_like, shape (n,) or (n, k)
         Values of one column or of k columns, n >= 1. They are never changed.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     low, high : float
         Ends of the public range, in the units of the values, with `low` below `high`.
     epsilon : float
         Privacy parameter, > 0. It is spent in each column.
     step : float
-        Distance of neighboring points, in the units of the values, > 0. The answer may be off by
-        this distance.
+        Distance of neighboring points, in the units of the values, > 0. Only these points can be
+        drawn, so the result may differ from the quantile by this distance.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     counts : array_like of int, shape (m,)
         Number of values in each of m intervals. The intervals are in ascending order.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     epsilon : float
         Privacy parameter, > 0.
     rng : numpy.random.Generator, optional
@@ -295,13 +295,13 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
-    """Draw a private quantile of each row of a matrix, shape (k, n), by the exponential mechanism; return k points.
+    """Draw a private quantile of each row of the matrix `rows`, shape (k, n), by the exponential mechanism.
 
-    In each row, the n values leave n + 1 gaps between `low` and `high`. A gap is drawn with
+    The result has k points. In each row, the n values leave n + 1 gaps between `low` and `high`. A gap is drawn with
     probability proportional to length * exp(-penalty), where the array `penalty` has an entry for
     each gap; then a uniform point of this gap is drawn. The drawn gap is the one for which
-    log(length) - penalty + Gumbel noise is largest; minus the logarithm of a standard exponential
-    variable is Gumbel noise.
+    log(length) - penalty + Gumbel noise is largest. The Gumbel noise is minus the logarithm of a
+    standard exponential variable. All randomness comes from the Generator `rng`.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)
@@ -312,7 +312,7 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
 
 
 def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
-    """Return `low` and `high` as vectors of k numbers, or raise a ValueError unless each low is below its high."""
+    """Return `low` and `high` as vectors of `k` numbers, or raise a ValueError unless each low is below its high."""
     low, high = finite(low=low), finite(high=high)
     for name, bound in (("low", low), ("high", high)):
         if bound.shape not in ((), (k,)):

@@ -282,7 +282,7 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
 
 def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above its minimum.
+    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above the least value.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ class Lattice:
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling, for all rows x of `X`.
+        """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling for all rows x of `X`.
 
         X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
         `center` and `scaling` are numbers or vectors of d entries. The result, shape (d,), holds Python integers. On
