@@ -27,7 +27,8 @@ def error_and_slopes(
 
     The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
     `egm.forecast.clipping` for the scaling 1 / `axes` and the clip norm 1. The arguments `sigma` (standard deviations),
-    `n` (number of rows), `offset` (mean minus center) and `factors` (of `sigma`) are those of that function.
+    `n` (number of rows), `offset` (mean minus center) and `factors` (by which `sigma` is multiplied) are those of
+    `egm.forecast.clipping`.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -54,10 +55,10 @@ def best_axes(
 ) -> Array:
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
-    ``noise(axes)`` returns the total variance of the noise and its derivative by the sum of the squared semi-axes. The
-    search begins at the semi-axes `start` and never returns semi-axes with a larger error. The arguments `sigma`
-    (standard deviations), `n` (number of rows), `offset` (mean minus center) and `factors` (of `sigma`) are those of
-    `egm.forecast.clipping`.
+    ``noise(axes)`` returns the total variance of the noise and the derivative of this variance by the sum of the
+    squared semi-axes. The search begins at the semi-axes `start` and never returns semi-axes with a larger error. The
+    arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and `factors` (by which
+    `sigma` is multiplied) are those of `egm.forecast.clipping`.
 
     The search is a quasi-Newton method for the logarithms of the semi-axes. Each logarithm is multiplied by the share
     of its semi-axis in the square root of the noise variance. In these coordinates the variance of the noise, which

@@ -71,7 +71,7 @@ def log_delta_at(epsilon: Floats, z: Floats) -> Array:
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     """Compute the smallest delta at which Gaussian noise is (epsilon, delta)-private, in parts that do not underflow.
 
-    The result is a triple (integral, square, rest) of arrays, and delta is ``integral *
+    The result is a triple of arrays, (integral, square, rest). The delta is ``integral *
     exp(-(square + rest) / 2)``.
 
     The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1.
@@ -103,7 +103,7 @@ def _two_terms(a: Array, b: Array) -> Array:
 
     For the noise multiplier z, `a` is 1/(2z) - epsilon z, and `b` is 1/(2z) + epsilon z. Then delta
     is ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function.
-    The result is sqrt(2 pi) delta for a >= 0. For a < 0 this number is divided by exp(-a^2/2).
+    The result is sqrt(2 pi) delta for a >= 0, and sqrt(2 pi) delta / exp(-a^2/2) for a < 0.
     """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
@@ -114,8 +114,8 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as the sum of two doubles, and return both, the larger one first.
 
     `epsilon` is a privacy parameter, and `z` a noise multiplier. The second double is the rounding
-    error of the first one. It is needed because in a far tail even the first digits of exp(-a^2/2)
-    depend on the last digits of a.
+    error of the first one. The second double is needed because in a far tail even the first digits
+    of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, product(0.5 / z, z)
     other, rounding = product(epsilon, z)
@@ -155,10 +155,11 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def margin_below(delta: Array) -> Array:
-    """Return a factor > 1 by which a noise multiplier is enlarged, so that its computed delta is at most `delta`.
+    """Return a factor > 1 that makes a noise multiplier for `delta` large enough in spite of rounding errors.
 
-    The factor grows as `delta` approaches 1, because a computed delta near 1 has few correct digits
-    of 1 - delta.
+    For the noise multiplier times this factor, the computed delta is at most `delta`. The factor
+    grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 -
+    delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
@@ -166,8 +167,8 @@ def margin_below(delta: Array) -> Array:
 def root_of(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
     """Find the root u of a decreasing function, for each element of the arrays `left`, `right` and those in `args`.
 
-    ``function(u, *args)`` works element by element. It must not be positive at u = `right`. The
-    search moves `left` down until the root lies between `left` and `right`.
+    ``function(u, *args)`` works element by element. The function must not be positive at u =
+    `right`. The search moves `left` down until the root lies between `left` and `right`.
     """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

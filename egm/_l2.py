@@ -274,9 +274,9 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
 
     `epsilon` is the privacy parameter, `log_delta` the logarithm of the given delta, and `d` the number of coordinates,
     all as arrays of one shape. The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved for u by the secant
-    method, with a bisection where it is slow or leaves the interval in which the root must lie. The search begins at
-    the excess of Gaussian noise with this delta or, where that is hardly positive, at an estimate from the losses near
-    the largest one.
+    method. A step of bisection is made where the secant method is slow or leaves the interval in which the root must
+    lie. The search begins at the excess of Gaussian noise with the given delta. Where that excess is not clearly
+    positive, the search begins at an estimate from the largest privacy losses.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))

@@ -96,10 +96,10 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
     """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in the squared norm.
 
-    `noise_share` has the shares in the noise, and `ratio` has the shares in the squared norm
-    divided by them. The bound is log(1 + chi-square divergence), which is not less than the
-    Kullback-Leibler divergence, and does not suffer from cancellation when the shares agree to many
-    digits.
+    `noise_share` has the share of each coordinate in the variance of the noise. `ratio` has the
+    share of each coordinate in the squared norm, divided by the share in the noise. The bound is
+    log(1 + chi-square divergence), which is not less than the Kullback-Leibler divergence, and does
+    not suffer from cancellation when the shares agree to many digits.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 

@@ -124,9 +124,9 @@ def rows(
     Raises
     ------
     FileError
-        If the file does not exist, is not of the kind that its suffix says, does not have the
-        columns, or has a first line for which "auto" raises the error. The message shows no cell of
-        the first line of a CSV file unless `header` is "yes".
+        If the file does not exist, is not of the kind that its suffix says, does not have each of
+        the wanted columns exactly once, or has a first line for which "auto" raises the error. The
+        message shows no cell of the first line of a CSV file unless `header` is "yes".
 
     See Also
     --------
@@ -216,8 +216,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
         Parquet file, or a folder of Parquet files. The files of a folder are taken in the order of
         their names. A file whose name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
-        Names of the columns that are read, by default all columns of the first file. They hold
-        integers or floating-point numbers of any size.
+        Names of the columns that are read, by default all columns of the first file. The columns
+        must hold integers or floating-point numbers of any size.
 
     Returns
     -------
@@ -267,8 +267,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
         Whether a regular file of this name may be replaced. The new file takes over the permissions
         of the old one.
     last : callable, optional
-        Function that is called when the content is on the disk, just before the file gets its name.
-        If it raises an exception, there will be no file.
+        Function without arguments that is called when the content is on the disk, just before the
+        file gets its name. If the function raises an exception, no new file of this name appears.
 
     Yields
     ------
@@ -280,8 +280,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     FileError
         If there is a file of this name, unless `overwrite` is true and the file is a regular one,
         or if a file cannot be made in its folder. In these cases the error is raised before
-        anything is written. It is also raised if writing fails, or if a file of this name has
-        appeared meanwhile.
+        anything is written. The error is also raised if writing fails, or if a file of this name
+        has appeared meanwhile.
 
     Examples
     --------

@@ -45,13 +45,15 @@ class ErrorForecast:
     Parameters
     ----------
     noise : float
-        The error due to the noise: its total variance, in squared units of the data.
+        The error due to the noise, which is the total variance of the noise, in squared units of
+        the data.
     clipping : float
-        The error due to the variation, from row to row, of the parts that clipping removes; it
-        grows with n.
+        The error due to the variation, from row to row, of the parts that clipping removes. For a
+        fixed clip norm this error is proportional to n.
     center : float
         The error due to a center that is not the mean. Then the parts that clipping removes have a
-        mean other than zero, and add up; this error grows with the square of n.
+        mean other than zero, and add up. For a fixed clip norm this error is proportional to the
+        square of n.
 
     Examples
     --------
@@ -180,7 +182,8 @@ def correlated_clipping(
     :math:`\Sigma`. In the basis of the eigenvectors of S the scaled row has independent
     coordinates, so its squared norm is a generalized chi-square variable whose weights are the
     eigenvalues. The squared length of the removed part is a quadratic form in these coordinates,
-    times :math:`L^2` as in `egm.gx2.clip_moments`; its mean is an integral over the same contour.
+    times :math:`L^2` as in `egm.gx2.clip_moments`. The mean of this product is an integral over the
+    contour that `egm.gx2.clip_moments` uses, too.
 
     Examples
     --------

@@ -54,10 +54,10 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Return whether `cells`, the cells of line 1 of the file at `path`, are names of columns.
+    """Return True if `cells`, line 1 of the file at `path`, has names of columns, and False if it has values.
 
-    The argument `given` holds the arguments of `egm.files.rows` that decide this. Raise a FileError
-    if the cells can be names or values.
+    `cells` is the list of the cells of this line. The argument `given` holds the arguments of
+    `egm.files.rows` that decide this. Raise a FileError if the cells can be names or values.
     """
     if given.header != "auto":
         return given.header == "yes"
@@ -134,8 +134,8 @@ def _header(path: Path) -> list[str]:
 def _cells(path: Path, line: int, text: str) -> list[str]:
     """Return the cells of one line of a CSV file, without the spaces around each cell.
 
-    `text` is the line. Raise a FileError if its quotes are wrong; the error message names the file
-    at `path` and the number `line` of the line.
+    `text` is the line. Raise a FileError if the quotes in the line are wrong or a cell is too long;
+    the error message names the file at `path` and the number `line` of the line.
     """
     try:
         (cells,) = csv.reader([text], strict=True)
@@ -157,9 +157,10 @@ def _is_number(cell: str) -> bool:
 def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
     """Return the numbers in the chosen columns of some lines, as an array with a row for each line.
 
-    `lines` has the texts of the lines, and `chosen` the indices of the columns. The other arguments
-    serve for error messages: `path` is the file, `names` has the names of all columns, the first
-    line is row `start` of the table, counted from 0, and the file has `skip` lines before row 0.
+    `lines` has the texts of the lines, and `chosen` the indices of the columns. Raise a FileError
+    if a cell is not a finite number. The other arguments serve for error messages: `path` is the
+    file, `names` has the names of all columns, the first line is row `start` of the table, counted
+    from 0, and the file has `skip` lines before row 0.
     """
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):

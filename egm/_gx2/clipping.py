@@ -37,11 +37,12 @@ Piece: TypeAlias = tuple[Crossing, Complex, list[Complex]]
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
     r"""Compute moments of the part that a normal row loses when it is clipped to the squared norm x.
 
-    The squared norm of the row is :math:`Q = \sum_j w_j Y_j`. Here
-    :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)` is the squared length of a normal vector :math:`V_j`
-    of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared length
-    :math:`\lambda_j`. Clipping multiplies the row by
-    :math:`1 - L`, where :math:`L = \max(0, 1 - \sqrt{x / Q})` is the share that the row loses.
+    The squared norm of the row is :math:`Q = \sum_j w_j Y_j` with the weights :math:`w`, `weights`.
+    Here :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, with the degrees of freedom :math:`\nu`, `dof`,
+    and the noncentralities :math:`\lambda`, `nc`, is the squared length of a normal vector
+    :math:`V_j` of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared
+    length :math:`\lambda_j`. Clipping multiplies the row by :math:`1 - L`, where :math:`L = \max(0,
+    1 - \sqrt{x / Q})` is the share that the row loses.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     Examples
     --------
-    The mean square of the part that each of two coordinates loses by clipping to the squared norm 3,
-    in units of the variance of this coordinate:
+    The mean square of the part that each of two coordinates loses by clipping to the squared norm
+    3, divided by the variance of the coordinate:
 
     >>> from egm import gx2
     >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])
@@ -206,9 +207,9 @@ def _in_tail(form: Form, x: Real, *images: Callable[[Complex], tuple[Complex, Co
     """Yield one quadrature along a contour, for the expectations E[g(Q); Q > x] of several functions g.
 
     `form` holds the parameters of Q, and `x` is divided by the unit of `form`. Each of the `images` is a function, such
-    as `_lost_shares`, that maps complex numbers z to the Laplace transforms at z of two functions of t = Q / x - 1. The
-    only item that is yielded is a `Piece`: the `Crossing`, the nodes s - c, and the list of the masses, two for each
-    image.
+    as `_lost_shares`, for two functions g. It maps an array of complex numbers z to the Laplace transforms at z of the
+    two g, taken as functions of t - 1 with t = Q / x. One `Piece` is yielded: the `Crossing`, the nodes s - c, and the
+    list of the masses, two for each image.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)

@@ -134,10 +134,11 @@ class Crossing:
     def formula(self) -> tuple[float, float]:
         """Return the logarithm of the tail at `self.x` by the saddlepoint formula, and its derivative by theta.
 
-        Let K be the cumulant function of `form`, let f be the value of K(s) - s x - log|s| at the saddle point c, and
-        let f2, f3 and f4 be the second, third and fourth derivatives by s at c. To second order the tail is exp(f) /
-        sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3). The derivative by theta, the
-        parameter of this crossing, is computed without the correction.
+        The tail is the lower one if `lower` is true, and otherwise the upper one. Let K be the cumulant function of
+        `form`, let f be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be the second,
+        third and fourth derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction
+        1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3). The derivative by theta, the parameter of this crossing, is computed
+        without the correction.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -372,9 +373,10 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights:
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
     """Compute sum_k sum_j factors[k - 1]_j / (1 - r_j s_i)^k at every node s_i of a quadrature.
 
-    As in `sums_of_inverses`, r_j is the weight w_j of `weights` divided by the largest weight, and the nodes are s_i =
-    c + shift_i with the point c of `crossing`. Each array in the list `factors` has an entry for each weight. The
-    result has an entry for each node. The power series for the weights of a cluster are those of `sums_of_inverses`.
+    As in `sums_of_inverses`, r_j is the weight w_j of `weights` divided by the largest weight. The nodes are s_i = c +
+    shift_i, where c is the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors`
+    has an entry for each weight. The result has an entry for each node. The power series for the weights of a cluster
+    are those of `sums_of_inverses`.
     """
     inverse = _inverses(crossing, shift)
     group, e = _places(crossing.form, weights)

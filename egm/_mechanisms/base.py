@@ -102,9 +102,10 @@ class Mechanism:
 
 
 def fix(mechanism: object, **values: Any) -> None:
-    """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values`, whose names are the fields.
+    """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values`.
 
-    An array is copied, and the copy is made read-only.
+    The name of each argument is the name of the field. An array is copied, and the copy is made
+    read-only.
     """
     for name, value in values.items():
         if isinstance(value, np.ndarray):
@@ -139,10 +140,10 @@ def match(columns: Columns, **named: Array) -> None:
 def calibrate(mechanism: Any, size: int) -> float:
     """Check the privacy parameters and the noise of `mechanism`, and return the noise multiplier.
 
-    The noise multiplier is the least standard deviation of each of `size` coordinates of noise that
-    suffices for a query of sensitivity 1. The function stores `epsilon` and `delta` as floats, the
-    law of the noise as `noise_law`, and `size` as `noise_size`. For noise "best" the law is the one
-    with the smaller noise multiplier.
+    The noise has `size` coordinates. The noise multiplier is the smallest standard deviation of
+    each coordinate that suffices for a query of sensitivity 1. The function stores `epsilon` and
+    `delta` as floats, the law of the noise as `noise_law`, and `size` as `noise_size`. If the
+    mechanism asks for the noise "best", the law is the one with the smaller noise multiplier.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -196,8 +197,9 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 def room(law: NoiseLaw, noise: float) -> float:
     """Return the largest standard deviation of the noise for which 64-bit integers must have room.
 
-    `noise` is the expected size of the standard deviation. If `law` is "l2", the standard deviation
-    of a draw is itself random, and the result is 16 times `noise`. Otherwise the result is `noise`.
+    `law` is the name of the law of the noise, and `noise` the standard deviation of each
+    coordinate. For "gaussian" the result is `noise`. For "l2" the result is 16 times `noise`,
+    because l2 noise is normal noise whose standard deviation is itself random.
     """
     return noise if law == "gaussian" else 16 * noise
 

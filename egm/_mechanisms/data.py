@@ -57,9 +57,9 @@ class GaussianDataMechanism(Mechanism):
     r"""Gaussian mechanism for the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of Poulsen's report).
 
     The mechanism subtracts a public center from each row, multiplies coordinate :math:`j` by
-    :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. It adds up the
-    rows, adds normal noise, divides by :math:`b`, and adds the center back. Chapter 4 of the book,
-    "The mechanism for Gaussian data", derives it and proves that it is private.
+    :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. The mechanism adds
+    up the rows, adds noise, divides by :math:`b`, and adds the center back. Chapter 4 of the book,
+    "The mechanism for Gaussian data", derives this mechanism and proves that it is private.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ class GaussianDataMechanism(Mechanism):
         Parameters
         ----------
         level : float
-            Probability in (0, 1), for example 0.95.
+            Probability in (0, 1) with which the bound holds, for example 0.95.
 
         Returns
         -------
@@ -700,8 +700,8 @@ class GaussianDataMechanism(Mechanism):
         """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
-        is the number of clipped rows. `rows` is the number of rows. Each number is released only if
-        the mechanism is to release it.
+        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
+        only under "add_remove", and the number of clipped rows only under `count_clipped`.
         """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
@@ -734,19 +734,21 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` to whose points a secure release rounds clipped rows.
 
-        The points are as close to each other as the noise permits, which has to fit into 64-bit
-        integers.
+        The closer the points are to each other, the larger are the integers that stand for rows and
+        noise. The points are as close as possible for the noise to fit into 64-bit integers, but
+        not closer than 2**-40 clip norms.
         """
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         noise = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room(self.noise_law, noise))
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
-        """Return two factors and the standard deviation of the noise for a secure release, in units of `grid`.
+        """Return two factors and the standard deviation of the noise for a secure release, in the unit of `grid`.
 
-        The results are the factor by which the number of rows is multiplied, the factor by which
-        the number of clipped rows is multiplied (each 0 if that number is not released), and the
-        standard deviation of the noise in each released number.
+        The unit is the distance of neighboring points of the `Lattice` `grid`. The results are the
+        factor by which the number of rows is multiplied, the factor by which the number of clipped
+        rows is multiplied (each 0 if that number is not released), and the standard deviation of
+        the noise in each released number.
         """
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
@@ -762,8 +764,8 @@ class GaussianDataMechanism(Mechanism):
         """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
-        is the number of clipped rows. `rows` is the number of rows. Each number is released only if
-        the mechanism is to release it.
+        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
+        only under "add_remove", and the number of clipped rows only under `count_clipped`.
         """
         sensitivity = 2 * self.clip_norm
         if self.neighbors == "add_remove":
@@ -808,9 +810,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Noisy number of clipped rows minus its expectation, divided by its standard deviation.
-            The standard deviation is that of the noise (`clipped_std`) and of the true number
-            together.
+            Noisy number of clipped rows minus the expectation of this number, divided by its
+            standard deviation. The standard deviation is that of the noise (`clipped_std`) and of
+            the true number together.
 
         Raises
         ------
@@ -820,8 +822,9 @@ class GaussianDataMechanism(Mechanism):
         Notes
         -----
         The expectation is n times the probability that a row is clipped if the mean differs from
-        `center` by `center_std` and `sigma` is too small by the factor `sigma_factor`. With
-        ``center_std=0`` and ``sigma_factor=1`` the expectation is n times `p`.
+        `center` by `center_std` and `sigma` is too small by the factor `sigma_factor`. Under
+        "add_remove" the noisy number of rows is taken for n. With ``center_std=0`` and
+        ``sigma_factor=1`` the expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
         epsilon above 10 and for l2 noise (in one release of 170 if the noise has two coordinates).

@@ -171,7 +171,7 @@ class EllipticalGaussianMechanism(Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a vector plus normal noise, with a suitable standard deviation for each coordinate.
+        """Release a vector plus noise of the law `noise_law`, with a suitable standard deviation for each coordinate.
 
         Parameters
         ----------

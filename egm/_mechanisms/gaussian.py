@@ -41,8 +41,8 @@ class GaussianMechanism(Mechanism):
         largest for few coordinates. "best" takes the one of these two laws that has the smaller
         error.
     d : int, optional
-        Number of entries of a value, >= 1. It must be given for "l2" and "best", whose noise
-        depends on it.
+        Number of entries of a value, >= 1. The argument must be given for "l2" and "best", whose
+        noise depends on this number.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class GaussianMechanism(Mechanism):
         self._check_size(unread(value=value))
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a value plus normal noise.
+        """Release a value plus noise of the law `noise_law`.
 
         Parameters
         ----------

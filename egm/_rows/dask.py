@@ -21,7 +21,7 @@ Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
 
 def is_dask(X: object) -> bool:
-    """Return whether the type of X is defined by dask; dask itself is not imported."""
+    """Return whether the type of `X` is defined by dask; dask itself is not imported."""
     return type(X).__module__.split(".")[0] == "dask"
 
 

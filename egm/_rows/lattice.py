@@ -194,8 +194,8 @@ def rounded(value: NDArray[Any], unit: Array) -> list[int]:
     """Return the integers nearest to value / unit, entry by entry, for two arrays of the same shape.
 
     The result is a list of Python integers in C order. The entries of `value` may be of any real type, or objects that
-    are real numbers. They are not converted to doubles, because this rounds integers beyond 2**53, and so can increase
-    the difference between two neighboring data sets.
+    are real numbers. The entries are not converted to doubles, because a conversion rounds integers beyond 2**53, and
+    so can increase the difference between two neighboring data sets.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -222,10 +222,10 @@ def nearest_double(steps: int, unit: float) -> float:
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of discrete Gaussian noise that makes vectors of d integers private.
 
-    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
-    is in the same unit as the sensitivity. The noise is calibrated for less than `delta`: a part is subtracted for
-    the difference between discrete noise and a rounded Gaussian, as the docstring of this module explains. Raise
-    ValueError if this part is half of delta or more.
+    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
+    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
+    for `epsilon`. This part covers the difference between discrete noise and a rounded Gaussian, as the docstring of
+    this module explains. Raise ValueError if this part is half of delta or more.
 
     The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
     computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zero-concentrated differential
@@ -240,11 +240,11 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of d integers private.
 
-    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
-    is in the same unit as the sensitivity. As in `gaussian_std`, a part of delta is subtracted. It is here for the
-    rounding of the noise, and for the rounding of its random standard deviation, which changes the law of the noise
-    by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise ValueError if this part is half
-    of delta or more.
+    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
+    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
+    for `epsilon`. This part covers the rounding of the noise, and the rounding of its random standard deviation, which
+    changes the law of the noise by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise
+    ValueError if this part is half of delta or more.
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
@@ -263,17 +263,17 @@ def l2_distance(d: int) -> float:
 def delta_of(distance: float, epsilon: float) -> float:
     """Return by how much delta grows if the noise is not exactly the noise that is (epsilon, delta)-private.
 
-    `distance` is the total variation distance of the two laws of noise, and the result is (1 + exp(epsilon)) *
-    distance.
+    `distance` is the total variation distance between the law of the exact noise and the law of the noise that is
+    drawn. The result is (1 + exp(epsilon)) * distance.
     """
     return (1 + math.exp(min(epsilon, 700.0))) * distance
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:
-    """Return what is left of `delta` for exact noise if the noise that is drawn is only near this exact noise.
+    """Return `delta` minus the part of it that is lost because the noise that is drawn is not the exact noise.
 
-    `distance` is the total variation distance of the two laws. The part of delta that it costs depends on `epsilon`,
-    too (see `delta_of`). Raise ValueError if less than half of delta is left.
+    `distance` is the total variation distance between the laws of the two kinds of noise. The part that is lost is
+    `delta_of(distance, epsilon)`. Raise ValueError if half of delta or more is lost.
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:
