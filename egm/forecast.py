@@ -315,8 +315,8 @@ def best_clip_norm(
     Parameters
     ----------
     noise : callable
-        Function of the clip norm C that returns the total variance of the noise. It must be convex
-        and grow at least like C.
+        Function of the clip norm C that returns the total variance of the noise. The variance must
+        be convex in C and grow at least in proportion to C.
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
     n : int
@@ -342,8 +342,8 @@ def best_clip_norm(
     Notes
     -----
     The smallest clip norm that is tried is 0.001 times a row's typical norm, so that nearly
-    everything is clipped. The largest one is the norm that a row exceeds with probability 0.001/n
-    if the center is the mean, plus the norm of the scaled offset.
+    everything is clipped. The largest clip norm that is tried is the norm that a row exceeds with
+    probability 0.001/n if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. For a
     row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the expected
