@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Import and return the public module or class with this name, or raise an AttributeError."""
+        """Import and return the public module or class called `name`; raise an AttributeError for any other name."""
         from importlib import import_module
 
         if name not in __all__:
@@ -45,5 +45,5 @@ else:
         return getattr(import_module("egm.adaptive" if name.startswith("Adaptive") else "egm.mechanisms"), name)
 
     def __dir__():
-        """Return a sorted list of the names in this module, with the public names that are not imported yet."""
+        """Return a sorted list of the names in this module, including the public names that are not imported yet."""
         return sorted({*globals(), *__all__})

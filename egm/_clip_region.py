@@ -25,8 +25,10 @@ def error_and_slopes(
 ) -> tuple[float, Array]:
     """Compute the expected squared error by clipping, and its derivatives by the logarithms of the semi-axes.
 
-    The error is the sum of the two parts that `egm.forecast.clipping` computes for the scaling 1 / `axes` and the clip
-    norm 1. The other arguments are those of this function.
+    The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
+    `egm.forecast.clipping` for the scaling 1 / `axes` and the clip norm 1. The arguments `sigma` (standard deviations),
+    `n` (number of rows), `offset` (mean minus center) and `factors` (by which `sigma` is multiplied) are those of
+    `egm.forecast.clipping`.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -51,15 +53,16 @@ def best_axes(
     offset: Array,
     factors: Sequence[float] = (1.0,),
 ) -> Array:
-    """Find the semi-axes of the ellipsoid for which the expected squared error is least.
+    """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
-    ``noise(axes)`` returns the total variance of the noise and its derivative by the sum of the squared semi-axes. The
-    search begins at the semi-axes `start` and never returns semi-axes with a larger error. The other arguments are
-    those of `egm.forecast.clipping`.
+    ``noise(axes)`` returns the total variance of the noise and the derivative of this variance by the sum of the
+    squared semi-axes. The search begins at the semi-axes `start` and never returns semi-axes with a larger error. The
+    arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and `factors` (by which
+    `sigma` is multiplied) are those of `egm.forecast.clipping`.
 
-    The search is a quasi-Newton method for the logarithms of the semi-axes, each multiplied by its share in the root
-    of the noise variance. In these coordinates the noise, which is about half of the curvature, is as curved in every
-    direction.
+    The search is a quasi-Newton method for the logarithms of the semi-axes. Each logarithm is multiplied by the share
+    of its semi-axis in the square root of the noise variance. In these coordinates the variance of the noise, which
+    makes about half of the curvature, is equally curved in every direction.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

@@ -36,9 +36,10 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 
     A mechanism that is rho-zero-concentrated differentially private (zCDP) is (epsilon,
     delta)-private with ``epsilon = rho alpha + loss - gain``, for each order alpha > 1 (see
-    `egm.calibration.zcdp_epsilon`). The gain is (1 + exp(-u)) log(1 + exp(u)) - u, and the loss is
-    -log(delta) exp(-u). The gain is computed as a sum of terms >= 0, so that no digits are lost:
-    for u > 0, log(1 + exp(u)) is written as u + log(1 + exp(-u)).
+    `egm.calibration.zcdp_epsilon`). The argument `log_delta` is the logarithm of delta. The gain is
+    (1 + exp(-u)) log(1 + exp(u)) - u, and the loss is -log(delta) exp(-u). The gain is computed as
+    a sum of terms >= 0, so that no digits are lost: for u > 0, log(1 + exp(u)) is written as u +
+    log(1 + exp(-u)).
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -48,8 +49,8 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
     """Find the minimizer of a function that has a single minimum, for each element of the arrays in `args`.
 
-    The search begins at `start`. Where it fails because the function overflows, the result is
-    `start`.
+    ``function(u, *args)`` works element by element, and is minimized over u. The search begins at
+    the array `start`. Where the search fails because the function overflows, the result is `start`.
     """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)
@@ -60,7 +61,8 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 def log_delta_at(epsilon: Floats, z: Floats) -> Array:
     """Compute the logarithm of the smallest delta for which Gaussian noise is (epsilon, delta)-private.
 
-    The noise multiplier z is the standard deviation of the noise for a query of sensitivity 1.
+    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1. It
+    is broadcast with `epsilon`, and the result is an array.
     """
     integral, square, rest = curve_at(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
@@ -69,15 +71,15 @@ def log_delta_at(epsilon: Floats, z: Floats) -> Array:
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     """Compute the smallest delta at which Gaussian noise is (epsilon, delta)-private, in parts that do not underflow.
 
-    The result is a triple (integral, square, rest), and delta is
-    ``integral * exp(-(square + rest) / 2)``.
+    The result is a triple of arrays, (integral, square, rest). The delta is ``integral *
+    exp(-(square + rest) / 2)``.
 
-    The noise multiplier z is the standard deviation of the noise for a query of sensitivity 1. With
-    a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r from 0
-    to infinity of ``phi(r - a) (1 - exp(-r/z))``. For a >= 0 this integral is the first part, and
-    the other two parts are 0. For a < 0 the factor exp(-a^2/2) is taken out of the integral:
-    `square` is a double near a^2, and `rest` is the small difference of a^2 and this double (0 for
-    a < -40).
+    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1.
+    With a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r
+    from 0 to infinity of ``phi(r - a) (1 - exp(-r/z))``. For a >= 0 the first result is this
+    integral, and the other two results are 0. For a < 0 the factor exp(-a^2/2) is taken out of the
+    integral: `square` is a double near a^2, and `rest` is the small difference of a^2 and `square`
+    (0 for a < -40).
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -99,9 +101,9 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 def _two_terms(a: Array, b: Array) -> Array:
     """Compute sqrt(2 pi) times the first result of `curve_at`, as a difference of two normal probabilities.
 
-    With a and z as in `curve_at`, and b = 1/(2z) + epsilon z, delta is
-    ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function. The
-    result is sqrt(2 pi) delta. For a < 0 it is divided by exp(-a^2/2).
+    For the noise multiplier z, `a` is 1/(2z) - epsilon z, and `b` is 1/(2z) + epsilon z. Then delta
+    is ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function.
+    The result is sqrt(2 pi) delta for a >= 0, and sqrt(2 pi) delta / exp(-a^2/2) for a < 0.
     """
     one, other = (np.sqrt(np.pi / 2) * erfcx(np.maximum(x, 0.0) / np.sqrt(2)) for x in (-a, b))  # Phi(-x) / phi(x)
     height = np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2)
@@ -111,8 +113,9 @@ def _two_terms(a: Array, b: Array) -> Array:
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as the sum of two doubles, and return both, the larger one first.
 
-    The second double is the rounding error of the first one. It is needed because in a far tail
-    even the first digits of exp(-a^2/2) depend on the last digits of a.
+    `epsilon` is a privacy parameter, and `z` a noise multiplier. The second double is the rounding
+    error of the first one. The second double is needed because in a far tail even the first digits
+    of exp(-a^2/2) depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, product(0.5 / z, z)
     other, rounding = product(epsilon, z)
@@ -126,9 +129,9 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the rounded product x y and its rounding error, whose sum is the exact product (Dekker 1971).
+    """Return the rounded product of `x` and `y` and its rounding error, whose sum is the exact product (Dekker 1971).
 
-    Where the computation of the rounding error overflows, it is returned as 0.
+    Where the computation of the rounding error overflows, the rounding error is returned as 0.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
@@ -138,12 +141,12 @@ def product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """Return a noise multiplier z that certainly suffices for (epsilon, delta)-privacy, to begin a search below it.
+    """Return a noise multiplier z that certainly suffices for (epsilon, delta)-privacy, to begin a search below z.
 
     Each of two conditions alone suffices: Phi(a) <= delta, with a = 1/(2z) - epsilon z and the
     standard normal distribution function Phi; or 1 / (z sqrt(2 pi)) <= delta. Each condition holds
-    with equality for one noise multiplier. The result is the smaller one of these two, times
-    `margin_below(delta)`.
+    with equality for one noise multiplier. The result is the smaller one of these two noise
+    multipliers, times `margin_below(delta)`.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
@@ -152,19 +155,20 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def margin_below(delta: Array) -> Array:
-    """Return a factor > 1 by which a noise multiplier is enlarged, so that its computed delta is at most `delta`.
+    """Return a factor > 1 that makes a noise multiplier for `delta` large enough in spite of rounding errors.
 
-    The factor grows as `delta` approaches 1, because a computed delta near 1 has few correct digits
-    of 1 - delta.
+    For the noise multiplier times this factor, the computed delta is at most `delta`. The factor
+    grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 -
+    delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
 
 def root_of(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
-    """Find the root of a decreasing function, for each element of the arrays `left`, `right` and those in `args`.
+    """Find the root u of a decreasing function, for each element of the arrays `left`, `right` and those in `args`.
 
-    The function must not be positive at `right`. The search moves `left` down until the root lies
-    between the two points.
+    ``function(u, *args)`` works element by element. The function must not be positive at u =
+    `right`. The search moves `left` down until the root lies between `left` and `right`.
     """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

@@ -31,8 +31,9 @@ So the smallest delta for an epsilon is an integral of positive terms, in which 
     \delta = \int_0^{\varphi_c} f(\varphi) \, \bigl( 1 - e^{-2 z (\cos \varphi - c)} \bigr) \, d\varphi,
     \qquad c = \cos \varphi_c = \varepsilon s.
 
-It is 0 for :math:`\varepsilon s \ge 1`. What decides is the excess :math:`1 / s - \varepsilon` of the largest loss
-over epsilon, and all functions below take it instead of the scale, because it may be far smaller than epsilon.
+The delta is 0 for :math:`\varepsilon s \ge 1`. It depends on s through the excess :math:`1 / s - \varepsilon` of the
+largest loss over epsilon. The functions `log_delta_at` and `log_excess` use the excess instead of the scale, because it
+may be far smaller than epsilon.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def l2_delta(epsilon: ArrayLike, noise_scale: ArrayLike, d: ArrayLike) -> Floats
     -------
     float or ndarray
         The smallest delta for which the noise is (epsilon, delta)-private, in the shape to which
-        the arguments broadcast. It is 0 if ``noise_scale >= 1 / epsilon``. Its relative error is
-        below 1e-11 if the result is not so small that it is a subnormal double.
+        the arguments broadcast. It is 0 if ``noise_scale >= 1 / epsilon``. The relative error of
+        the result is below 1e-11, unless the result is a subnormal double.
 
     Raises
     ------
@@ -94,8 +95,8 @@ def l2_delta(epsilon: ArrayLike, noise_scale: ArrayLike, d: ArrayLike) -> Floats
     Notes
     -----
     Noise of this law is due to [1]_. For ``d = 1`` it is Laplace noise, and delta is
-    :math:`1 - e^{(\varepsilon - 1/s) / 2}`. The loss is never above 1/s, so the noise is
-    epsilon-private, with a delta of 0, for the epsilon 1/s.
+    :math:`1 - e^{(\varepsilon - 1/s) / 2}`. The privacy loss is never above 1/s, so the
+    noise is epsilon-private, with a delta of 0, for the epsilon 1/s.
 
     References
     ----------
@@ -138,8 +139,8 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
     -------
     float or ndarray
         The scale s for a query of l2-sensitivity 1, in the shape to which the arguments broadcast.
-        It is never below the exact root, and for ``delta <= 0.5`` its relative distance from the root
-        is at most 1e-10. For ``delta = 0`` it is ``1 / epsilon``.
+        The result is never below the exact smallest scale, and for ``delta <= 0.5`` it is above this
+        scale by a factor of at most 1 + 1e-10. For ``delta = 0`` it is ``1 / epsilon``.
 
     Raises
     ------
@@ -188,9 +189,10 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
 
 
 def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
-    """Compute the logarithm of the smallest delta of l2 noise whose largest loss is epsilon + excess.
+    """Compute the logarithm of the smallest delta of l2 noise whose largest privacy loss is epsilon + excess.
 
-    The arguments are arrays of one shape, with excess > 0.
+    The arguments `epsilon`, `excess` and `d`, the number of coordinates, are arrays of one shape, with excess > 0. The
+    result has this shape, too.
     """
     epsilon, excess, d = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, excess, d))
     line, excess = d[..., 0] == 1, np.minimum(excess, _LARGEST_LOSS)
@@ -206,7 +208,11 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     ratio = _ratio(d, z)
 
     def terms(angle: Array) -> tuple[Array, Array]:
-        """Return the logarithm of exp(z cos) sin^power over its largest value, and the last factor of the density."""
+        """Return two arrays whose combination exp(first) * second is the density of the angle, up to a constant factor.
+
+        `angle` is an array of angles phi. The first result is the logarithm of exp(z cos phi) sin^(d - 2) phi, minus
+        its largest value. The second result is R + sin^2 phi, with the R of the docstring of this module.
+        """
         sine, cosine = np.sin(angle), np.cos(angle)
         rise = -2 * z * np.sin((angle - mode) / 2) * np.sin((angle + mode) / 2)  # z (cos(angle) - cos(mode))
         return rise + power * (_log_sine(sine, cosine) - _log_sine(np.sin(mode), top)), ratio + sine**2
@@ -235,7 +241,8 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
 def _ratio(d: Array, z: Array) -> Array:
     """Compute R = (d - 1) / z * K_{d/2}(z) / K_{d/2 - 1}(z), by quadrature where the Bessel functions overflow.
 
-    R is the mean of sinh(w)^2 for the density proportional to exp(-z cosh(w)) sinh(w)^(d - 2), w > 0.
+    `d` is the number of coordinates, and `z` is 1 / (2 s) for noise of scale s. R is the mean of sinh(w)^2 for the
+    density proportional to exp(-z cosh(w)) sinh(w)^(d - 2), w > 0.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         ratio: Array = (d - 1) / z * (kve(d / 2, z) / kve(d / 2 - 1, z))
@@ -254,16 +261,22 @@ def _ratio(d: Array, z: Array) -> Array:
 
 
 def _log_sine(sine: Array, cosine: Array) -> Array:
-    """Compute the logarithm of a sine > 0, from the cosine where this keeps more digits."""
+    """Compute the logarithm of a sine > 0, from the cosine where this keeps more digits.
+
+    `sine` and `cosine` are those of one angle, or arrays of them.
+    """
     flat = np.abs(cosine) < 0.7
     return np.where(flat, 0.5 * np.log1p(-(np.where(flat, cosine, 0.0) ** 2)), np.log(np.maximum(sine, 1e-300)))
 
 
 def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
-    """Find the logarithm u of the excess 1 / s - epsilon for which the privacy curve has this value at epsilon.
+    """Find the logarithm u of the excess 1 / s - epsilon at which l2 noise of scale s has a given smallest delta.
 
-    This is the secant method, with a bisection where it is slow or leaves the interval in which the root must lie. It
-    begins at the excess of Gaussian noise with the same delta, or at that of the few losses near the largest one.
+    `epsilon` is the privacy parameter, `log_delta` the logarithm of the given delta, and `d` the number of coordinates,
+    all as arrays of one shape. The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved for u by the secant
+    method. A step of bisection is made where the secant method is slow or leaves the interval in which the root must
+    lie. The search begins at the excess of Gaussian noise with the given delta. Where that excess is not clearly
+    positive, the search begins at an estimate from the largest privacy losses.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))
@@ -288,7 +301,7 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
 
 
 def _dimension(d: ArrayLike) -> Array:
-    """Check that all numbers of coordinates are whole and from 1 to 1e6, and return them as float64."""
+    """Check that all numbers of coordinates in `d` are whole and from 1 to 1e6, and return them as float64."""
     d = between(1.0, 1e6, d=finite(d=d))
     if np.any(wrong := d != np.floor(d)):
         raise ValueError(f"d must be a whole number, got {float(d[wrong].flat[0])!r}")

@@ -54,11 +54,12 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     stationary where :math:`w_j` is proportional to :math:`\sigma_j / \sqrt{g_j}`. Lemma 4.1 of
     Poulsen's report (2023) is this condition with :math:`g = 1`.
 
-    Such a point is the only minimum, because the logarithm of q is a convex function of
-    :math:`\log w` by Prékopa's theorem [1]_, and :math:`\log \sum_j \sigma_j^2 / w_j` is strictly
-    convex, except in the direction in which all w are multiplied by a common factor; this changes
-    nothing. The iteration stops when `excess_bound` proves that :math:`\log F` is within 1e-20 of
-    its minimum, or after 100 rounds.
+    Such a point is the only minimum. By Prékopa's theorem [1]_ the logarithm of q is a convex
+    function of :math:`\log w`. And :math:`\log \sum_j \sigma_j^2 / w_j` is strictly convex in
+    :math:`\log w`, except in the direction in which all w are multiplied by a common factor, which
+    does not change F. The iteration stops when `excess_bound` proves that :math:`\log F` is within
+    1e-20 of its minimum, or after 100 rounds. A double can show such a small bound, because the
+    bound is computed as the sum of squares of small numbers.
 
     References
     ----------
@@ -93,19 +94,21 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Compute the bound of `excess_bound` from the shares in the noise, and the norm's shares divided by them.
+    """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in the squared norm.
 
-    It is log(1 + chi-square divergence), which is not less than the Kullback-Leibler divergence, and
-    does not suffer from cancellation when the shares agree to many digits.
+    `noise_share` has the share of each coordinate in the variance of the noise. `ratio` has the
+    share of each coordinate in the squared norm, divided by the share in the noise. The bound is
+    log(1 + chi-square divergence), which is not less than the Kullback-Leibler divergence, and does
+    not suffer from cancellation when the shares agree to many digits.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
 
 def _stationary(share: Array, weights: Array, pull: Array) -> Array:
-    """Solve the condition for a stationary noise factor F approximately, and return weights w of sum 1.
+    """Return weights w of sum 1 that approximately make the noise factor F stationary, by one step from `weights`.
 
-    The condition is that w_j is proportional to share_j / sqrt(g_j). Here `share` is
-    ``sigma / sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`;
+    F is stationary if w_j is proportional to share_j / sqrt(g_j). Here `share` is ``sigma /
+    sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; the array
     `pull` is g at the present `weights`. Given Q = q, coordinate Z_j is close to normal with
     variance ``1 / (1 - 2 w_j s_j)``, where s_j is chosen such that this variance is the present
     g_j. With s_j kept fixed, the condition becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j
@@ -127,11 +130,12 @@ def _stationary(share: Array, weights: Array, pull: Array) -> Array:
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
     """Return the next iterate of log w by Anderson mixing, or by a plain step if the mixing moves too far.
 
-    The residual of an iterate is the change from it to the weights that `_stationary` computes from
-    it. A plain step adds the last residual to the last iterate. The mixing is the combination of
-    the last iterates whose residuals nearly cancel, plus the residual that remains. Far from the
-    solution such a combination can lie anywhere. So the plain step is returned if the mixing
-    differs from it by `_LONGEST` or more.
+    `iterates` has the last values of log w. Each entry of `residuals` is the change from an iterate
+    to the logarithm of the weights that `_stationary` computes from this iterate. A plain step adds
+    the last residual to the last iterate. The mixing is the combination of the last iterates whose
+    residuals nearly cancel, plus the residual that remains. Far from the solution such a
+    combination can lie anywhere. So the plain step is returned if the mixing differs from it by
+    `_LONGEST` or more in some coordinate.
     """
     plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)

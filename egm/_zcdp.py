@@ -71,7 +71,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The epsilon, in the shape to which the arguments broadcast. It is never below the exact
-        value of the conversion.
+        value of the formula in the Notes.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     Notes
     -----
     Every rho-zCDP mechanism is (epsilon, delta)-differentially private for this epsilon ([1]_,
-    Corollary 13). It is the best conversion that is known,
+    Corollary 13). This conversion is the best one that is known,
 
     .. math::
 
@@ -134,7 +134,7 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
-        arguments broadcast. It is never above the exact value.
+        arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`.
 
     Raises
     ------

@@ -277,8 +277,8 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
 
     Examples
     --------
-    For 200 equal columns and 10,000 rows the theorem holds, and gives a bound of four times
-    `egm.scaling.noise_factor`, the exact value.
+    For 200 equal columns and 10,000 rows the theorem holds. The first number is the bound of the
+    theorem. The second number is the exact value, which is four times `egm.scaling.noise_factor`.
 
     >>> import numpy as np
     >>> from egm import bounds, scaling

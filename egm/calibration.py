@@ -96,7 +96,7 @@ def classic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     Notes
     -----
     The Gaussian mechanism with this noise multiplier is (epsilon, delta)-differentially private for
-    epsilon < 1 ([1]_, Theorem 3.22). Above epsilon = 3.78 this noise can be too small.
+    epsilon < 1 ([1]_, Theorem 3.22). Above epsilon = 3.78 noise by this formula can be too small.
 
     References
     ----------
@@ -139,10 +139,10 @@ def analytic_noise_multiplier(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The noise multiplier z, the standard deviation of the noise for a query of l2-sensitivity 1,
-        in the shape to which the arguments broadcast. It is never below the exact root, and for
-        ``delta <= 0.9`` its relative distance from the root is at most 1e-13. For a delta above
-        ``1 - 1e-12``, which promises almost nothing, the result is the noise multiplier for
-        ``delta = 1 - 1e-12``.
+        in the shape to which the arguments broadcast. It is never below the exact smallest
+        noise multiplier, and for ``delta <= 0.9`` it is above this number by a factor of at most
+        1 + 1e-13. For a delta above ``1 - 1e-12``, which promises almost nothing, the result is the
+        noise multiplier for ``delta = 1 - 1e-12``.
 
     Raises
     ------
@@ -201,8 +201,8 @@ def gaussian_delta(epsilon: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     -------
     float or ndarray
         The smallest delta for which the noise is (epsilon, delta)-private, in the shape to which
-        the arguments broadcast. Its relative error is below 1e-13 if the result is not so small
-        that it is a subnormal double.
+        the arguments broadcast. The relative error of the result is below 1e-13, unless the result
+        is a subnormal double.
 
     Raises
     ------

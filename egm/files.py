@@ -104,16 +104,17 @@ def rows(
         Names of the columns to read, in this order; by default all.
     header : {"auto", "yes", "no"}, default "auto"
         Whether the first line of a CSV file has names. "auto" takes the line for values if all its
-        cells are numbers and two of them are equal, or if they are neither all whole nor in
-        increasing or decreasing order. It takes the line for names if no cell is a number and,
-        unless `columns` is given, all cells are in `known`. It refuses any other first line by a
-        FileError.
+        cells are numbers that cannot be names: two of them are equal, or they are neither all whole
+        nor in increasing or decreasing order. "auto" takes the line for names if no cell is a
+        number and, unless `columns` is given, all cells are in `known`. For any other first line
+        "auto" raises a FileError.
     known : collection of str, optional
-        Names of columns that are public already. With None, "auto" takes any text in the first line
-        for names. This is meant for a caller who will not publish the names.
+        Names of columns that are public already. If `known` is None, "auto" takes any text in the
+        first line for names; this is meant for a caller who will not publish the names.
     width : int, optional
-        Number of columns, for a CSV file without a header (`header` "no") that may be empty: then
-        an empty file is a table without rows. Without `width`, an empty CSV file is an error.
+        Number of columns, for a CSV file without a header (`header` "no") that may be empty: with
+        `width`, an empty file is a table without rows. Without `width`, an empty CSV file is an
+        error.
 
     Returns
     -------
@@ -123,9 +124,9 @@ def rows(
     Raises
     ------
     FileError
-        If the file does not exist, is not what its suffix says, does not have the columns, or has a
-        first line that "auto" refuses. The message shows no cell of the first line of a CSV file
-        unless `header` is "yes".
+        If the file does not exist, is not of the kind that its suffix says, does not have each of
+        the wanted columns exactly once, or has a first line for which "auto" raises the error. The
+        message shows no cell of the first line of a CSV file unless `header` is "yes".
 
     See Also
     --------
@@ -179,8 +180,8 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     Raises
     ------
     FileError
-        If the file does not exist, is not what its suffix says, or is empty, if a value is not
-        finite, or if a name occurs twice.
+        If the file does not exist, is not of the kind that its suffix says, or is empty, if a value
+        is not finite, or if a name occurs twice.
 
     Examples
     --------
@@ -212,18 +213,18 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     Parameters
     ----------
     path : str or os.PathLike
-        Parquet file, or a folder of them. The files of a folder are taken in the order of their
-        names. A name that begins with a dot or an underscore is skipped.
+        Parquet file, or a folder of Parquet files. The files of a folder are taken in the order of
+        their names. A file whose name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
-        Names of the columns that are read, by default all columns of the first file. They hold
-        integers or floating-point numbers of any size.
+        Names of the columns that are read, by default all columns of the first file. The columns
+        must hold integers or floating-point numbers of any size.
 
     Returns
     -------
     dask.array.Array, shape (n, d)
-        Array with one block for each row group. Its type is one that can hold the numbers of all
-        columns. If this array itself is given to a mechanism, and not one that is computed from it,
-        the names of its columns are matched with those of the mechanism.
+        Array with one block for each row group. The type of its numbers is one that can hold the
+        numbers of all columns. If this array itself is given to a mechanism, and not an array that
+        is computed from it, the names of the columns are matched with those of the mechanism.
 
     Raises
     ------
@@ -253,21 +254,21 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
 
 @contextlib.contextmanager
 def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object] | None = None) -> Iterator[BinaryIO]:
-    """Open a binary file for writing that gets its name only when its content is complete and on the disk.
+    """Open a binary file for writing, which appears under its name only when its content is complete and on the disk.
 
-    If something fails before that, no new file of this name appears, and an old one stays as it
-    was.
+    If something fails earlier, no new file of this name appears, and an old file of this name stays
+    as it was.
 
     Parameters
     ----------
     path : str or path-like
         Name of the file.
     overwrite : bool, default False
-        Whether a regular file of this name may be replaced. The new file takes over its
-        permissions.
+        Whether a regular file of this name may be replaced. The new file takes over the permissions
+        of the old one.
     last : callable, optional
-        Function that is called when the content is on the disk, just before the file gets its name.
-        If it raises an exception, there will be no file.
+        Function without arguments that is called when the content is on the disk, just before the
+        file gets its name. If the function raises an exception, no new file of this name appears.
 
     Yields
     ------
@@ -279,8 +280,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     FileError
         If there is a file of this name, unless `overwrite` is true and the file is a regular one,
         or if a file cannot be made in its folder. In these cases the error is raised before
-        anything is written. It is also raised if writing fails, or if a file of this name has
-        appeared meanwhile.
+        anything is written. The error is also raised if writing fails, or if a file of this name
+        has appeared meanwhile.
 
     Examples
     --------
@@ -335,9 +336,10 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
 
 
 def _kind(path: Path) -> ModuleType:
-    """Return the module that reads files with the suffix of this path, for example `csv` for ".csv".
+    """Return the module that reads files with the suffix of `path`, for example `egm._files.csv` for ".csv".
 
-    Raise a FileError if there is none, or if the path is not that of a regular file.
+    Raise a FileError if no module reads files with this suffix, or if `path` is not that of a
+    regular file.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -349,10 +351,11 @@ def _kind(path: Path) -> ModuleType:
 
 
 def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
-    """Return the index among `names` (the columns of a file) of each of the wanted `columns`; for None, all indices.
+    """Return the indices of the wanted columns among `names`, the columns of the file at `path`.
 
-    Raise a FileError if a wanted column does not occur exactly once. Its message shows names of the
-    file that the caller has not given only if `shown` is true.
+    `columns` has the names of the wanted columns; None stands for all columns. Raise a FileError if
+    a wanted column does not occur exactly once in `names`. The error message shows names from the
+    file that are not in `columns` only if `shown` is true.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):
@@ -371,7 +374,7 @@ def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: 
 
 
 def _refuse_twins(path: Path, names: Sequence[str]) -> None:
-    """Raise a FileError if a name occurs twice."""
+    """Raise a FileError that begins with `path`, the name of the file, if one of the `names` occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -380,12 +383,16 @@ def _refuse_twins(path: Path, names: Sequence[str]) -> None:
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return text for a message: the first eight names of a list and, if there are more, the number of the others."""
+    """Return text for a message: the first eight of `names` and, if there are more, how many more."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _finite(path: Path, names: Sequence[str], blocks: Iterable[Array]) -> Iterator[Array]:
-    """Yield the blocks unchanged; at the first value that is not finite raise a FileError with its row and column."""
+    """Yield the `blocks` of rows unchanged, or raise a FileError at the first value that is not finite.
+
+    The error message names the file at `path`, the row and the column of the value; `names` has the
+    names of the columns.
+    """
     start = 0
     for block in blocks:
         finite = np.isfinite(block)

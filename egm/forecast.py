@@ -45,13 +45,15 @@ class ErrorForecast:
     Parameters
     ----------
     noise : float
-        The error due to the noise: its total variance, in squared units of the data.
+        The error due to the noise, which is the total variance of the noise, in squared units of
+        the data.
     clipping : float
-        The error due to the variation, from row to row, of the parts that clipping removes; it
-        grows with n.
+        The error due to the variation, from row to row, of the parts that clipping removes. For a
+        fixed clip norm this error is proportional to n.
     center : float
         The error due to a center that is not the mean. Then the parts that clipping removes have a
-        mean other than zero, and add up; this error grows with the square of n.
+        mean other than zero, and add up. For a fixed clip norm this error is proportional to the
+        square of n.
 
     Examples
     --------
@@ -102,9 +104,9 @@ def clipping(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -172,7 +174,7 @@ def correlated_clipping(
 
     See Also
     --------
-    clipping : The same for independent coordinates.
+    clipping : The two parts for independent coordinates.
 
     Notes
     -----
@@ -180,7 +182,8 @@ def correlated_clipping(
     :math:`\Sigma`. In the basis of the eigenvectors of S the scaled row has independent
     coordinates, so its squared norm is a generalized chi-square variable whose weights are the
     eigenvalues. The squared length of the removed part is a quadratic form in these coordinates,
-    times :math:`L^2` as in `egm.gx2.clip_moments`; its mean is an integral over the same contour.
+    times :math:`L^2` as in `egm.gx2.clip_moments`. The mean of this product is an integral over the
+    contour that `egm.gx2.clip_moments` uses, too.
 
     Examples
     --------
@@ -240,9 +243,9 @@ def loss_of_a_row(
         Quantity that the release estimates: "sample" for the sum of the rows, "population" for
         ``n * mu``.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -277,7 +280,11 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`."""
+    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`.
+
+    The arguments `scaling`, `clip_norm`, `offset`, `target` and `copies` are those of
+    `loss_of_a_row`.
+    """
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -308,8 +315,8 @@ def best_clip_norm(
     Parameters
     ----------
     noise : callable
-        Function of the clip norm C that returns the total variance of the noise. It must be convex
-        and grow at least like C.
+        Function of the clip norm C that returns the total variance of the noise. The variance must
+        be convex in C and grow at least in proportion to C.
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
     n : int
@@ -319,11 +326,11 @@ def best_clip_norm(
     offset : float or ndarray, shape (d,), default 0.0
         Difference of the mean and the center, ``mu - center``, in the units of the data.
     copies : float or ndarray, shape (d,), default 1
-        Number of equal coordinates for which each entry stands.
+        Number of equal coordinates for which each entry of `sigma` stands.
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. The error is the mean over the standard deviations ``factor * sigma``.
 
     Returns
     -------
@@ -335,11 +342,12 @@ def best_clip_norm(
     Notes
     -----
     The smallest clip norm that is tried is 0.001 times a row's typical norm, so that nearly
-    everything is clipped. The largest one is the norm that a row exceeds with probability 0.001/n
-    if the center is the mean, plus the norm of the scaled offset.
+    everything is clipped. The largest clip norm that is tried is the norm that a row exceeds with
+    probability 0.001/n if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. For a
-    row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the error is
+    row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the expected
+    squared error is
 
     .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
 

@@ -44,8 +44,8 @@ The tails and the density are contour integrals over s:
    the step is halved until two rules agree, and the difference of the last two gives the estimate
    of the error (`egm/_gx2/contour.py` and `tails.py`).
 3. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
-   saddlepoint formula to second order [2]_ gives the start: its relative error is about a tenth,
-   and a few percent in a tail. Newton's rule with the tail itself ends the search after one or two
+   saddlepoint formula to second order [2]_ gives the start: its relative error is a few percent in
+   a tail, and about a tenth elsewhere. Newton's rule with the tail itself ends the search after one or two
    contours (`egm/_gx2/quantiles.py`).
 4. Many weights are put into clusters. Each cluster is replaced by its center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and

@@ -6,9 +6,9 @@ algorithm has the same three steps: bound the contribution of one row, add up th
 noise with a standard deviation for each coordinate.
 
 Under "replace_one", two data sets are neighbors if one row of the first is replaced by another row
-in the second. Both then have the same number of rows, which is public. Under "add_remove", which
-some mechanisms offer, two data sets are neighbors if one of them has one row more than the other.
-The number of rows is then not public.
+in the second. Then both data sets have the same number of rows, which is public. Under
+"add_remove", which some mechanisms offer, two data sets are neighbors if one of them has one row
+more than the other. Then the number of rows is not public.
 """
 
 from egm._mechanisms.base import Release

@@ -39,16 +39,17 @@ def quantile(
     Parameters
     ----------
     values : array_like, shape (n,) or (n, k)
-        Values of one column or of k columns, n >= 1. They are clipped to the range from `low` to
-        `high`, and never changed.
+        Values of one column or of k columns, n >= 1. Copies of the values are clipped to the range
+        from `low` to `high`; `values` itself is not changed.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     low, high : float or array_like, shape (k,)
         Ends of the public range, in the units of the values. Each `low` is below its `high`.
     epsilon : float
-        Privacy parameter, > 0. It is spent in each column.
+        Privacy parameter of the draw in each column, > 0.
     rng : numpy.random.Generator
-        Source of the randomness. Because it is not secure, the result is a simulation.
+        Source of the randomness. Because a NumPy Generator is not secure, the result is a
+        simulation.
 
     Returns
     -------
@@ -69,7 +70,7 @@ def quantile(
     Notes
     -----
     The law of a draw is epsilon-differentially private for neighbors of which one value is
-    replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
+    replaced, where n is public [1]_. In zero-concentrated differential privacy a draw costs
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`). Algorithm 2 of [2]_ draws such
     quantiles.
 
@@ -80,10 +81,10 @@ def quantile(
 
         \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
 
-    where :math:`g` is the total length of the gaps between values whose rank differs by at most
-    :math:`s < t`. So the error in rank grows only with the logarithm of the length of the range.
-    Values that occur many times should be spread out first, because they leave gaps of length zero.
-    A column takes a time of O(n log n).
+    where :math:`g` is the total length of the gaps between values in which the rank differs from
+    :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the logarithm of the
+    length of the range. Values that occur many times should be spread out first, because they leave
+    gaps of length zero. A column takes a time of O(n log n).
 
     References
     ----------
@@ -122,14 +123,14 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     values : array_like, shape (n,) or (n, k)
         Values of one column or of k columns, n >= 1. They are never changed.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     low, high : float
         Ends of the public range, in the units of the values, with `low` below `high`.
     epsilon : float
-        Privacy parameter, > 0. It is spent in each column.
+        Privacy parameter of the draw in each column, > 0.
     step : float
-        Distance of neighboring points, in the units of the values, > 0. The answer may be off by
-        this distance.
+        Distance of neighboring points, in the units of the values, > 0. Only these points can be
+        drawn, so the result may differ from the quantile by this distance.
 
     Returns
     -------
@@ -146,13 +147,13 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     Notes
     -----
     The draw of a column is epsilon-differentially private for neighbors of which one value is
-    replaced, where n is public [1]_. In zero-concentrated differential privacy it costs
+    replaced, where n is public [1]_. In zero-concentrated differential privacy a draw costs
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`).
 
-    A point stands for the interval that ends at it and begins at the point before. The first point
-    also stands for all smaller values, and the last one for all larger values. The values in each
-    interval are counted, and `interval` draws one of the points. The draw takes about a microsecond
-    for each point and column.
+    A point stands for the interval from the point before it, not included, to the point itself. The
+    first point also stands for all smaller values, and the last one for all larger values. The
+    values in each interval are counted, and the function `interval` draws one of the points. The
+    draw takes about a microsecond for each point and column.
 
     References
     ----------
@@ -186,7 +187,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     counts : array_like of int, shape (m,)
         Number of values in each of m intervals. The intervals are in ascending order.
     q : float
-        Share of the values that the quantile does not exceed, in (0, 1).
+        Share of the values that do not exceed the quantile, in (0, 1).
     epsilon : float
         Privacy parameter, > 0.
     rng : numpy.random.Generator, optional
@@ -276,9 +277,9 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
     Notes
     -----
     The privacy loss of an exponential mechanism with the parameter epsilon lies in an interval of
-    length epsilon. Therefore it is :math:`\rho`-zero-concentrated differentially private with
-    :math:`\rho = \varepsilon^2 / 8` ([1]_, Lemma 3.4). This is a quarter of the :math:`\rho` that
-    holds for every epsilon-differentially private mechanism.
+    length epsilon. Therefore this mechanism is :math:`\rho`-zero-concentrated differentially
+    private with :math:`\rho = \varepsilon^2 / 8` ([1]_, Lemma 3.4). This is a quarter of the
+    :math:`\rho` that holds for every epsilon-differentially private mechanism.
 
     References
     ----------
@@ -295,13 +296,13 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
-    """Draw a private quantile of each row of a matrix, shape (k, n), by the exponential mechanism; return k points.
+    """Draw a private quantile of each row of the matrix `rows`, shape (k, n), by the exponential mechanism.
 
-    In each row, the n values leave n + 1 gaps between `low` and `high`. A gap is drawn with
-    probability proportional to length * exp(-penalty), where the array `penalty` has an entry for
-    each gap; then a uniform point of this gap is drawn. The drawn gap is the one for which
-    log(length) - penalty + Gumbel noise is largest; minus the logarithm of a standard exponential
-    variable is Gumbel noise.
+    The result has k points. In each row, the n values leave n + 1 gaps between `low` and `high`. A
+    gap is drawn with probability proportional to length * exp(-penalty), where the array `penalty`
+    has an entry for each gap; then a uniform point of this gap is drawn. The drawn gap is the one
+    for which log(length) - penalty + Gumbel noise is largest. The Gumbel noise is minus the
+    logarithm of a standard exponential variable. All randomness comes from the Generator `rng`.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)
@@ -312,7 +313,7 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
 
 
 def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
-    """Return `low` and `high` as vectors of k numbers, or raise a ValueError unless each low is below its high."""
+    """Return `low` and `high` as vectors of `k` numbers, or raise a ValueError unless each low is below its high."""
     low, high = finite(low=low), finite(high=high)
     for name, bound in (("low", low), ("high", high)):
         if bound.shape not in ((), (k,)):

@@ -62,8 +62,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Parameters
     ----------
     std : float
-        Parameter s of the distribution, > 0 and at most 2**58. It is nearly the standard deviation,
-        unless it is small.
+        Parameter s of the distribution, > 0 and at most 2**58. Unless s is below 1, it is nearly
+        the standard deviation of a draw.
     size : int
         Number of draws, >= 1.
 
@@ -132,9 +132,9 @@ def secure_l2(scale: float, size: int) -> list[int]:
     system. The entries are then discrete Gaussian with the standard deviation :math:`\sqrt V`.
 
     The relative rounding error of :math:`\sqrt V` is at most :math:`21 \cdot 2^{-53}` if NumPy's
-    logarithms and sines are right to four units in the last place. It changes the law of normal
-    noise by at most :math:`2^{-49} \sqrt d` in total variation distance. The mechanisms subtract a
-    part of delta for it.
+    logarithms and sines are right to four units in the last place. This error changes the law of
+    normal noise by at most :math:`2^{-49} \sqrt d` in total variation distance. The mechanisms
+    subtract a part of delta for this change.
 
     References
     ----------
@@ -288,8 +288,8 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     Parameters
     ----------
     scale : float or array_like
-        Scales, >= 0: each entry of the vector is multiplied by its own one. The vector of scale 1
-        has a density proportional to ``exp(-norm(x))``.
+        Scales, >= 0: each entry of a vector of scale 1 is multiplied by its own scale. The vector
+        of scale 1 has a density proportional to ``exp(-norm(x))``.
     rng : numpy.random.Generator
         Source of the randomness.
 
@@ -362,7 +362,10 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
 
 def _half_gamma(twice: int) -> float:
-    """Draw from the gamma distribution with the shape twice / 2, securely, with a relative error below 37 * 2**-53."""
+    """Draw from the gamma distribution with the shape `twice` / 2 and the scale 1, securely.
+
+    The relative error of the draw is below 37 * 2**-53.
+    """
     drawn = _exponentials(twice // 2)
     if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
         drawn = np.append(drawn, _exponentials(1) * np.sin(np.pi * _uniforms(1)[0]) ** 2)
@@ -370,19 +373,21 @@ def _half_gamma(twice: int) -> float:
 
 
 def _exponentials(size: int) -> Array:
-    """Draw standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
+    """Draw `size` standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
 
-    The bound does not hold for a variable that is below 2**-74, which has a probability of about 2**-74.
+    The bound does not hold for a variable that is below 2**-74, which has a probability of about
+    2**-74.
     """
     uniform, below = _uniforms(size)
     return np.where(below, -np.log(uniform), -np.log1p(-uniform))
 
 
 def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
-    """Draw numbers u in (0, 1/2] and a fair coin for each; u, or 1 - u where the coin is False, is uniform in (0, 1).
+    """Draw `size` numbers u in (0, 1/2], and for each of them a fair coin; return the numbers and the coins.
 
-    Each u has 127 random bits of the operating system, so that it has all digits of a double unless it is below
-    2**-74.
+    The number that is u if the coin is True, and 1 - u if the coin is False, is uniform in (0, 1).
+    Each u has 127 random bits of the operating system, so that it has all digits of a double unless
+    it is below 2**-74.
     """
     high, low = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
     coin = (high >> np.uint64(63)) == 0
@@ -392,10 +397,11 @@ def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
 
 @functools.lru_cache(maxsize=8)
 def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Return a sampler of OpenDP that adds noise of this scale to each entry of a list of 64-bit integers.
+    """Return a sampler of OpenDP that adds noise of scale `scale` to each entry of a list of 64-bit integers.
 
     `maker` is the name of OpenDP's constructor, such as "make_gaussian", which decides the law of
-    the noise. `metric` is the name of OpenDP's distance that goes with it.
+    the noise. `metric` is the name of the distance that this constructor needs, such as
+    "l2_distance".
     """
     dp = opendp()
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -406,7 +412,10 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's function that adds noise of this scale to scores and returns the index of the largest result."""
+    """Return OpenDP's function that adds noise of scale `scale` to scores and returns the index of the largest sum.
+
+    The argument of the returned function is a list of integers, the scores.
+    """
     dp = opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
     divergence = dp.zero_concentrated_divergence()
@@ -437,7 +446,7 @@ def opendp() -> ModuleType:
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """Return `rng`, and warn that its noise is a simulation; raise a TypeError if `rng` is not a NumPy Generator."""
+    """Return `rng`, and warn that noise from it is a simulation; raise a TypeError if it is not a NumPy Generator."""
     generator(rng)
     _warn()
     return rng

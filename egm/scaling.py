@@ -91,7 +91,7 @@ def expected_norm(sigma: ArrayLike) -> Array:
 
     See Also
     --------
-    optimal : The best scaling when the clipping radius follows the scaling.
+    optimal : The scaling of least noise if the clipping radius is a quantile of a scaled row's norm.
 
     Notes
     -----
@@ -157,7 +157,7 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     with the one :math:`\mu` for which :math:`\|v\| = k \sqrt{2}`. So w is proportional to
     :math:`\sigma` for k = 0, which is Lemma 4.1 of [1]_, and tends to be proportional to
     :math:`\sigma^{2/3}` when k grows without bound. The squared radius is Chebyshev's bound for the
-    probability p with :math:`k = p^{-1/2}`, and that of Lemma 4.2 of [1]_ with
+    probability p if :math:`k = p^{-1/2}`, and the bound of Lemma 4.2 of [1]_ if
     :math:`k = 2 \sqrt{\ln(1/p)}`.
 
     References
@@ -282,7 +282,7 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
 
 def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above its minimum.
+    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above the least value.
 
     Parameters
     ----------

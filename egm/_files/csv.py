@@ -24,7 +24,11 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Return the table in a CSV file as a `Source`, whose rows can be read in blocks; their number is unknown."""
+    """Return the table in the CSV file at `path` as a `Source`, whose rows can be read in blocks.
+
+    The argument `given` holds what the caller has said about the header and the columns. The number
+    of rows in the result is None, because a CSV file does not say how many rows it has.
+    """
     if given.header == "no" and given.width and next(_lines(path), None) is None:
         return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
     names = _header(path)
@@ -50,9 +54,10 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Return whether the `cells` of line 1 are names of columns, or raise a FileError if they can also be values.
+    """Return True if `cells`, line 1 of the file at `path`, has names of columns, and False if it has values.
 
-    `given` holds the arguments of `egm.files.rows` that decide this.
+    `cells` is the list of the cells of this line. The argument `given` holds the arguments of
+    `egm.files.rows` that decide this. Raise a FileError if the cells can be names or values.
     """
     if given.header != "auto":
         return given.header == "yes"
@@ -69,9 +74,9 @@ def _has_names(path: Path, cells: list[str], given: Given) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Return whether numbers in line 1 may be names of columns, as years may be.
+    """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
 
-    This is so if they are all different, and if all are whole or they increase or decrease.
+    They may be names if they are all different, and if all are whole or they increase or decrease.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
@@ -79,7 +84,11 @@ def _may_be_names(numbers: list[float]) -> bool:
 
 
 def vector(path: Path) -> Vector:
-    """Return the names (or None if there are none) and the values in a CSV file with one value on each line."""
+    """Return the names and the values in the CSV file at `path`, which has one value on each line.
+
+    A line may have a name before the value. Without names, None is returned in place of the list of
+    names.
+    """
     first = _header(path)
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
@@ -97,7 +106,7 @@ def vector(path: Path) -> Vector:
 
 
 def _lines(path: Path) -> Generator[str, None, None]:
-    """Yield the lines of a text file, but not the blank lines at its end."""
+    """Yield the lines of the text file at `path`, but not the blank lines at its end."""
     with open(path, encoding="utf-8-sig") as file:
         blank = 0
         for line in file:
@@ -110,7 +119,10 @@ def _lines(path: Path) -> Generator[str, None, None]:
 
 
 def _header(path: Path) -> list[str]:
-    """Return the cells of the first line, or raise a FileError if it is missing, blank, or not divided by commas."""
+    """Return the cells of the first line of the file at `path`.
+
+    Raise a FileError if the first line is missing, blank, or not divided by commas.
+    """
     cells = next((_cells(path, 1, line) for line in _lines(path)), None)
     if not cells:
         raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
@@ -120,7 +132,11 @@ def _header(path: Path) -> list[str]:
 
 
 def _cells(path: Path, line: int, text: str) -> list[str]:
-    """Return the cells of a line, without the spaces around them, or raise a FileError if its quotes are wrong."""
+    """Return the cells of one line of a CSV file, without the spaces around each cell.
+
+    `text` is the line. Raise a FileError if the quotes in the line are wrong or a cell is too long;
+    the error message names the file at `path` and the number `line` of the line.
+    """
     try:
         (cells,) = csv.reader([text], strict=True)
     except csv.Error as error:
@@ -130,7 +146,7 @@ def _cells(path: Path, line: int, text: str) -> list[str]:
 
 
 def _is_number(cell: str) -> bool:
-    """Return whether the text of a cell is a number; NaN and infinity count as numbers."""
+    """Return whether `cell`, the text of a cell, is a number; NaN and infinity count as numbers."""
     try:
         float(cell)
     except ValueError:
@@ -139,10 +155,12 @@ def _is_number(cell: str) -> bool:
 
 
 def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
-    """Return the numbers in the columns `chosen` (indices) of these lines, as an array with a row for each line.
+    """Return the numbers in the chosen columns of some lines, as an array with a row for each line.
 
-    The first line is row `start` of the table, counted from 0. The file has `skip` lines before row
-    0. Both serve for error messages.
+    `lines` has the texts of the lines, and `chosen` the indices of the columns. Raise a FileError
+    if a cell is not a finite number. The other arguments serve for error messages: `path` is the
+    file, `names` has the names of all columns, the first line is row `start` of the table, counted
+    from 0, and the file has `skip` lines before row 0.
     """
     width = len(names)
     if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
@@ -155,9 +173,11 @@ def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str
 
 
 def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
-    """Return the numbers in the columns `chosen` of one line, or raise a FileError that says what is wrong.
+    """Return the numbers in the chosen columns of one line, or raise a FileError that says what is wrong.
 
-    This is slow. The line is row `row` of the table, counted from 0, after `skip` other lines.
+    This is slow. `text` is the line, and `chosen` has the indices of the columns. The other
+    arguments serve for error messages: `path` is the file, `names` has the names of all columns,
+    and the line is row `row` of the table, counted from 0, after `skip` other lines.
     """
     cells = _cells(path, row + skip + 1, text)
     place = f"{path}: row {row + 1} (line {row + skip + 1})"

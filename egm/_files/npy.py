@@ -16,9 +16,9 @@ __all__ = ["table", "vector"]
 
 
 def table(path: Path, _: Given) -> Source:
-    """Return the table in a NumPy file as a `Source`, from which its rows can be read in blocks.
+    """Return the table in the NumPy file at `path` as a `Source`, from which its rows can be read in blocks.
 
-    The columns are called "1", "2" and so on.
+    The columns are called "1", "2" and so on. The second argument is not used; readers of all kinds of files have it.
     """
     array = _mapped(path, 2)
 
@@ -34,12 +34,18 @@ def table(path: Path, _: Given) -> Source:
 
 
 def vector(path: Path) -> Vector:
-    """Return None (a NumPy file has no names) and the values in a NumPy file that has one axis."""
+    """Return None and the values in the NumPy file at `path`, which holds an array with one axis.
+
+    The None stands for the names of the values, which a NumPy file does not have.
+    """
     return None, np.array(_mapped(path, 1), dtype=float)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
-    """Return the array in a file, mapped into memory; raise a FileError unless it has numbers and this many axes."""
+    """Return the array in the NumPy file at `path`, mapped into memory and not read.
+
+    Raise a FileError unless the array holds real numbers and the number of its axes is `axes`.
+    """
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:

@@ -26,7 +26,10 @@ _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
 def table(path: Path, _: Given) -> Source:
-    """Return the table in a Parquet file as a `Source`, from which its rows can be read in blocks."""
+    """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks.
+
+    The second argument is not used; readers of all kinds of files have it.
+    """
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for
@@ -46,7 +49,11 @@ def table(path: Path, _: Given) -> Source:
 
 
 def vector(path: Path) -> Vector:
-    """Return the names (or None if there are none) and the values in a Parquet file with one value in each row."""
+    """Return the names and the values in the Parquet file at `path`, which has one value in each row.
+
+    The file may have a column of names before the values. Without names, None is returned in place of the list of
+    names.
+    """
     with _opened(path) as file:
         table = file.read()
     if table.num_columns not in (1, 2):
@@ -58,7 +65,10 @@ def vector(path: Path) -> Vector:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file for a `with` block; an error of pyarrow while it is opened or read becomes a FileError."""
+    """Open the Parquet file at `path` for a `with` block, which gets pyarrow's `ParquetFile`.
+
+    If pyarrow raises an error while the file is opened, or in the block, a FileError is raised instead.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -72,18 +82,24 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _require_numbers(path: Path, field: Any) -> None:
-    """Raise a FileError unless a column holds numbers."""
+    """Raise a FileError unless a column of the Parquet file at `path` holds real numbers.
+
+    `field` is pyarrow's description of the column: its name and type.
+    """
     if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
 
 
 def _numbers(column: Any) -> Array:
-    """Return a column as an array of float64, in which a missing value is NaN."""
+    """Return `column`, a column of pyarrow, as an array of float64, in which a missing value is NaN."""
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
-    """Return a dask array that reads a Parquet file or a folder of them, as `egm.files.from_parquet` describes it."""
+    """Return a dask array that reads a Parquet file or a folder of Parquet files.
+
+    The arguments `path` and `columns`, the result and the errors are those of `egm.files.from_parquet`.
+    """
     import dask
     from dask.array import map_blocks
     from pyarrow import dataset
@@ -111,10 +127,10 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """Return NumPy's types of the columns with these names in one Parquet file.
+    """Return NumPy's types of the columns with the names `columns` in one Parquet file.
 
-    Raise an error if a column is missing, occurs twice or does not hold numbers. If `everything` is true, raise an
-    error also if the file has other columns.
+    `fragment` is pyarrow's object for this file. Raise an error if a column is missing, occurs twice or does not hold
+    numbers. If `everything` is true, raise an error also if the file has other columns.
     """
     from pyarrow import types
 
@@ -135,7 +151,9 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
 def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[Any]:
     """Return one block of the dask array: a row group of a Parquet file as an array (rows, d).
 
-    The columns are read a few at a time, so that the row group is in memory only once.
+    `source` has the file system, a list of the row groups with their files and numbers of rows, the names of the
+    columns, and the type of the result. The first entry of `block_id` is the index of the row group in this list. The
+    columns are read a few at a time, so that the row group is in memory only once.
     """
     from pyarrow.parquet import ParquetFile
 

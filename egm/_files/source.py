@@ -47,9 +47,9 @@ class Given:
 class Source:
     """Describe a table in a file before columns are chosen.
 
-    `names` are the names of all columns. `count` is the number of rows, or None if the file does not say it. The
-    function `read` takes the indices of the columns to read, and yields blocks of rows. The function `counts` yields
-    whole numbers whose sum is the number of rows.
+    `names` is the list of the names of all columns. `count` is the number of rows, or None if the file does not say how
+    many rows it has. The function `read` takes the indices of the columns to read, and yields blocks of rows. The
+    function `counts` yields whole numbers whose sum is the number of rows.
     """
 
     names: list[str]
@@ -60,9 +60,9 @@ class Source:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors of a `with` block that reads a file into a FileError that names the file.
+    """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
-    These are errors of the operating system, and text that is not UTF-8.
+    The errors are those of the operating system, and the error for text that is not UTF-8.
     """
     try:
         yield
@@ -73,15 +73,15 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def wrong(value: float) -> str:
-    """Describe a number that is not finite: "NaN or missing", or "infinite"."""
+    """Return text that describes a `value` that is not finite: "NaN or missing", or "infinite"."""
     return "NaN or missing" if np.isnan(value) else "infinite"
 
 
 def rows_in_a_block(columns: int) -> int:
-    """Return the number of rows that are read at a time (a block) from a table with this many columns."""
+    """Return the number of rows that are read at a time (a block) from a table whose number of columns is `columns`."""
     return max(1, _BLOCK // columns)
 
 
 def numbered(width: int) -> list[str]:
-    """Return the names "1", "2" and so on, for columns that have none."""
+    """Return the names "1", "2" and so on, for `width` columns that have no names."""
     return [str(i + 1) for i in range(width)]

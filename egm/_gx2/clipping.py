@@ -37,10 +37,12 @@ Piece: TypeAlias = tuple[Crossing, Complex, list[Complex]]
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
     r"""Compute moments of the part that a normal row loses when it is clipped to the squared norm x.
 
-    The squared norm of the row is :math:`Q = \sum_j w_j Y_j`. Here
-    :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)` is the squared length of a normal vector :math:`V_j`
-    of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared length
-    :math:`\lambda_j`. Clipping removes the share :math:`L = \max(0, 1 - \sqrt{x / Q})` of the row.
+    The squared norm of the row is :math:`Q = \sum_j w_j Y_j` with the weights :math:`w`, `weights`.
+    Here :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, with the degrees of freedom :math:`\nu`, `dof`,
+    and the noncentralities :math:`\lambda`, `nc`, is the squared length of a normal vector
+    :math:`V_j` of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared
+    length :math:`\lambda_j`. Clipping multiplies the row by :math:`1 - L`, where :math:`L = \max(0,
+    1 - \sqrt{x / Q})` is the share that the row loses.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     lost : ndarray, shape (d,)
         The means :math:`E[L Y_j]`.
     lost_square : ndarray, shape (d,)
-        The means :math:`E[L^2 Y_j]`. The relative error of all three is about 1e-12.
+        The means :math:`E[L^2 Y_j]`. The relative error of all three results is about 1e-12.
 
     Raises
     ------
@@ -84,8 +86,8 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     Examples
     --------
-    The mean square of the part that each of two coordinates loses by clipping to the squared norm 3,
-    in units of the variance of this coordinate:
+    The mean square of the part that each of two coordinates loses by clipping to the squared norm
+    3, divided by the variance of the coordinate:
 
     >>> from egm import gx2
     >>> _, _, lost_square = gx2.clip_moments(3.0, [1.0, 0.5])
@@ -104,14 +106,18 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
 
 def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
-    r"""Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by log weights.
+    """Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by the log weights.
 
-    With the notation of `clip_moments`, where every term has one degree of freedom, the sum is
-    sum_k by_square_k E[L^2 Y_k] + by_mean_k l_k^2. The weights count only where they decide how much is clipped. Let
-    A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. The product Y_j Y_k brings the factor A_j A_k under the integral
-    over the contour, and 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 more for k = j. Its sum over k is computed
-    once for each node. The mean by which l_k is defined, with two more degrees of freedom, brings the factor 1 / (1 -
-    2 w_k s) instead of A_k, and 2 / (1 - 2 w_j s)^2 more for k = j.
+    A normal row, its share L that clipping removes, and the variables V_k and Y_k are as in `clip_moments`. Here every
+    Y_k has one degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`.
+    The vectors `by_square` and `by_mean` hold factors that the caller chooses. The first result is the number sum_k
+    (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k. The second result is the
+    vector of the derivatives of this number by log w_j, with `nc` and all factors kept fixed.
+
+    For the derivatives, let A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. A product Y_j Y_k in a mean brings the
+    factor A_j A_k under the contour integral. For k = j the factor 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 is
+    added to A_j^2. The sum over k is computed once for each node. The mean that defines l_k brings 1 / (1 - 2 w_k s)
+    instead of A_k, and for k = j the addition is 2 / (1 - 2 w_j s)^2.
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), nc)
     unit = np.longdouble(x) / form.unit
@@ -134,12 +140,15 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
 
 
 def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -> tuple[Array, float, float]:
-    r"""Compute moments of what clipping to the squared norm `x` removes, for a quadratic form of the row.
+    """Compute moments of what clipping to the squared norm `x` removes, for a quadratic form of the row.
 
-    With the notation of `clip_moments`, where V_k is one normal variable of variance 1 and mean `means` m_k, and with
-    the symmetric matrix `form_matrix` G, the results are the numbers l_k with E[L V_k] = l_k m_k, the mean of L V' G V,
-    and that of L^2 V' G V. At a node s of the contour V_k has the mean m_k / (1 - 2 w_k s) and the variance 1 / (1 - 2
-    w_k s), so that V' G V brings the factor sum_k G_kk / (1 - 2 w_k s) + v' G v with v_k = m_k / (1 - 2 w_k s).
+    With the notation of `clip_moments`, V_k is one normal variable of variance 1, its mean m_k is an entry of `means`,
+    and its weight w_k an entry of `weights`. V is the vector of the V_k, and G the symmetric matrix `form_matrix`. The
+    three results are the vector of the numbers l_k with E[L V_k] = l_k m_k, the mean of L V' G V, and the mean of L^2
+    V' G V.
+
+    At a node s of the contour, V_k has the mean v_k = m_k / (1 - 2 w_k s) and the variance 1 / (1 - 2 w_k s). So V' G V
+    brings the factor sum_k G_kk / (1 - 2 w_k s) + v' G v under the integral.
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), means**2)
     unit = np.longdouble(x) / form.unit
@@ -159,23 +168,34 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
 
 
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
-    """Compute E[L] and E[L^2] for the share L of a normal row that clipping to the squared norm x removes.
+    """Compute E[L] and E[L^2] for the share L of a normal row that clipping to a given squared norm removes.
 
-    L is max(0, 1 - sqrt(x / Q)), where Q is the squared norm of the row; `form` has the parameters of its
-    distribution. The result is an array with four rows and one entry for each weight: E[L] if this weight had two
-    more degrees of freedom (row 0) or four more (row 1), and E[L^2] for the same two cases (rows 2 and 3). All
-    entries are computed with the nodes of one contour.
+    Let Q be the squared norm of the row, divided by the unit of `form`, which holds the parameters of Q. The argument
+    `x` is the squared norm to which the row is clipped, divided by this unit, too. Then L is max(0, 1 - sqrt(x / Q)).
+    The vector `weights` holds the weights of the chi-square variables in Q.
+
+    The result is an array with four rows and one column for each weight: E[L] if this weight had two more degrees of
+    freedom (row 0) or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All entries are
+    computed with the nodes of one contour.
     """
     return _lost(_in_tail(form, x, _lost_shares), weights)
 
 
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` for an x so far below the mean of Q that nearly everything is lost."""
+    """Compute the result of `lost_in_tail` where `x` is so far below the mean of Q that nearly everything is lost.
+
+    The arguments `form`, `x` and `weights` are those of `lost_in_tail`. The contour of `lost_in_tail` fails for such an
+    x, and so the density of Q is used instead.
+    """
     return _lost(_by_density(form, x, _shares), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` by the given quadratures."""
+    """Compute the result of `lost_in_tail` from the quadratures that `_in_tail` or `_by_density` yields.
+
+    Each entry of `pieces` is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L,
+    for L^2 and for any further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
+    """
     rows = (
         np.concatenate([sums_of_inverses(crossing, shift, mass, weights) for mass in masses[:2]])
         for crossing, shift, masses in pieces
@@ -184,7 +204,13 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 
 
 def _in_tail(form: Form, x: Real, *images: Callable[[Complex], tuple[Complex, Complex]]) -> Iterator[Piece]:
-    """Yield the quadrature for the mean of some functions of Q over Q > x, along one contour."""
+    """Yield one quadrature along a contour, for the expectations E[g(Q); Q > x] of several functions g.
+
+    `form` holds the parameters of Q, and `x` is divided by the unit of `form`. Each of the `images` is a function, such
+    as `_lost_shares`, for two functions g. It maps an array of complex numbers z to the Laplace transforms at z of the
+    two g, taken as functions of t - 1 with t = Q / x. One `Piece` is yielded: the `Crossing`, the nodes s - c, and the
+    list of the masses, two for each image.
+    """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
     height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
@@ -193,9 +219,11 @@ def _in_tail(form: Form, x: Real, *images: Callable[[Complex], tuple[Complex, Co
 
 
 def _by_density(form: Form, x: Real, *functions: Callable[[float], tuple[float, float]]) -> Iterator[Piece]:
-    """Yield quadratures with the same sum as that of `_in_tail` if x is so far below the mean that its contour fails.
+    """Yield the quadratures that replace the one of `_in_tail` where `x` is so small that its contour fails.
 
-    The functions are integrated against the density of Q, by Gauss-Legendre quadrature on intervals of log Q.
+    `form` and `x` are those of `_in_tail`. Each of the `functions`, such as `_shares`, maps u = sqrt(x / Q) to the
+    values of two functions of Q. These are integrated against the density of Q, by Gauss-Legendre quadrature on
+    intervals of log Q. A `Piece` is yielded for each point Q of this quadrature. The sum over all pieces is the result.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
@@ -212,10 +240,10 @@ def _by_density(form: Form, x: Real, *functions: Callable[[float], tuple[float, 
 def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
     """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1 and k = 2, and for complex z with Re z > 0.
 
-    With t = Q / x these two integrals are the Laplace transforms of L and of L^2, where L = 1 - sqrt(x / Q)
-    is the share of a row that clipping removes. Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over
-    the same range. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2 J_1 + J_2. If z
-    is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
+    With t = Q / x these two integrals are the Laplace transforms, in t - 1, of L and of L^2, where L = 1 - sqrt(x / Q)
+    is the share of a row that clipping removes. The result is the pair of them. Let J_m be the integral of t^(-m/2)
+    exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2
+    J_1 + J_2. If z is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
     """
     near, far, one, two, beyond = _power_transforms(z)
     share = beyond / (1 + beyond + np.sqrt(1 + beyond))
@@ -224,10 +252,11 @@ def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
 
 
 def _lost_slopes(z: Complex) -> tuple[Complex, Complex]:
-    """Compute the Laplace transforms of (1 - t^-1/2) t^-3/2 and of t^-3/2 / 2, as `_lost_shares` does.
+    """Compute the Laplace transforms of (1 - t^-1/2) t^-3/2 and of t^-3/2 / 2 at complex z with Re z > 0.
 
-    With t = Q / x these are the derivatives of L^2 and of L by t. Integration by parts shows that
-    J_(m+2) = (1 - z J_m) 2 / m.
+    With t = Q / x the two functions are the derivatives of L^2 and of L by t, where L = 1 - t^-1/2 is the share of a
+    row that clipping removes. The integrals are over t from 1 to infinity with the factor exp(-z (t - 1)), as in
+    `_lost_shares`. With J_m as defined there, integration by parts gives J_(m+2) = (1 - z J_m) 2 / m.
     """
     near, far, one, two, beyond = _power_transforms(z)
     root = np.sqrt(1 + beyond)
@@ -238,10 +267,10 @@ def _lost_slopes(z: Complex) -> tuple[Complex, Complex]:
 
 
 def _power_transforms(z: Complex) -> tuple[Complex, NDArray[np.bool_], Complex, Complex, Any]:
-    """Compute what `_lost_shares` and `_lost_slopes` have in common.
+    """Compute the integrals J_1 and J_2 of `_lost_shares` at `z`, and the nodes of a quadrature where `z` is large.
 
-    The results are z with 1 in place of large values, whether z is large, J_1 and J_2 at the first result, and t - 1
-    at the Gauss-Laguerre nodes for large z.
+    The five results are: z with 1 in place of the entries above 2 in size; whether an entry is above 2; J_1 and J_2 at
+    the first result; and the values of t - 1 at the Gauss-Laguerre nodes for the large entries, one row for each entry.
     """
     far = np.abs(z) > _FAR
     near = np.where(far, 1.0, z)
@@ -252,18 +281,18 @@ def _power_transforms(z: Complex) -> tuple[Complex, NDArray[np.bool_], Complex, 
 def _integral(values: NDArray[Any]) -> Complex:
     """Compute int_0^inf f(t) exp(-t) dt for k functions f, from their values at the Gauss-Laguerre nodes.
 
-    `values` has the shape (k, nodes). The sum is not computed as a product of matrices, because for such
-    small matrices the product may take a thousand times as long when the threads of the BLAS library wait
-    for each other.
+    `values` has the shape (k, nodes), and the result has the shape (k,). The sum is not computed as a product of
+    matrices: for such small matrices the product may take a thousand times as long when the threads of the BLAS library
+    wait for each other.
     """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])
 
 
 def _shares(u: float) -> tuple[float, float]:
-    """Return L and L^2 for the share L = 1 - u of a row that is lost where sqrt(x / Q) is u."""
+    """Return the pair (L, L^2), where L = 1 - u is the share of a row that clipping removes and `u` is sqrt(x / Q)."""
     return 1 - u, (1 - u) ** 2
 
 
 def _slopes(u: float) -> tuple[float, float]:
-    """Return the derivatives of L^2 and of L by t = Q / x, where t^-1/2 is u."""
+    """Return the derivatives of L^2 and of L = 1 - t^-1/2 by t = Q / x, at the t for which t^-1/2 is `u`."""
     return (1 - u) * u**3, u**3 / 2

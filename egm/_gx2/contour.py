@@ -43,10 +43,10 @@ class AccuracyError(ArithmeticError):
     Attributes
     ----------
     estimate : float
-        Best value that the failed step had found, for diagnosis. It is not the tail. If a search
-        failed, it is the argument at which the search ended. If the quadrature stayed too inaccurate,
-        it is the integral divided by the height of the integrand. It is NaN if the integrand did not
-        become negligible along the contour.
+        Best value that the failed step had found, for diagnosis. The estimate is not the tail. If a search failed, the
+        estimate is the argument at which the search ended. If the quadrature stayed too inaccurate, the estimate is the
+        integral divided by the height of the integrand. It is NaN if the integrand did not become negligible along the
+        contour.
 
     Examples
     --------
@@ -69,17 +69,17 @@ class AccuracyError(ArithmeticError):
 class Crossing:
     """Describe a point c where a contour crosses the real axis, as the saddle point of exp(K(s) - s x) / s.
 
-    K is the cumulant function of `form`. The point is given by a parameter theta, which may be any real
-    number. For the upper tail theta is log(c / (1 - c)) with c in (0, 1), and for the lower tail theta is
-    log(-c) with c < 0.
+    K is the cumulant function of the distribution in `form`. The point is given by the number `theta`. If `lower` is
+    false, the contour is for the upper tail, and theta is log(c / (1 - c)) with c in (0, 1). If `lower` is true, the
+    contour is for the lower tail, and theta is log(-c) with c < 0. So theta may be any real number.
 
-    The attribute `x` is the value of x for which c is the saddle point. Two attributes have an entry for
-    each group of weights, whose center divided by the largest weight is r: `slack` is 1 - r c, computed
-    without cancellation, and `v` is r c / (1 - r c). `pace` is the derivative of log|c| by theta. The
-    derivatives of K at c are multiplied by a power of c, so that they have no units: `drift` is c times K',
-    `spread` is c^2 times the second derivative of K(s) - s x - log s, and `skew` is c^3 times K'''. These
-    derivatives ignore that the weights of a group may differ a little. They only choose the contour, and
-    the integral is the same along every contour.
+    The attribute `x` is the value of x for which c is the saddle point. Two attributes have an entry for each group of
+    weights, whose center divided by the largest weight is r: `slack` is 1 - r c, computed without cancellation, and `v`
+    is r c / (1 - r c). The attribute `pace` is the derivative of log|c| by theta. Three attributes are derivatives at
+    c, each multiplied by a power of c so that it has no units: `drift` is c times the first derivative of K, `spread`
+    is c^2 times the second derivative of K(s) - s x - log s, and `skew` is c^3 times the third derivative of K. These
+    three ignore that the weights of a group may differ a little. They only choose the contour, and the integral is the
+    same along every contour.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
@@ -105,13 +105,15 @@ class Crossing:
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
-        """Return K(c) - c x, and the sum of the absolute values of its terms.
+        """Return K(c) - c x, and the sum of the absolute values of the terms of which this difference is computed.
 
-        K is the cumulant function of `form`, and c is the point of this crossing. The second result gives a bound of
-        the rounding error of the first. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|.
-        For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with
-        k degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So
-        the part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in extended
+        K is the cumulant function of `form`, c is the point of this crossing, and `x` is a point of the distribution,
+        divided by the unit of `form`. The second result gives a bound of the rounding error of the first. At c the
+        integrand of the tail has the absolute value exp(K(c) - c x) / |c|.
+
+        For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with k
+        degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So the
+        part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in extended
         precision where the machine has it.
         """
         form, c = self.form, np.longdouble(self.c)
@@ -130,11 +132,13 @@ class Crossing:
         return float(terms.sum() - linear) + _beyond_centers(form, self.v), float(size)
 
     def formula(self) -> tuple[float, float]:
-        """Return the logarithm of the tail at `self.x`, by the saddlepoint formula, and its slope in theta.
+        """Return the logarithm of the tail at `self.x` by the saddlepoint formula, and its derivative by theta.
 
-        Let K be the cumulant function of `form`, let f be the value of K(s) - s x - log s at the saddle point c, and
-        let f2, f3 and f4 be the derivatives there. To second order the tail is exp(f) / sqrt(2 pi f2) (1 + f4 / (8
-        f2^2) - 5 f3^2 / (24 f2^3)). The slope is computed to first order.
+        The tail is the lower one if `lower` is true, and otherwise the upper one. Let K be the cumulant function of
+        `form`, let f be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be the second,
+        third and fourth derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction
+        1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3). The derivative by theta, the parameter of this crossing, is computed
+        without the correction.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -164,10 +168,10 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 def _beyond_centers(form: Form, v: Any) -> Any:
     """Compute the part of the cumulant function K(s) that comes from the spread of the weights within clusters.
 
-    The rest of K(s) is computed as if all weights of a cluster were equal to its center. The argument `v` is r s / (1
-    - r s) for each cluster, where r is its center divided by the largest weight. Let e be the relative distance of a
-    weight from its center. The result sums the power series in e of log(1 - v e) and of 1 / (1 - v e) over all
-    weights, by the moments in `form`. It is 0 if `form` has no moments.
+    The rest of K(s) is computed as if all weights of a cluster were equal to the center of the cluster. The last axis
+    of `v` has an entry r s / (1 - r s) for each cluster, where r is the center divided by the largest weight. Let e be
+    the relative distance of a weight from the center. The result sums the power series in e of log(1 - v e) and of 1 /
+    (1 - v e) over all weights, by the moments in `form`. It is 0 if `form` has no moments.
     """
     if form.moments is None:
         return 0.0
@@ -181,11 +185,12 @@ def _beyond_centers(form: Form, v: Any) -> Any:
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
-    """Find the saddle point of exp(K(s) - s x) / s for the given x, where K is the cumulant function of `form`.
+    """Find the saddle point of exp(K(s) - s x) / s for the given `x`, where K is the cumulant function of `form`.
 
-    Return it as a `Crossing`. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0. If
-    `lower` is true, that of the lower tail is returned, and if it is false, that of the upper tail. By default it is
-    that of the lower tail for an x below the mean of the distribution, and otherwise that of the upper tail.
+    The saddle point is returned as a `Crossing`. `x` is divided by the unit of `form`. The upper tail has a saddle
+    point c > 0, and the lower tail has one with c < 0. If `lower` is true, the saddle point of the lower tail is
+    returned, and if it is false, that of the upper tail. If `lower` is None, the tail is the lower one for an x below
+    the mean of the distribution, and otherwise the upper one.
     """
     x = float(x)
     lower = x < form.mean if lower is None else lower
@@ -193,7 +198,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     start = np.log((z + np.hypot(z, 2)) / (2 * form.deviation))
 
     def excess(theta: float) -> tuple[float, float, Crossing]:
-        """Return a number that is zero at the wanted theta and increases in theta, its slope, and the `Crossing`.
+        """Return a number that increases in `theta` and is zero at the saddle point, its slope, and the `Crossing`.
 
         Let c be the point of the contour that theta describes, and K the cumulant function. The number is log(K'(c) /
         (x + 1/c)) for the upper tail, and log(x / (K'(c) - 1/c)) for the lower tail. It is zero if c is the saddle
@@ -211,10 +216,10 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 def find_root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
     """Find the zero of an increasing function by Newton's method, and return an object that belongs to the zero.
 
-    ``increasing(u)`` returns three things: the value of the function at u, its slope, and any other object.
-    The search keeps a bracket of the zero by the signs of the values. It ends at the first u for which the
-    absolute value is at most `tolerance`, and returns the third thing for this u. It raises an
-    AccuracyError after 200 steps.
+    For a number u, ``increasing(u)`` returns three things: the value of the function at u, the slope there, and any
+    other object. The search begins at u = `start`, and keeps a bracket of the zero by the signs of the values. It ends
+    at the first u for which the absolute value of the function is at most `tolerance`, and returns the third thing for
+    this u. It raises an AccuracyError after 200 steps.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -230,12 +235,14 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
-    Return s - c, m, and an estimate of the relative error. Let K be the cumulant function and Im the imaginary part.
-    For a function F, the integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi
-    times Im sum_i m_i F(s_i). The tail is the integral with F = 1/s, and the density that with F = 1. The estimated
-    error is that of the tail; if `density` is true, it is the larger one of the errors of tail and density. For an x
-    far below the mean and a contour with c > 0, the density is too small beside the upper tail; then `density` has to
-    be false.
+    The three results are the array s - c, the array m, and an estimate of the relative error. `x` is a point of the
+    distribution, divided by the unit of its `Form`. Let K be the cumulant function and Im the imaginary part. For a
+    function F, the integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im
+    sum_i m_i F(s_i). The tail is the integral with F = 1/s, and the density is the integral with F = 1.
+
+    The estimated error is that of the tail; if `density` is true, it is the larger one of the errors of tail and
+    density. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
+    `density` has to be false.
     """
     x = float(x)
     for bend in _BENDS:
@@ -249,9 +256,9 @@ def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
 def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quadrature:
     """Compute the results of `integrate` along one contour, whose curvature is given by `bend`.
 
-    With bend 1 the contour follows the path of steepest descent, and with bend 0 it is a straight line. The
-    step of the trapezoid rule is halved until the last two sums agree. An AccuracyError is raised if they
-    never agree.
+    The arguments `crossing`, `x` and `density` are those of `integrate`. With `bend` 1 the contour follows the path of
+    steepest descent, and with 0 it is a straight line. The step of the trapezoid rule is halved until the last two sums
+    agree. An AccuracyError is raised if they never agree.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -283,9 +290,9 @@ def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quad
 def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tuple[Complex, Complex]:
     """Evaluate the integrand at 0, 1, 2, ... steps along the contour, until its values are negligible.
 
-    ``evaluate(u)`` returns the nodes s - c for the parameters u, and the values of the integrand with
-    respect to u. This function returns both for all steps up to the first negligible value. It raises an
-    AccuracyError if the integrand grows again or does not become negligible.
+    For an array u of numbers, ``evaluate(u)`` returns two arrays: the nodes s - c at the parameters u, and the values
+    of the integrand with respect to u. This function returns the two arrays for all steps up to the first negligible
+    value. It raises an AccuracyError if the integrand grows again or does not become negligible.
     """
     parts, smallest = [], 1.0
     for start in range(0, _MOST_NODES, _BATCH):
@@ -308,8 +315,9 @@ def _outwards(evaluate: Callable[[NDArray[Any]], tuple[Complex, Complex]]) -> tu
 def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
     """Compute the terms whose sums are the tail (row 0) and the density (row 1) by quadrature: shape (2, nodes).
 
-    Let c be the point of `crossing` and K the cumulant function. The sum of row 0, divided by pi, is the tail divided
-    by exp(K(c) - c x) / |c|. The sum of row 1, divided by pi, is the density divided by exp(K(c) - c x).
+    The arrays `shift`, which holds the nodes minus c, and `mass` are the first two results of `integrate` for
+    `crossing`. Let c be the point of `crossing` and K the cumulant function. The sum of row 0, divided by pi, is the
+    tail divided by exp(K(c) - c x) / |c|. The sum of row 1, divided by pi, is the density divided by exp(K(c) - c x).
     """
     terms = np.empty((2, mass.size))
     terms[0], terms[1] = (mass / (1 + shift / crossing.c)).imag, mass.imag
@@ -319,8 +327,9 @@ def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
 def _growth(crossing: Crossing, shift: Complex) -> Complex:
     """Compute K(c + shift) - K(c), the change of the cumulant function K, for the nodes c + shift of a quadrature.
 
-    Here c is the point of `crossing`. The logarithms of 1 - q shift, with q = r / (1 - r c) for each group of
-    weights, are computed by real arithmetic; r is the center of the group divided by the largest weight.
+    Here c is the point of `crossing`, and `shift` is an array of complex numbers. The logarithms of 1 - q shift, with q
+    = r / (1 - r c) for each group of weights, are computed by real arithmetic; r is the center of the group divided by
+    the largest weight.
     """
     form = crossing.form
     q = form.r / crossing.slack
@@ -337,12 +346,16 @@ def _growth(crossing: Crossing, shift: Complex) -> Complex:
 
 
 def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights: Array, most: int = 2) -> list[Array]:
-    """Compute Im sum_i mass_i / (1 - 2 w_j s_i)^k for every weight w_j, once for each power k = 1 ... `most`.
+    """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, once for each power k = 1 ... `most`.
 
-    Im is the imaginary part. The nodes of the quadrature are s_i = c + shift_i, where c is the point of `crossing`.
-    For a weight w = m (1 + e) in a cluster with the center m, let I = 1 / (1 - 2 m s) and V = I - 1. Then 1 / (1 - 2
-    w s)^k is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums over the nodes are computed once
-    for each cluster and power p.
+    Im is the imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c +
+    shift_i, where c is the point of `crossing`. The arrays `shift` and `mass` have an entry for each node, as
+    `integrate` returns them, and `weights` holds the w_j. The result is a list of `most` arrays, each with an entry for
+    each weight.
+
+    For a weight m (1 + e) in a cluster with the center m, let I be 1 / (1 - r s) with the r of the center, and V = I -
+    1. Then the k-th power for this weight is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums
+    over the nodes are computed once for each cluster and power p.
     """
     inverse = _inverses(crossing, shift)
     term = mass[:, None] * inverse
@@ -358,9 +371,12 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights:
 
 
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
-    """Compute sum_k sum_j factors[k - 1]_j / (1 - 2 w_j s_i)^k at every node s_i of a quadrature.
+    """Compute sum_k sum_j factors[k - 1]_j / (1 - r_j s_i)^k at every node s_i of a quadrature.
 
-    The nodes are those of `sums_of_inverses`, and so are the power series for the weights of a cluster.
+    As in `sums_of_inverses`, r_j is the weight w_j of `weights` divided by the largest weight. The nodes are s_i = c +
+    shift_i, where c is the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors`
+    has an entry for each weight. The result has an entry for each node. The power series for the weights of a cluster
+    are those of `sums_of_inverses`.
     """
     inverse = _inverses(crossing, shift)
     group, e = _places(crossing.form, weights)
@@ -376,7 +392,11 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
 
 
 def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
-    """Compute 1 / (1 - 2 w s) for every node s = c + shift and every weight w: shape (nodes, weights)."""
+    """Compute 1 / (1 - r s) for every node s = c + shift and every entry of `weights`: shape (nodes, weights).
+
+    Here c is the point of `crossing`, `shift` has an entry for each node, and r is the weight divided by the largest
+    one.
+    """
     largest = crossing.form.unit / 2
     slack = (
         1 - crossing.c * (weights / largest) if crossing.lower else crossing.pace + crossing.c * (1 - weights / largest)
@@ -385,23 +405,37 @@ def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
 
 
 def _inverses(crossing: Crossing, shift: Complex) -> Complex:
-    """Compute 1 / (1 - 2 m s) for every node s = c + shift and every center m of a cluster: shape (nodes, clusters)."""
+    """Compute 1 / (1 - r s) for every node s = c + shift and every cluster of weights: shape (nodes, clusters).
+
+    Here c is the point of `crossing`, `shift` has an entry for each node, and r is the center of the cluster divided by
+    the largest weight.
+    """
     return 1 / (crossing.slack - np.outer(shift, crossing.form.r))
 
 
 def _terms(form: Form) -> int:
-    """Return the number of terms of the power series for the weights of a cluster."""
+    """Return the number of terms of the power series for the weights of a cluster, which is 1 without clusters.
+
+    `form` holds the parameters of the distribution. It has no clusters if its `moments` are None.
+    """
     return 1 if form.moments is None else ORDER + 1
 
 
 def _places(form: Form, weights: Array) -> tuple[NDArray[np.intp], Array]:
-    """Return the cluster of every weight, and the relative distance of the weight from the center of this cluster."""
+    """Return the index of the cluster of each weight, and the relative distance of the weight from its center.
+
+    `form` describes the clusters, and `weights` holds the weights. Both results have an entry for each weight.
+    """
     group = np.searchsorted(form.lowest, weights, side="right") - 1
     return group, weights / form.centers[group] - 1
 
 
 def _series(rows: list[Array], group: NDArray[np.intp], e: Array) -> Array:
-    """Compute the power series sum_p rows[p][group[j]] e[j]^p for every weight j, by Horner's rule."""
+    """Compute the power series sum_p rows[p][group[j]] e[j]^p for every weight j, by Horner's rule.
+
+    Each array in the list `rows` has an entry for each cluster. For weight j, `group` has the index of its cluster, and
+    `e` the relative distance from the center of this cluster.
+    """
     total = rows[-1][group]
     for row in rows[-2::-1]:
         total *= e

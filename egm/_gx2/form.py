@@ -54,8 +54,8 @@ class Form:
     def exact_r(self) -> Long:
         """Return r, the center of each group of weights divided by the largest weight, in extended precision.
 
-        A double is not enough, because the rounding error of r is multiplied by the degrees of freedom,
-        which may be large.
+        A double is not enough, because the rounding error of r is multiplied by the degrees of freedom, and their
+        number may be large.
         """
         return self.centers / np.longdouble(self.unit / 2)
 
@@ -77,7 +77,11 @@ class Form:
 
 
 def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array, Array, Array]:
-    """Check the weights, the degrees of freedom and the noncentralities, and return them as vectors of equal length."""
+    """Check `weights`, degrees of freedom `dof` and noncentralities `nc`; return them as vectors of equal length.
+
+    Raise a ValueError if a number is outside its range, or if `dof` or `nc` is neither one number nor as long as
+    `weights`.
+    """
     weights = vector(weights=weights)
     dof, nc = positive(dof=dof), nonnegative(nc=nc)
     for name, value in (("dof", dof), ("nc", nc)):
@@ -89,11 +93,12 @@ def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array
 
 
 def form_of(weights: Array, dof: Array, nc: Array) -> Form:
-    """Return the `Form` of weights, degrees of freedom and noncentralities that `parameters` has checked.
+    """Return the `Form` of a weighted sum of chi-square variables.
 
-    Equal weights become one group. If there are more than 256 weights, close weights are gathered in
-    clusters, and each cluster is a group. But if there would be more clusters than a quarter of the number
-    of weights, only equal weights are gathered.
+    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`. Equal
+    weights become one group. If there are more than 256 weights, close weights are gathered in clusters, and each
+    cluster is a group. But if there would be more clusters than a quarter of the number of weights, only equal weights
+    are gathered.
     """
     if weights.size <= _EXACT:
         return _merged(weights, dof, nc)
@@ -108,7 +113,10 @@ def form_of(weights: Array, dof: Array, nc: Array) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array) -> Form:
-    """Return the `Form` with one group for each distinct weight."""
+    """Return the `Form` with one group for each distinct weight.
+
+    The arguments `weights`, `dof` and `nc` are those of `form_of`.
+    """
     values, group = np.unique(weights, return_inverse=True)
     k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
     return Form(2 * values[-1], values, values, k, shift)  # type: ignore[arg-type]  # counts with weights are float64
@@ -117,7 +125,8 @@ def _merged(weights: Array, dof: Array, nc: Array) -> Form:
 def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> Form:
     """Return the `Form` with one group for each cluster of weights.
 
-    The weights are sorted, and `starts` has the index of the first weight of each cluster.
+    The arguments `weights`, `dof` and `nc` are those of `form_of`, sorted by weight. The array `starts` has the index
+    of the first weight of each cluster.
     """
     sizes = np.diff(starts, append=weights.size)
     k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
@@ -128,7 +137,7 @@ def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp
 
 
 def _edges(smallest: float, largest: float) -> Array:
-    """Return the lower edges of the clusters that cover all weights from `smallest` to `largest`.
+    """Return the lower edges of the clusters that cover all weights from `smallest` to `largest`, in ascending order.
 
     The edges are at equal steps of log(r / (1 - r)), where r is a weight divided by `largest`.
     """
@@ -141,8 +150,9 @@ def _edges(smallest: float, largest: float) -> Array:
 def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
     """Compute the sums of values_j e_j^p over the weights j of each cluster, for p = 1 ... ORDER.
 
-    `e` has the relative distance of each weight from the center of its cluster, and `starts` the index of the first
-    weight of each cluster. The result has the shape (ORDER, clusters).
+    `values` has the degrees of freedom or the noncentrality of each weight. `e` has the relative distance of each
+    weight from the center of its cluster, and `starts` the index of the first weight of each cluster. The result has
+    the shape (ORDER, clusters).
     """
     if not values.any():
         return np.zeros((ORDER, starts.size))

@@ -28,7 +28,8 @@ def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     Returns
     -------
     float
-        The mean :math:`E[Q] = \sum_j w_j (\nu_j + \lambda_j)`, in the units of `weights`.
+        The mean :math:`E[Q] = \sum_j w_j (\nu_j + \lambda_j)`, in the units of `weights`, where w
+        is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float:
     -------
     float
         The variance :math:`\mathrm{Var}[Q] = 2 \sum_j w_j^2 (\nu_j + 2 \lambda_j)`, in the squared
-        units of `weights`.
+        units of `weights`, where w is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def rvs(
 
 
 def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array:
-    r"""Compute the mean of each chi-square variable in the sum Q, given that Q = x.
+    r"""Compute the mean of each chi-square variable in a weighted sum Q of them, given that Q = x.
 
     The result shows which terms make Q as large as `x`.
 
@@ -155,7 +156,8 @@ def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: Arra
     -------
     ndarray, shape (d,)
         The means :math:`E[Y_j \mid Q = x]` for :math:`Q = \sum_j w_j Y_j` with independent
-        :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`.
+        :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, where w is `weights`, :math:`\nu` is `dof` and
+        :math:`\lambda` is `nc`.
 
     Raises
     ------

@@ -170,7 +170,7 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
 
 
 def _log_probability(p: ArrayLike) -> Array:
-    """Return log p, where log 0 is -inf, or raise a ValueError if an entry of p is outside [0, 1]."""
+    """Return log p, where log 0 is -inf, or raise a ValueError if an entry of `p` is outside [0, 1]."""
     p = real(p=p)
     if np.any((p < 0) | (p > 1)):
         raise ValueError(f"p must lie in [0, 1], got {float(p[(p < 0) | (p > 1)].flat[0])!r}")
@@ -180,8 +180,8 @@ def _log_probability(p: ArrayLike) -> Array:
 def quantile(form: Form, log_p: float, lower: bool) -> float:
     """Find the quantile x at which a tail has the logarithm `log_p`: P[Q <= x] if `lower` is true, else P[Q > x].
 
-    Q is the variable whose parameters `form` holds. The search uses the smaller one of the two tails at x, because the
-    larger one may be too close to 1.
+    Q is the variable whose parameters `form` holds. The search uses the smaller one of the tails P[Q <= x] and P[Q >
+    x], because the larger one may be too close to 1.
     """
     if log_p == 0 or np.isinf(log_p):
         return np.inf if (log_p == 0) == lower else 0.0
@@ -194,10 +194,10 @@ def quantile(form: Form, log_p: float, lower: bool) -> float:
 def _above_mean(form: Form, log_upper: float) -> bool:
     """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q.
 
-    `quantile` searches such an x by the upper tail, and any other x by the lower tail. Both searches end at
-    the same x, but a tail that is close to 1 makes the search inaccurate. P[Q > mean] is 0.317 for one
-    degree of freedom, and rises towards 1/2 for more of them. So for most probabilities the answer is known
-    without computing P[Q > mean].
+    Q is the variable whose parameters `form` holds. If x lies above the mean, `quantile` searches x by the upper tail,
+    and otherwise by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search
+    inaccurate. P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees of
+    freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
     """
     if log_upper >= np.log(0.5):
         return False
@@ -209,11 +209,11 @@ def _above_mean(form: Form, log_upper: float) -> bool:
 def _search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
-    The result is divided by the unit of `form`. The search is over the parameter theta of a `Crossing`. The
-    logarithm of a tail, less a constant, is nearly proportional to a power of exp(theta). So the function
-    whose zero is searched is the logarithm of the ratio of log tail to `log_p`, each less this constant; it
-    is nearly a straight line in theta. A first search has the saddlepoint formula in place of the tail. A
-    second one starts from its result and has the tail itself.
+    The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
+    of a `Crossing`. Let a be the largest logarithm that the saddlepoint formula can give. Then a minus the log tail is
+    nearly proportional to a power of exp(theta). So the search is for the zero of log((a - log tail) / (a - log_p)),
+    which is nearly a straight line in theta. A first search uses the saddlepoint formula in place of the tail. A second
+    search starts from the result of the first one and uses the tail itself.
     """
     depth = _LAPLACE_TOP - log_p
 

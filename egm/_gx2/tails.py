@@ -43,8 +43,8 @@ def sf(
     Returns
     -------
     tail : float or ndarray
-        The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12
-        down to 1e-300.
+        The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12 for tails down to
+        1e-300.
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -62,10 +62,10 @@ def sf(
 
     Notes
     -----
-    The tail is an integral along a contour through the saddle point of its integrand [1]_, as the
-    docstring of `egm.gx2` explains. The estimated error is the difference of the last two quadratures,
-    squared, plus a bound on the rounding error of the exponent. The estimate is not a proven bound, but
-    it is at least the true error in every reference case of the tests.
+    The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
+    `egm.gx2` explains. The estimated error is ten times the squared relative difference of the last two quadratures,
+    plus a bound on the rounding error of the exponent. The estimate is not a proven bound, but it is at least the true
+    error in every reference case of the tests.
 
     References
     ----------
@@ -340,11 +340,12 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
 
 
 def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
-    """Compute the logarithms of a tail and of the density at x, both by one contour, for the distribution of a `Form`.
+    """Compute the logarithms of a tail and of the density at `x`, both by one contour.
 
-    The contour is that through the point of `crossing`, and the tail is the lower one if `crossing.lower` is
-    true, else the upper one. x is divided by the unit of the form. The results are the logarithm of the
-    tail, its estimated error, the logarithm of the density, and the derivative of the latter by x.
+    The distribution is that of the `Form` to which `crossing` belongs, and `x` is divided by the unit of this form. The
+    contour goes through the point of `crossing`. The tail is the lower one if `crossing.lower` is true, else the upper
+    one. The four results are the logarithm of the tail, the estimated error of this logarithm, the logarithm of the
+    density, and the derivative of the log density by x.
     """
     shift, mass, error = integrate(crossing, x)
     tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
@@ -358,7 +359,9 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
 def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    One of the tails is integrated along a contour, and the other one is 1 minus this tail.
+    Q is the variable whose parameters `form` holds, and `x` is in the units of the weights. One tail is integrated
+    along a contour, and the other tail is 1 minus the first. The result is a pair of pairs (logarithm, error), the
+    upper tail first.
     """
     x = x / np.longdouble(form.unit)
     if x <= 0 or np.isinf(x):
@@ -375,17 +378,19 @@ def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
 
 
 def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of x.
+    """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of `x`.
 
-    The result is an array whose last axis, of length two, has the logarithm and its error.
+    The distribution of Q has the parameters `weights`, `dof` and `nc`, as in `sf`. The result has the shape of `x` and
+    one more axis of length two, for the logarithm and its error.
     """
     return at_each(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
 
 
 def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
-    """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of x.
+    """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of `x`.
 
-    The result is an array whose last axis, of length two, has the logarithm and its error.
+    The distribution of Q has the parameters `weights`, `dof` and `nc`, as in `sf`. The result has the shape of `x` and
+    one more axis of length two, for the logarithm and its error.
     """
     return at_each(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
 
@@ -393,19 +398,20 @@ def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> A
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    Here log and error are the two entries along the last axis of `log_and_error`, as `_upper` returns it.
+    Here log and error are the two entries along the last axis of `log_and_error`, a result of `_upper` or `_lower`. The
+    argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
 
 
 def log_complement(log_p: float) -> float:
-    """Compute log(1 - p) from `log_p`, the logarithm of p."""
+    """Compute log(1 - p) from `log_p`, the logarithm of the probability p."""
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
 def _log_density(form: Form, x: Real) -> float:
-    """Compute the logarithm of the density at x of the variable Q whose parameters `form` holds."""
+    """Compute the logarithm of the density at `x` of the variable Q whose parameters `form` holds."""
     x = x / np.longdouble(form.unit)
     if x < 0 or np.isinf(x):
         return -np.inf
@@ -414,9 +420,9 @@ def _log_density(form: Form, x: Real) -> float:
 
 
 def _log_density_at_zero(form: Form) -> float:
-    """Compute the logarithm of the density of Q / unit at zero, as the limit from above, for the parameters in `form`.
+    """Compute the logarithm of the density at zero, as the limit from above, of Q divided by the unit of `form`.
 
-    Here unit is the unit of `form`. The result is inf if the degrees of freedom sum to less than two, and -inf if they
+    `form` holds the parameters of Q. The result is inf if the degrees of freedom sum to less than two, and -inf if they
     sum to more than two.
     """
     total = np.sum(form.k)
@@ -428,10 +434,11 @@ def _log_density_at_zero(form: Form) -> float:
 def at_each(
     function: Callable[[Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
 ) -> Any:
-    """Compute function(form, value) for every entry of `values`, with the `Form` of `weights`, `dof` and `nc`.
+    """Compute function(form, value) for every entry `value` of the array `values`.
 
-    The result is an array of the shape of `values`, or a single number if `values` is a single number. If
-    the function returns a pair, the result has an additional last axis of length two.
+    Here form is the `Form` of `weights`, `dof` and `nc`, which are checked first. The result is an array of the shape
+    of `values`, or a single number if `values` is a single number. If `function` returns a pair, the result has an
+    additional last axis of length two.
     """
     form = form_of(*parameters(weights, dof, nc))
     if np.size(values) == 0:

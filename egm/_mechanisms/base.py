@@ -26,23 +26,23 @@ class Release:
     estimate : ndarray or numpy.float64
         Noisy value or sum, in the units of the data. A single number is a `numpy.float64`.
     noise_std : ndarray or numpy.float64
-        Standard deviation of the noise in each entry of `estimate`, in the same units. It says
-        nothing about clipping.
+        Standard deviation of the noise in each entry of `estimate`, in the units of this entry. The
+        error that clipping causes is not included.
     simulated : bool
-        Whether the noise came from a NumPy Generator. Such a release is fit for experiments and not
-        for publication.
+        Whether the noise came from a NumPy Generator. A simulated release is fit for experiments
+        and not for publication.
     count : float, optional
-        Noisy number of rows, where the number of rows is not public. None elsewhere.
+        Noisy number of rows, if the number of rows is not public. Otherwise None.
     clipped : float, optional
-        Noisy number of rows that were clipped, where the mechanism counts them. None elsewhere.
+        Noisy number of rows that were clipped, if the mechanism counts them. Otherwise None.
     noise_law : {"gaussian", "l2", "laplace"}, default "gaussian"
         Law of the noise.
 
     Notes
     -----
-    Clipping causes an error that `noise_std` does not contain. It is small only if the guesses of
-    center and spread are good. `GaussianDataMechanism.error` forecasts it, and `clipped` shows
-    afterwards whether the guesses were good.
+    Clipping causes an error that `noise_std` does not contain. This error is small only if the
+    guesses of center and spread are good. `GaussianDataMechanism.error` forecasts the error, and
+    `clipped` shows after the release whether the guesses were good.
 
     Examples
     --------
@@ -63,10 +63,11 @@ class Release:
 
 
 class Mechanism:
-    """Base class of the mechanisms: those of the same class with equal constructor arguments are equal.
+    """Base class of the mechanisms; two mechanisms of one class are equal if their constructor arguments are equal.
 
     The arguments of the constructor are fields of a frozen dataclass, and all other fields are
-    computed from them. So `dataclasses.replace` with a new argument computes the other fields anew.
+    computed from these arguments. So `dataclasses.replace` with a new argument computes the other
+    fields anew.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -81,7 +82,7 @@ class Mechanism:
         fix(self, **state)  # an array that comes out of a pickle can be written to
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if rounding to integers would use too much of delta in a secure release.
+        """Check nothing, because a mechanism without a delta loses no part of delta by rounding to integers.
 
         Parameters
         ----------
@@ -90,7 +91,8 @@ class Mechanism:
 
         Notes
         -----
-        This method of the base class is for a mechanism without a delta and never raises an error.
+        A mechanism with a delta has its own method of this name. That method raises a ValueError if
+        rounding to integers would use too much of delta in a secure release.
 
         Examples
         --------
@@ -100,7 +102,11 @@ class Mechanism:
 
 
 def fix(mechanism: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass to these values; of an array, store a copy that cannot be changed."""
+    """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values`.
+
+    The name of each argument is the name of the field. An array is copied, and the copy is made
+    read-only.
+    """
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -109,10 +115,10 @@ def fix(mechanism: object, **values: Any) -> None:
 
 
 def ordinary(noise: T, **parameters: Any) -> T:
-    """Return the scale `noise` of the noise, or raise a ValueError unless each entry is between 1e-300 and 1e300.
+    """Return `noise`, a scale or an array of scales, or raise a ValueError unless each is between 1e-300 and 1e300.
 
-    Outside this range doubles lose digits. The error message shows the `parameters` and their
-    values.
+    Outside this range doubles lose digits. The error message shows the names and the values of the
+    keyword arguments `parameters`, from which the noise was computed.
     """
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
@@ -121,9 +127,10 @@ def ordinary(noise: T, **parameters: Any) -> T:
 
 
 def match(columns: Columns, **named: Array) -> None:
-    """Raise a ValueError if `columns` is given and does not have exactly one name for each entry of a vector.
+    """Raise a ValueError unless `columns` is None or has exactly one name for each entry of a vector.
 
-    The vector is the one keyword argument.
+    The vector is the only one of the keyword arguments `named`. Its keyword can be any name; the
+    error message shows it.
     """
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
@@ -131,9 +138,12 @@ def match(columns: Columns, **named: Array) -> None:
 
 
 def calibrate(mechanism: Any, size: int) -> float:
-    """Check the privacy parameters and the noise of a mechanism, store its `noise_law`, and return its multiplier.
+    """Check the privacy parameters and the noise of `mechanism`, and return the noise multiplier.
 
-    The noise has `size` coordinates, which is stored as `noise_size`.
+    The noise has `size` coordinates. The noise multiplier is the smallest standard deviation of
+    each coordinate that suffices for a query of sensitivity 1. The function stores `epsilon` and
+    `delta` as floats, the law of the noise as `noise_law`, and `size` as `noise_size`. If the
+    mechanism asks for the noise "best", the law is the one with the smaller noise multiplier.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -150,48 +160,64 @@ def calibrate(mechanism: Any, size: int) -> float:
 
 
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
-    """Return whether l2 noise can be calibrated for these parameters, and drawn securely without much cost."""
+    """Return whether l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and drawn securely.
+
+    The condition includes that rounding the random variance of secure noise costs less than a
+    quarter of `delta`.
+    """
     return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
-    """Draw simulated noise of this law with the standard deviations `std`."""
+    """Draw noise from the NumPy Generator `rng`, in the shape of the array `std`, which has its standard deviations.
+
+    `law` is the name of the law of the noise.
+    """
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
     return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
 
 
 def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
-    """Draw `size` integers of secure noise of this law, each with the standard deviation `std`."""
+    """Draw `size` integers of secure noise, each with the standard deviation `std`; `law` is the name of its law."""
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
     return samplers.secure_l2(std / math.sqrt(size + 1), size)
 
 
 def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
-    """Return the simulated release of a value: the value plus noise of this law with the standard deviations `std`."""
+    """Return the simulated release of `value`: the value plus noise from the NumPy Generator `rng`.
+
+    `law` is the name of the law of the noise, and `std` has the standard deviations, in the shape
+    of the value.
+    """
     return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation for which a lattice needs room: that of the noise, or more if it is random."""
+    """Return the largest standard deviation of the noise for which 64-bit integers must have room.
+
+    `law` is the name of the law of the noise, and `noise` the standard deviation of each
+    coordinate. For "gaussian" the result is `noise`. For "l2" the result is 16 times `noise`,
+    because l2 noise is normal noise whose standard deviation is itself random.
+    """
     return noise if law == "gaussian" else 16 * noise
 
 
 def unit_of(sensitivity: float, noise: float) -> float:
-    """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times the sensitivity.
+    """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times `sensitivity`.
 
-    The argument `noise` is the standard deviation of the noise divided by the sensitivity. If it is
-    so large that the noise would not fit into 64-bit integers, the unit is larger.
+    The argument `noise` is the standard deviation of the noise divided by the sensitivity. If
+    `noise` is so large that the noise would not fit into 64-bit integers, the unit is larger.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
 
 def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
-    """Return the value, rounded to multiples of `unit`, plus integer noise times `unit`, in the shape of the value.
+    """Round `value` to multiples of `unit`, add noise, and return the sum in the shape of `value`.
 
-    The list `integers` holds the noise of each entry. Each sum is computed exactly, and then
-    rounded to the nearest double.
+    The list `integers` holds the noise of each entry, in multiples of `unit`. Each sum is computed
+    exactly, and then rounded to the nearest double.
     """
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
@@ -200,28 +226,32 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 
 
 def std_on_lattice(mechanism: Any, sensitivity: float, size: int) -> float:
-    """Return the standard deviation of the discrete noise that makes vectors of `size` integers as private as asked.
+    """Return the standard deviation of the discrete noise that makes vectors of `size` integers private.
 
-    The result is in the unit of `sensitivity`, which is that of the vectors in the l2-norm.
+    The epsilon, the delta and the law of the noise are those of `mechanism`. The argument
+    `sensitivity` is the l2-sensitivity of the vectors, and the result is in the same unit as this
+    number.
     """
     std_of = lattice.gaussian_std if mechanism.noise_law == "gaussian" else lattice.l2_std
     return std_of(sensitivity, size, mechanism.epsilon, mechanism.delta)
 
 
 def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
-    """Return the standard deviation of the discrete noise that makes a rounded value as private as the mechanism says.
+    """Return the standard deviation of the discrete noise that makes a rounded value private.
 
-    The value has `size` entries, each rounded to a multiple of a unit. The argument `sensitivity`
-    and the result are in multiples of this unit. Rounding increases the sensitivity by at most
-    sqrt(size), which is added here.
+    The value has `size` entries, each rounded to a multiple of a unit. The argument `sensitivity`,
+    which is that of the value before rounding, and the result are in multiples of this unit.
+    Rounding increases the sensitivity by at most sqrt(size), which is added here. The epsilon, the
+    delta and the law of the noise are those of `mechanism`.
     """
     return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 
 
 def secure(value: Whole, unit: Array, std: float, law: NoiseLaw) -> Release:
-    """Return a secure release: the value rounded to multiples of `unit`, plus discrete noise of this law.
+    """Return a secure release: `value`, rounded to multiples of `unit`, plus discrete noise.
 
-    The argument `std` is the standard deviation of the noise, in multiples of `unit`.
+    The argument `law` is the name of the law of the noise, and `std` the standard deviation of the
+    noise in multiples of `unit`. The array `unit` has the shape of `value`.
     """
     estimate = from_lattice(value, unit, secure_noise(law, std, value.size))
     return Release(estimate, std * unit, simulated=False, noise_law=law)

@@ -57,9 +57,9 @@ class GaussianDataMechanism(Mechanism):
     r"""Gaussian mechanism for the sum of normal rows, each clipped to an ellipsoid (Algorithm 3 of Poulsen's report).
 
     The mechanism subtracts a public center from each row, multiplies coordinate :math:`j` by
-    :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. It adds up the
-    rows, adds normal noise, divides by :math:`b`, and adds the center back. Chapter 4 of the book,
-    "The mechanism for Gaussian data", derives it and proves that it is private.
+    :math:`b_j`, and shortens the row to the clip norm :math:`C` if it is longer. The mechanism adds
+    up the rows, adds noise, divides by :math:`b`, and adds the center back. Chapter 4 of the book,
+    "The mechanism for Gaussian data", derives this mechanism and proves that it is private.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class GaussianDataMechanism(Mechanism):
         Public guess of the mean of a row, in the units of the data, from -1e100 to 1e100.
     clip_probability : float or "optimal", optional
         Probability in (0, 1) that a row is clipped if `center` and `sigma` are right. The default
-        is 1/n; for n = 1 it must be given. "optimal" takes the clip norm for which the total of
-        `error` is least, but no clip norm below a thousandth of a row's typical norm. If `scaling`
-        is "optimal", too, the two are chosen together.
+        is 1/n; for n = 1 the argument must be given. "optimal" takes the clip norm for which the
+        forecast ``error().total`` is least, but no clip norm below a thousandth of a row's typical
+        norm. If `scaling` is "optimal", too, scaling and clip norm are chosen together.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
         How the multipliers `b` are chosen: by Lemma 4.1 (the default, `egm.scaling.expected_norm`),
         for least noise (`egm.scaling.optimal`), all ones, or given as numbers from 1e-100 to 1e100.
@@ -86,20 +86,21 @@ class GaussianDataMechanism(Mechanism):
         Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
         public; or one row is added or removed, and the number of rows is private.
     center_std : float or array_like or mapping, shape (d,), optional
-        Distance by which `center` may differ from the mean, in the units of the data, >= 0. By
-        default half of `sigma`.
+        Distance by which `center` may differ from the mean in each coordinate, in the units of the
+        data, >= 0. By default half of `sigma`.
     sigma_factor : float, default 1.25
         Factor by which `sigma` may be too large or too small, from 1 to 10.
     columns : sequence of hashable, shape (d,), optional
-        Names of the columns, in the order of `sigma`. By default those of `sigma`, if it is a
-        mapping or a Series with an index of names.
+        Names of the columns, in the order of `sigma`. By default these are the names in `sigma`, if
+        that is a mapping or a Series with an index of names.
     count_clipped : bool, default False
         Whether a noisy number of clipped rows is released with the sum. The noise of the sum then
         grows by 0.8 percent.
     noise : {"gaussian", "l2", "best"}, default "gaussian"
-        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
-        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
-        takes whichever of the two has the smaller error.
+        Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
+        smaller error than Gaussian noise unless delta is large compared with epsilon; the gain is
+        largest for few coordinates. "best" takes the one of these two laws that has the smaller
+        error.
 
     Attributes
     ----------
@@ -129,10 +130,11 @@ class GaussianDataMechanism(Mechanism):
     Raises
     ------
     ValueError
-        If a parameter is outside its range or has another shape, if names do not match, or if an
-        entry of `noise_std` is not between 1e-300 and 1e300.
+        If a parameter is outside its range or does not have the stated shape, if the names in a
+        parameter are not those of `columns`, or if an entry of `noise_std` is not between 1e-300
+        and 1e300.
     TypeError
-        If a parameter has another type.
+        If a parameter does not have the stated type.
 
     Warns
     -----
@@ -142,7 +144,7 @@ class GaussianDataMechanism(Mechanism):
 
     See Also
     --------
-    egm.adaptive.AdaptiveDataMechanism : Finds center and spread privately, within its budget.
+    egm.adaptive.AdaptiveDataMechanism : Finds center and spread privately, with a part of its budget.
     EllipticalGaussianMechanism : Takes bounds of the coordinates, not guesses of their spread.
 
     Notes
@@ -164,7 +166,7 @@ class GaussianDataMechanism(Mechanism):
     increase the sensitivity (see `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" two things are released together: the sum of the clipped rows,
-    and the number of rows times :math:`w`, which is `count_weight`. Together they have the
+    and the number of rows times :math:`w`, which is `count_weight`. Sum and number together have the
     sensitivity :math:`\sqrt{C^2 + w^2}`, instead of :math:`2 C`. The center is multiplied by the
     noisy number of rows instead of :math:`n`.
 
@@ -175,20 +177,22 @@ class GaussianDataMechanism(Mechanism):
     times what its smaller noise saves (chapter 12 of the book).
 
     **Wrong guesses.** `center_std` and `sigma_factor` do not affect privacy. `error`,
-    `confidence_radius` and ``clip_probability="optimal"`` assume that `center` and `sigma` are
-    wrong by as much as these two say. With ``center_std=0`` and ``sigma_factor=1``,
-    ``clip_probability="optimal"`` clips many more rows. This reduces the error if the guesses are
-    right. But if the center is wrong by a part of `sigma`, it increases the error by far more.
+    `confidence_radius` and ``clip_probability="optimal"`` assume that `center` is wrong by
+    `center_std`, and `sigma` by the factor `sigma_factor`. With ``center_std=0`` and
+    ``sigma_factor=1``, ``clip_probability="optimal"`` clips many more rows. This reduces the error
+    if the guesses are right. But if the center is wrong by a part of `sigma`, clipping so many rows
+    increases the error by far more.
 
-    **Names.** If `columns` has names, then data and arguments that have names, too, are put into
-    its order. An error is raised for other names, and for any names if `columns` is None. An array
-    without names is taken to be in the order of the columns.
+    **Names.** If `columns` has names, then the entries of an argument with names, and the columns
+    of a table with names, are put into the order of `columns`; an error is raised if the names
+    differ. If `columns` is None, an error is raised for any names. An array without names is taken
+    to be in the order of the columns.
 
     **Clipped rows.** Under `count_clipped` the number of clipped rows is multiplied by an eighth of
     the sensitivity and released together with the sum. The method `excess_clipped` uses this number
-    to test the model: `error` and `confidence_radius` assume guesses that are as good as declared,
-    and coordinates that are nearly normal and independent. Rows in which a single entry is not
-    zero, as in a sum by groups, are clipped far more often.
+    to test what `error` and `confidence_radius` assume: that the guesses are at most as wrong as
+    declared, and that the coordinates of a row are nearly normal and independent. Rows in which a
+    single entry is not zero, as in a sum by groups, are clipped far more often.
 
     References
     ----------
@@ -306,10 +310,11 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return the assumed distance of the mean from the center, shape (d,), and the assumed factors of sigma.
+        """Return the assumed distance of the mean from the center, and the assumed factors of `sigma`.
 
-        They follow from `center_std` and `sigma_factor`: sigma is multiplied by each of the
-        factors.
+        The distance is an array, shape (d,), that follows from `center_std`. The factors are
+        `sigma_factor` and 1 / `sigma_factor`, or only 1 if `sigma_factor` is 1. The true standard
+        deviations are assumed to be sigma times one of the factors.
         """
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
@@ -317,10 +322,12 @@ class GaussianDataMechanism(Mechanism):
         return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
 
     def _best_clip(self) -> tuple[Array, float, float]:
-        """Return (b, C, p): a scaling, its clip norm of least forecast error, and the probability that a row exceeds C.
+        """Return (b, C, p): scaling, clip norm of least forecast error, and probability that a row is clipped.
 
-        For the scaling "optimal" b and C are the pair of least forecast error. The search for it begins with the
-        scaling for p = 1/n, but at most 0.1, and with the best clip norm for this scaling.
+        The forecast error assumes that the guesses are as wrong as declared; the probability p
+        assumes that they are right. If `scaling` is "optimal", b and C are the pair of least
+        forecast error. The search for this pair begins with the optimal scaling for p = 1/n, but at
+        most 0.1, and with the best clip norm for this scaling.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -343,7 +350,11 @@ class GaussianDataMechanism(Mechanism):
         return b, clip_norm, float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
 
     def _noise(self, axes: Array) -> tuple[float, float]:
-        """Return the total variance of the noise for semi-axes C / b, and its derivative by their sum of squares."""
+        """Return the total variance of the noise, and its derivative by the sum of the squared semi-axes.
+
+        The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with
+        the clip norm C and the scaling b.
+        """
         weight = self._count_weight(1 / axes, 1.0)
         price = (1 + weight**2 if weight else 4) * (self.noise_multiplier * self._stretch) ** 2
         return float(np.sum(self._noise_variances(1 / axes, 1.0))), price
@@ -351,12 +362,13 @@ class GaussianDataMechanism(Mechanism):
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the number by which the number of rows is multiplied before it is released together with the sum.
 
-        It is 0 for "replace_one", where no number of rows is released. Otherwise this weight w is
-        the one for which the error of the sum is least, but at least C / 10 for the clip norm C.
-        With A = sum b**-2, B = ||center||**2 and the noise multiplier z, the noise of the sum has
-        the variance (C**2 + w**2) (A + B / w**2) z**2, which is least for w**2 = C sqrt(B / A). If
-        the center is zero, a weight of C / 10 adds one percent to this variance, and the noise of
-        the number of rows has the standard deviation 10 z.
+        The result is 0 for "replace_one", where no number of rows is released. Otherwise let b be
+        the scaling and C the `clip_norm`. The result w is the weight for which the error of the sum
+        is least, but at least C / 10. With A = sum b**-2, B = ||center||**2 and the noise
+        multiplier z, the noise of the sum has the variance (C**2 + w**2) (A + B / w**2) z**2, which
+        is least for w**2 = C sqrt(B / A). If the center is zero, a weight of C / 10 adds one
+        percent to this variance, and the noise of the number of rows has the standard deviation 10
+        z.
         """
         if self.neighbors == "replace_one":
             return 0.0
@@ -364,7 +376,10 @@ class GaussianDataMechanism(Mechanism):
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each coordinate of the sum, for the scaling b and the given clip norm."""
+        """Return the variance of the noise in each coordinate of the sum.
+
+        The mechanism has the scaling `b` and the clip norm `clip_norm`.
+        """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
@@ -374,7 +389,10 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _stretch(self) -> float:
-        """Return the factor by which the sensitivity grows if the number of clipped rows is also released, else 1."""
+        """Return the factor by which the sensitivity grows because the number of clipped rows is also released.
+
+        The factor is 1 if that number is not released.
+        """
         return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
 
     def error(
@@ -410,23 +428,24 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a parameter is outside its range or has another shape, if names do not match, or if
-            `sigma` and `covariance` are both given.
+            If a parameter is outside its range or does not have the stated shape, if its names are
+            not those of `columns`, or if `sigma` and `covariance` are both given.
         TypeError
             If `mean`, `sigma` or `covariance` is not made of real numbers.
 
         Notes
         -----
-        If neither `mean` nor `sigma` is given, the guesses `center` and `sigma` are assumed to be
-        as wrong as declared: the mean differs from `center` by `center_std` in each coordinate, and
-        the standard deviations are either `sigma` times `sigma_factor` or `sigma` divided by it,
-        with equal probability. If only `mean` is given, the guess of `sigma` is assumed to be
-        right; if only `sigma` or `covariance` is given, `center` is assumed to be the mean. So
-        ``error(mean=center)`` is the forecast for right guesses.
+        If none of `mean`, `sigma` and `covariance` is given, the guesses in the fields `center` and
+        `sigma` are assumed to be as wrong as declared: the mean differs from `center` by
+        `center_std` in each coordinate, and the true standard deviations are the field `sigma`,
+        either multiplied or divided by `sigma_factor`, each with probability 1/2. If only `mean` is
+        given, the field `sigma` is assumed to be right; if only `sigma` or `covariance` is given,
+        `center` is assumed to be the mean. So ``error(mean=center)`` is the forecast for right
+        guesses.
 
         If the center is known to be the mean, the target "population" makes little sense: n times
-        the center is then the best estimate, and it needs no data. Under "add_remove" the field `n`
-        is taken for the true number of rows.
+        the center is then the best estimate, and no data are needed for this estimate. Under
+        "add_remove" the field `n` is taken for the true number of rows.
 
         Examples
         --------
@@ -468,8 +487,8 @@ class GaussianDataMechanism(Mechanism):
         -------
         ndarray, shape (d,)
             Expected squared errors by noise and clipping together, in squared units of the data, if
-            the guesses are wrong by `center_std` and `sigma_factor`. Their sum is
-            ``error().total``.
+            the mean differs from `center` by `center_std` and the standard deviations from `sigma`
+            by the factor `sigma_factor`. The sum of these errors is ``error().total``.
 
         Examples
         --------
@@ -488,7 +507,7 @@ class GaussianDataMechanism(Mechanism):
         Parameters
         ----------
         level : float
-            Probability in (0, 1), for example 0.95.
+            Probability in (0, 1) with which the bound holds, for example 0.95.
 
         Returns
         -------
@@ -517,17 +536,16 @@ class GaussianDataMechanism(Mechanism):
         `sigma` is too small, or too large, by the factor `sigma_factor`.
 
         In the scaled space, the norm of Gaussian noise has a chi distribution with d degrees of
-        freedom, and that of l2 noise a gamma distribution whose shape is the number of released
-        numbers.
-        The mean of the part of the sum that clipping removes is added to the radius, and Markov's
-        inequality bounds the distance of this part from its mean. The probability of failure is
-        divided between noise and clipping so that the radius is least.
+        freedom. The norm of l2 noise has a gamma distribution with the shape `noise_size`. The mean
+        of the part of the sum that clipping removes is added to the radius, and Markov's inequality
+        bounds the distance of this part from its mean. The probability of failure is divided
+        between noise and clipping so that the radius is least.
 
         Examples
         --------
         The radius bounds the error of the whole sum in the scaled space. So the error of one column
-        is at most the radius divided by its entry of `b`. The second number is this bound for the
-        incomes.
+        is at most the radius divided by the entry of `b` for this column. The first number is the
+        radius, and the second one is the bound for the column of incomes.
 
         >>> from egm import GaussianDataMechanism
         >>> mechanism = GaussianDataMechanism([18, 1200, 3], 10_000, epsilon=1, delta=1e-6, center=[40, 2500, 4])
@@ -552,7 +570,7 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def check(self, X: RowSource) -> None:
-        """Raise the errors that `release` would raise for the type and the shape of these rows.
+        """Raise the errors that `release` would raise for the type, the shape and the names of `X`.
 
         Parameters
         ----------
@@ -563,8 +581,8 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `X` has another shape or, where `n` is public, another number of rows; or if names do
-            not match.
+            If `X` does not have d columns or, under "replace_one", does not have `n` rows; or if its
+            names are not those of `columns`.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -610,7 +628,7 @@ class GaussianDataMechanism(Mechanism):
         ----------
         X : array_like, table or iterator of array_like, shape (n, d)
             Real numbers: an array; a table of pandas, polars, pyarrow, dask or `egm.files.rows`; or
-            an iterator over blocks of rows, each of shape (rows, d). It is read once and never
+            an iterator over blocks of rows, each of shape (rows, d). `X` is read once and never
             changed.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure.
@@ -625,8 +643,9 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `X` has another shape or, where `n` is public, another number of rows; if its names
-            are not those of `columns`; if a value is not finite; or if `check_noise` raises it.
+            If `X` does not have d columns or, under "replace_one", does not have `n` rows; if its
+            names are not those of `columns`; if a value is not finite; or if `check_noise` raises a
+            ValueError.
         TypeError
             If `X` does not hold real numbers, or if `rng` is not a NumPy Generator.
 
@@ -640,8 +659,8 @@ class GaussianDataMechanism(Mechanism):
         Columns with names are taken in the order of `columns`, whatever their order in each block.
         In a table, False counts as 0 and True as 1.
 
-        The rows are summed as integers (see `egm._rows.lattice`). So the same rows give the same sum in
-        any order, in any blocks, and on any number of machines of one kind.
+        The rows are summed as integers (see `egm._rows.lattice`). So the same rows give the same
+        sum in any order, in any blocks, and on any number of machines with one kind of processor.
 
         Examples
         --------
@@ -678,7 +697,12 @@ class GaussianDataMechanism(Mechanism):
         return noisy(estimate, self.noise_std, self.noise_law, rng)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
-        """Return the secure release: the integer sum and the numbers of rows, plus discrete Gaussian noise."""
+        """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
+
+        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
+        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
+        only under "add_remove", and the number of clipped rows only under `count_clipped`.
+        """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
@@ -695,8 +719,8 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which happens to a tiny
-            `delta`; or if the noise is more than 2**36 times the clip norm.
+            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the clip norm.
 
         Examples
         --------
@@ -708,17 +732,23 @@ class GaussianDataMechanism(Mechanism):
         self._on_lattice(self._grid())
 
     def _grid(self) -> lattice.Lattice:
-        """Return the `Lattice` to whose points a secure release rounds clipped rows, as fine as the noise permits."""
+        """Return the `Lattice` to whose points a secure release rounds clipped rows.
+
+        The closer the points are to each other, the larger are the integers that stand for rows and
+        noise. The points are as close as possible for the noise to fit into 64-bit integers, but
+        not closer than 2**-40 clip norms.
+        """
         sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
         noise = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room(self.noise_law, noise))
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
-        """Return the integers and the standard deviation that a secure release needs, in multiples of the grid's unit.
+        """Return two factors and the standard deviation of the noise for a secure release, in the unit of `grid`.
 
-        The results are the factor by which the number of rows is multiplied, the factor by which
-        the number of clipped rows is multiplied (each 0 if this number is not released), and the
-        standard deviation of the noise in each number.
+        The unit is the distance of neighboring points of the `Lattice` `grid`. The results are the
+        factor by which the number of rows is multiplied, the factor by which the number of clipped
+        rows is multiplied (each 0 if that number is not released), and the standard deviation of
+        the noise in each released number.
         """
         sensitivity: float
         weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
@@ -731,7 +761,12 @@ class GaussianDataMechanism(Mechanism):
         return weight, clipped_weight, std_on_lattice(self, sensitivity, self.noise_size)
 
     def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
-        """Return the simulated release of the sum `total` and of the numbers of rows, as far as these are released."""
+        """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
+
+        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
+        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
+        only under "add_remove", and the number of clipped rows only under `count_clipped`.
+        """
         sensitivity = 2 * self.clip_norm
         if self.neighbors == "add_remove":
             sensitivity = math.hypot(self.clip_norm, self.count_weight)
@@ -747,10 +782,11 @@ class GaussianDataMechanism(Mechanism):
     ) -> tuple[Array, dict[str, float]]:
         """Add the noise `drawn` to the sum and to the released numbers of rows; return the estimate and these numbers.
 
-        A number of rows is multiplied by `weight`, and the number of clipped rows by
-        `clipped_weight`, before noise is added. The arguments `total`, `weight`, `clipped_weight`
-        and `drawn` are in multiples of `unit`. The numbers are returned in a dictionary with the
-        keys "count" and "clipped" of `Release`, each only if its weight is not 0.
+        `total` has the sum of the rows and, under `count_clipped`, the number of clipped rows as
+        its last entry. The number of rows, `rows`, is multiplied by `weight`, and the number of
+        clipped rows by `clipped_weight`, before noise is added. The sum, both weights and `drawn`
+        are in multiples of `unit`. The noisy numbers are returned in a dictionary with the keys
+        "count" and "clipped" of `Release`, each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -774,9 +810,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Noisy number of clipped rows minus its expectation, divided by its standard deviation.
-            The standard deviation is that of the noise (`clipped_std`) and of the true number
-            together.
+            Noisy number of clipped rows minus the expectation of this number, divided by its
+            standard deviation. The standard deviation is that of the noise (`clipped_std`) and of
+            the true number together.
 
         Raises
         ------
@@ -786,13 +822,15 @@ class GaussianDataMechanism(Mechanism):
         Notes
         -----
         The expectation is n times the probability that a row is clipped if the mean differs from
-        `center` by `center_std` and `sigma` is too small by `sigma_factor`. With ``center_std=0``
-        and ``sigma_factor=1`` it is n times `p`.
+        `center` by `center_std` and `sigma` is too small by the factor `sigma_factor`. Under
+        "add_remove" the noisy number of rows is taken for n. With ``center_std=0`` and
+        ``sigma_factor=1`` the expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
-        epsilon above 10 and for l2 noise (one of 170 for two numbers). Above 3, neither `error` nor
-        `confidence_radius` holds, and `noise_std` says little about how far the sum is off: the
-        guesses are worse than declared, or the rows are not nearly normal.
+        epsilon above 10 and for l2 noise (in one release of 170 if the noise has two coordinates).
+        If the excess is above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
+        says little about how far the sum is off: the guesses are worse than declared, or the rows
+        are not nearly normal.
 
         The excess does not put privacy in doubt. It costs no privacy either, because it is computed
         from published numbers.
@@ -840,7 +878,7 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `rows` has another shape, or if an entry is not finite.
+            If `rows` does not have d columns, or if an entry is not finite.
         TypeError
             If `rows` does not hold real numbers.
 
@@ -859,7 +897,11 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b for the argument `scaling`: computed for a name, or the given array itself."""
+    """Return the scaling vector b that `choice`, the argument `scaling` of the mechanism, asks for.
+
+    If `choice` is a name, b is computed for the standard deviations `sigma` and the probability
+    `clip_probability` that a row is clipped. If `choice` is an array, it is returned.
+    """
     if not isinstance(choice, str):
         return choice
     if choice == "optimal":
@@ -872,7 +914,7 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 
 
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
-    """Check a scaling vector that was given as numbers, one for each entry of sigma, and return it as an array."""
+    """Check the scaling vector `b`, which has one number for each entry of `sigma`, and return it as an array."""
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")
@@ -880,7 +922,11 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 
 
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
-    """Check a center or a mean, which is one number or has an entry for each coordinate, and return it as an array."""
+    """Check `location`, a center or a mean, and return it as an array.
+
+    `location` must be one number, or have one number for each entry of `sigma`. The error message
+    calls it by `name`.
+    """
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):
         given = f"got shape {location.shape}"
@@ -889,7 +935,10 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
 
 
 def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
-    """Check a covariance matrix with a row and a column for each entry of sigma, and return it as an array."""
+    """Check the matrix `covariance`, which has one row for each entry of `sigma`; return it as a symmetric array.
+
+    Raise a ValueError if the matrix is not symmetric or has a negative eigenvalue, up to rounding.
+    """
     given = finite(covariance=covariance)
     if given.shape != 2 * sigma.shape:
         raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {given.shape}")

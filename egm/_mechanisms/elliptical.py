@@ -39,13 +39,14 @@ class EllipticalGaussianMechanism(Mechanism):
     delta : float
         Privacy parameter, in (0, 1).
     columns : sequence of hashable, shape (d,), optional
-        Names of the coordinates, in the order of `sensitivities`. By default those of
-        `sensitivities`, if it is a mapping or a Series with an index of names. The entries of a
-        value with names are put into this order.
+        Names of the coordinates, in the order of `sensitivities`. By default these are the names in
+        `sensitivities`, if that is a mapping or a Series with an index of names. A value with names
+        is put into this order.
     noise : {"gaussian", "l2", "best"}, default "gaussian"
-        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
-        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
-        takes whichever of the two has the smaller error.
+        Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
+        smaller error than Gaussian noise unless delta is large compared with epsilon; the gain is
+        largest for few coordinates. "best" takes the one of these two laws that has the smaller
+        error.
 
     Attributes
     ----------
@@ -65,8 +66,8 @@ class EllipticalGaussianMechanism(Mechanism):
     Raises
     ------
     ValueError
-        If a parameter is outside its range, if names do not match, or if an entry of `noise_std` is
-        not between 1e-300 and 1e300.
+        If a parameter is outside its range, if `sensitivities` does not have the names in
+        `columns`, or if an entry of `noise_std` is not between 1e-300 and 1e300.
     TypeError
         If a parameter is not made of real numbers, or if `columns` is not a sequence of names.
 
@@ -140,7 +141,7 @@ class EllipticalGaussianMechanism(Mechanism):
         fix(self, sensitivities=sensitivities, noise_multiplier=multiplier, b=b, noise_std=noise_std)
 
     def check(self, value: Named) -> None:
-        """Raise the errors that `release` would raise for the type and the shape of this value.
+        """Raise the errors that `release` would raise for the type, the shape and the names of `value`.
 
         Parameters
         ----------
@@ -150,7 +151,7 @@ class EllipticalGaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `value` has another shape or other names.
+            If `value` does not have the shape (d,), or if its names are not those of `columns`.
         TypeError
             If the type of `value` shows that it is not an array of real numbers.
 
@@ -170,12 +171,13 @@ class EllipticalGaussianMechanism(Mechanism):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 
     def release(self, value: Named, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a vector plus normal noise, with a suitable standard deviation for each coordinate.
+        """Release a vector plus noise of the law `noise_law`, with a suitable standard deviation for each coordinate.
 
         Parameters
         ----------
         value : array_like or mapping, shape (d,)
-            Finite real numbers. Integers of any size and long doubles are taken as they are.
+            Finite real numbers. A secure release does not convert large integers or long doubles to
+            doubles before it adds the noise.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure.
 
@@ -188,8 +190,9 @@ class EllipticalGaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `value` has another shape or other names, if a number in it is not finite, or if it
-            is larger than the largest double; or if `check_noise` raises it.
+            If `value` does not have the shape (d,), or if its names are not those of `columns`; if
+            a number in `value` is not finite or larger than the largest double; or if `check_noise`
+            raises a ValueError.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -233,8 +236,8 @@ class EllipticalGaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which happens to a tiny
-            `delta`; or if the noise is more than 2**36 times the sensitivity.
+            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the sensitivity.
 
         Examples
         --------
@@ -245,14 +248,17 @@ class EllipticalGaussianMechanism(Mechanism):
         self._secure_std(self._unit())
 
     def _unit(self) -> float:
-        """Return the unit to whose multiples a secure release rounds the scaled value."""
+        """Return the unit to whose multiples a secure release rounds the scaled value.
+
+        The scaled value is the value in which coordinate j is multiplied by b_j / sensitivity_j.
+        """
         return unit_of(1.0, room(self.noise_law, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
         """Return the standard deviation of the discrete noise of a secure release, in multiples of `unit`.
 
-        This is the noise of the scaled value: coordinate j is multiplied by b_j / sensitivity_j and
-        rounded to a multiple of `unit`.
+        The noise is added to the scaled value, in which coordinate j is multiplied by b_j /
+        sensitivity_j and rounded to a multiple of `unit`.
         """
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return std_of_rounded(self, norm / unit, self.b.size)

@@ -36,12 +36,13 @@ class GaussianMechanism(Mechanism):
     delta : float
         Privacy parameter, in (0, 1).
     noise : {"gaussian", "l2", "best"}, default "gaussian"
-        Law of the noise. l2 noise, whose density falls exponentially with the norm, has a smaller
-        error unless delta is large compared with epsilon, most of all for few coordinates. "best"
-        takes whichever of the two has the smaller error.
+        Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
+        smaller error than Gaussian noise unless delta is large compared with epsilon; the gain is
+        largest for few coordinates. "best" takes the one of these two laws that has the smaller
+        error.
     d : int, optional
-        Number of entries of a value, >= 1. It must be given for "l2" and "best", whose noise
-        depends on it.
+        Number of entries of a value, >= 1. The argument must be given for "l2" and "best", whose
+        noise depends on this number.
 
     Attributes
     ----------
@@ -112,15 +113,17 @@ class GaussianMechanism(Mechanism):
         fix(self, sensitivity=sensitivity, noise_multiplier=multiplier, noise_std=noise_std)
 
     def check(self, value: ArrayLike) -> None:
-        """Raise the error that `release` would raise for the type of this value.
+        """Raise the errors that `release` would raise for the type and the number of entries of `value`.
 
         Parameters
         ----------
         value : float or array_like
-            Value that would be released. Only its type is read, and no number.
+            Value that would be released. Only its type and shape are read, and no number.
 
         Raises
         ------
+        ValueError
+            If `d` is given and `value` does not have `d` entries.
         TypeError
             If the type of `value` shows that it is not a real number or an array of real numbers.
 
@@ -132,27 +135,27 @@ class GaussianMechanism(Mechanism):
         self._check_size(unread(value=value))
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
-        """Release a value plus normal noise.
+        """Release a value plus noise of the law `noise_law`.
 
         Parameters
         ----------
         value : float or array_like
-            A finite real number, or an array of them of any shape. Integers of any size and long
-            doubles are taken as they are.
+            A finite real number, or an array of finite real numbers of any shape. A secure release
+            does not convert large integers or long doubles to doubles before it adds the noise.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure.
 
         Returns
         -------
         Release
-            The estimate has the shape of `value`. It is the double that is nearest to the value
-            plus the noise.
+            The estimate has the shape of `value`. Each entry is the double that is nearest to the
+            value plus the noise.
 
         Raises
         ------
         ValueError
-            If a number in `value` is not finite, or if it is larger than the largest double; or if
-            `check_noise` raises it.
+            If a number in `value` is not finite or larger than the largest double, if `d` is given
+            and `value` does not have `d` entries, or if `check_noise` raises a ValueError.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -199,8 +202,8 @@ class GaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which happens to a tiny
-            `delta`; or if the noise is more than 2**36 times the sensitivity.
+            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the sensitivity.
         TypeError
             If the type of `value` shows that it is not a real number or an array of real numbers.
 
@@ -216,7 +219,10 @@ class GaussianMechanism(Mechanism):
         self._secure_std(self._unit(), self.d or math.prod(unread(value=value) or (1,)))
 
     def _check_size(self, shape: tuple[int, ...] | None) -> None:
-        """Raise a ValueError if a value of this shape does not have the declared number of entries."""
+        """Raise a ValueError if `d` is given and a value of the given `shape` does not have d entries.
+
+        If `shape` is None, the shape is not known, and no error is raised.
+        """
         if None not in (self.d, shape) and math.prod(shape or ()) != self.d:
             raise ValueError(f"value must have the declared d = {self.d} entries, got {math.prod(shape or ())}")
 
@@ -227,6 +233,6 @@ class GaussianMechanism(Mechanism):
     def _secure_std(self, unit: float, size: int) -> float:
         """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`.
 
-        A secure release rounds the value to multiples of this unit.
+        A secure release rounds each entry of the value to a multiple of `unit`.
         """
         return std_of_rounded(self, self.sensitivity / unit, size)

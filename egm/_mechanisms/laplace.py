@@ -28,7 +28,7 @@ class LaplaceMechanism(Mechanism):
     Attributes
     ----------
     noise_scale : float
-        Scale ``sensitivity / epsilon`` of the noise. Its standard deviation is
+        Scale ``sensitivity / epsilon`` of the noise. The standard deviation of the noise is
         ``sqrt(2) * noise_scale``.
 
     Raises
@@ -83,8 +83,8 @@ class LaplaceMechanism(Mechanism):
         Parameters
         ----------
         delta : float or array_like
-            Probability, in (0, 1), with which some coordinate may have a larger error. It is no
-            privacy parameter.
+            Probability, in (0, 1), with which some coordinate may have a larger error. This delta
+            is not a privacy parameter.
         d : int, default 1
             Number of coordinates, >= 1.
 
@@ -120,7 +120,7 @@ class LaplaceMechanism(Mechanism):
         return (self.noise_scale * np.log(count(d=d) / probability(delta=delta)))[()]
 
     def check(self, value: ArrayLike) -> None:
-        """Raise the error that `release` would raise for the type of this value.
+        """Raise the error that `release` would raise for the type of `value`.
 
         Parameters
         ----------
@@ -145,22 +145,23 @@ class LaplaceMechanism(Mechanism):
         Parameters
         ----------
         value : float or array_like
-            A finite real number, or an array of them of any shape. Integers of any size and long
-            doubles are taken as they are.
+            A finite real number, or an array of finite real numbers of any shape. A secure release
+            does not convert large integers or long doubles to doubles before it adds the noise.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure.
 
         Returns
         -------
         Release
-            The estimate has the shape of `value`. It is the double that is nearest to the value
-            plus the noise.
+            The estimate has the shape of `value`. Each entry is the double that is nearest to the
+            value plus the noise.
 
         Raises
         ------
         ValueError
-            If a number in `value` is not finite or larger than the largest double, or if the noise
-            is too large for 64-bit integers, which happens to an epsilon below 2**-32.
+            If a number in `value` is not finite or larger than the largest double. A secure release
+            also raises this error for an epsilon below 2**-32, for which the noise is always too
+            large for 64-bit integers.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 

@@ -21,22 +21,22 @@ Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
 
 
 def is_dask(X: object) -> bool:
-    """Return whether the type of X is defined by dask; dask itself is not imported."""
+    """Return whether the type of `X` is defined by dask; dask itself is not imported."""
     return type(X).__module__.split(".")[0] == "dask"
 
 
 def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
-    """Sum each block of rows of a dask array X by `partial`, and add the sums of blocks to at most 16 results.
+    """Sum each block of rows of a dask array `X` by `partial`, and add the sums of blocks to at most 16 results.
 
     X has the shape (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
     function that can be pickled. It maps a block, which is an array (m, d), to a pair (total, number of rows), and
-    totals can be added. Because it may be called more than once for a block, its result must depend on the block
+    totals can be added. Because `partial` may be called more than once for a block, its result must depend on the block
     alone.
 
-    The result is a list of such pairs in the order of the rows, each for consecutive blocks. They are computed by
-    dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are passed on. A
-    TypeError is raised for another object of dask, and a ValueError for an array that has not two axes, or that has
-    its columns in several chunks of unknown size.
+    The result is a list of such pairs in the order of the rows. Each pair is the sum over consecutive blocks. The pairs
+    are computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are
+    passed on. A TypeError is raised if X is an object of dask but no array. A ValueError is raised if X does not have
+    two axes, or if its columns are in several chunks of unknown size.
     """
     import dask
     from dask.array import Array
@@ -59,9 +59,10 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
-    """Apply `function` to each block of rows of X, and return a dask array (blocks, 1) with one result for each block.
+    """Apply `function` to each block of rows of `X`; return a dask array (blocks, 1) with one result for each block.
 
-    Because the results are in an array with two axes, dask makes one task of loading a block and calling the function.
+    The keyword arguments `options` are passed on to `function`. Because the results are in an array with two axes, dask
+    makes one task of loading a block and calling the function.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
@@ -73,7 +74,10 @@ def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
 
 
 def _added(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of several results, each a total and a number of rows, inside an array of shape (1, 1)."""
+    """Return the sum of several results, inside an array of shape (1, 1).
+
+    The entries of the array `cells` are pairs (total, number of rows). The sum is again such a pair.
+    """
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 

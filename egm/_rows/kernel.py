@@ -45,7 +45,8 @@ def _compiled(**options: Any) -> Callable[[F], F]:
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
-    The compiler chooses the order in which the squares are added, so that it is fast; every call has the same order.
+    The vectors `row`, `center`, `scaling` and `y` have one length. The compiler chooses the order in which the squares
+    are added, so that the function is fast; every call has the same order.
     """
     square = 0.0
     for j in range(y.size):
@@ -57,10 +58,10 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
 
 @_compiled()
 def _careful_norm(y: Array) -> float:
-    """Return the norm of a vector y whose squares overflow or underflow.
+    """Return the norm of a vector `y` whose squares overflow or underflow.
 
-    Entries of y beyond 1e300 in size are first set to 1e300, in place, with their sign. The entries are divided by the
-    largest of them before they are squared.
+    Entries of `y` beyond 1e300 in size are first replaced, in `y` itself, by 1e300 with the sign of the entry. The
+    entries are divided by the largest of them before they are squared.
     """
     largest = 0.0
     for j in range(y.size):
@@ -102,16 +103,17 @@ def add_rows(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Clip and round all rows of X; add the rows to `total`, and add to `clipped` how many of them were shortened.
+    """Clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
-    Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,). Let y be a row x of X after
-    centering and scaling: y = (x - center) * scaling. Its vector of integers, trunc(target / max(||y||, clip_norm) y),
-    is added to `total`, and 1 is added to `clipped` if ||y|| > clip_norm. X has shape (n, d) and C order, and
-    n * target is below 2**62. The rows are added four at a time, which is faster; if n is not a multiple of four, the
-    last rows are completed by rows of zeros.
+    X has shape (n, d) and C order. Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,).
+    Let y be a row x of X after centering and scaling: y = (x - center) * scaling. A row with ||y|| > clip_norm is
+    shortened to `clip_norm`. The number `target` is the length that an integer vector gets if its row has the norm
+    `clip_norm`. So trunc(target / max(||y||, clip_norm) y) is added to `total`. If ||y|| > clip_norm, 1 is added to
+    `clipped`. For the sums to be exact, n * target must be below 2**62.
 
     The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the flattened X, of the
-    first entry that is not finite; then `total` and `clipped` are not valid.
+    first entry that is not finite; then `total` and `clipped` are not valid. The rows are added four at a time, which
+    is faster; if n is not a multiple of four, the last rows are completed by rows of zeros.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -146,7 +148,7 @@ def add_rows(
 
 @_compiled()
 def _flush(integers: Array, total: NDArray[np.int64]) -> None:
-    """Add `integers`, which are integers held as doubles, to `total`, and set them to zero; both in place."""
+    """Add `integers`, an array of doubles with whole values, to `total`, and set `integers` to zero; both in place."""
     for j in range(total.size):
         total[j] += np.int64(integers[j])
         integers[j] = 0.0

@@ -81,10 +81,11 @@ class Lattice:
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float) -> None:
-        """Choose `radius`, `shrink` and `unit` for rows with d entries and a given amount of noise.
+        """Choose `radius`, `shrink` and `unit` for rows with `d` entries.
 
-        The standard deviation of the noise is `noise` times the clip norm. Raise ValueError for a clip norm outside
-        1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
+        The rows are shortened to the norm `clip_norm`. The standard deviation of the noise is `noise` times the clip
+        norm. Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise so large that `radius` would be
+        less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -94,26 +95,29 @@ class Lattice:
         self.unit = clip_norm / (self.radius * self.shrink)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """Return the integer vector of each row of X, shape (m, d), as int64.
+        """Return the integer vector of each row x of `X`, shape (m, d), as int64.
 
-        Each vector is computed by a call of `sum` for one row.
+        The row is replaced by (x - center) * scaling before it is shortened and rounded; `center` and `scaling` are
+        numbers or vectors of d entries. Each integer vector is computed by a call of `sum` for one row.
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
-        """Return the exact sum of the integer vectors of the rows (x - center) * scaling, clipped, for all rows x of X.
+        """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling for all rows x of `X`.
 
         X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
-        The result, shape (d,), holds Python integers. On processors of one kind a row always gives the same integers,
-        whatever rows it is added with; another kind of processor may compute the norm of the row in another order.
-        Raise ValueError for an entry of X that is not finite.
+        `center` and `scaling` are numbers or vectors of d entries. The result, shape (d,), holds Python integers. On
+        processors of one kind a row always gives the same integers, whatever rows it is added with; another kind of
+        processor may compute the norm of the row in another order. Raise ValueError for an entry of X that is not
+        finite.
         """
         return self.sum_and_clipped(X, center, scaling)[0]
 
     def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
-        """Return the result of `sum`, and the number of rows (x - center) * scaling that are longer than the clip norm.
+        """Return the result of `sum`, and how many of the rows (x - center) * scaling are longer than the clip norm.
 
-        Whether a row is counted does not depend on the other rows, and is the same on all processors of one kind.
+        The arguments `X`, `center` and `scaling` are those of `sum`. Whether a row is counted does not depend on the
+        other rows, and is the same on all processors of one kind.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
@@ -121,9 +125,10 @@ class Lattice:
         return np.array(total, dtype=object), clipped
 
     def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """Sum the integer vectors of the rows of X whose indices are in `part`, and count the clipped rows among them.
+        """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
 
-        The result is one array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
+        The arguments `X`, `center` and `scaling` are those of `sum`, as arrays. The result is one array of shape (d +
+        1,): the sum, and as its last entry the number of clipped rows.
         """
         from egm._rows import kernel  # compiles
 
@@ -143,10 +148,10 @@ class Lattice:
 
 
 def _parts(rows: int, d: int) -> list[range]:
-    """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each is summed by one thread.
+    """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each range is summed by one thread.
 
-    If there are many numbers, there is one range for each core, and otherwise there are fewer. No range is so long
-    that a sum over it could overflow 64 bits.
+    If a matrix of `rows` rows and `d` columns has many numbers, there is one range for each core, and otherwise there
+    are fewer ranges. No range is so long that a sum over it could overflow 64 bits.
     """
     cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // cores), _MOST))
@@ -154,7 +159,10 @@ def _parts(rows: int, d: int) -> list[range]:
 
 
 def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
-    """Return the list of function(item) for all items; several items are computed in parallel threads."""
+    """Return the list of function(item) for all `items`; several items are computed in parallel threads.
+
+    `function` is a function of one item.
+    """
     if len(items) < 2:
         return [function(item) for item in items]
     return list(_pool().map(function, items))
@@ -186,8 +194,8 @@ def rounded(value: NDArray[Any], unit: Array) -> list[int]:
     """Return the integers nearest to value / unit, entry by entry, for two arrays of the same shape.
 
     The result is a list of Python integers in C order. The entries of `value` may be of any real type, or objects that
-    are real numbers. They are not converted to doubles, because this rounds integers beyond 2**53, and so can increase
-    the difference between two neighboring data sets.
+    are real numbers. The entries are not converted to doubles, because a conversion rounds integers beyond 2**53, and
+    so can increase the difference between two neighboring data sets.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -214,10 +222,10 @@ def nearest_double(steps: int, unit: float) -> float:
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of discrete Gaussian noise that makes vectors of d integers private.
 
-    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
-    is in the same unit as the sensitivity. The noise is calibrated for less than `delta`: a part is subtracted for
-    the difference between discrete noise and a rounded Gaussian, as the docstring of this module explains. Raise
-    ValueError if this part is half of delta or more.
+    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
+    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
+    for `epsilon`. This part covers the difference between discrete noise and a rounded Gaussian, as the docstring of
+    this module explains. Raise ValueError if this part is half of delta or more.
 
     The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
     computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zero-concentrated differential
@@ -232,11 +240,11 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of d integers private.
 
-    Integer vectors of this l2 `sensitivity` plus this noise are (epsilon, delta)-differentially private; the result
-    is in the same unit as the sensitivity. As in `gaussian_std`, a part of delta is subtracted. It is here for the
-    rounding of the noise, and for the rounding of its random standard deviation, which changes the law of the noise
-    by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise ValueError if this part is half
-    of delta or more.
+    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
+    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
+    for `epsilon`. This part covers the rounding of the noise, and the rounding of its random standard deviation, which
+    changes the law of the noise by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise
+    ValueError if this part is half of delta or more.
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
@@ -245,19 +253,27 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return the total variation distance by which rounding its random standard deviation changes l2 noise, at most."""
+    """Return a bound on how far the law of l2 noise with `d` entries changes by rounding, in total variation distance.
+
+    The rounding is that of the random standard deviation of the noise (see `egm.samplers.secure_l2`).
+    """
     return math.sqrt(d) * 2.0**-49
 
 
 def delta_of(distance: float, epsilon: float) -> float:
-    """Return the delta that noise costs which is this total variation distance from (epsilon, delta)-private noise."""
+    """Return by how much delta grows if the noise is not exactly the noise that is (epsilon, delta)-private.
+
+    `distance` is the total variation distance between the law of the exact noise and the law of the noise that is
+    drawn. The result is (1 + exp(epsilon)) * distance.
+    """
     return (1 + math.exp(min(epsilon, 700.0))) * distance
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:
-    """Return what is left of delta if the noise that is drawn is this total variation distance from the exact noise.
+    """Return `delta` minus the part of it that is lost because the noise that is drawn is not the exact noise.
 
-    Raise ValueError if less than half of delta is left.
+    `distance` is the total variation distance between the laws of the two kinds of noise. The part that is lost is
+    `delta_of(distance, epsilon)`. Raise ValueError if half of delta or more is lost.
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:

@@ -15,12 +15,18 @@ __all__ = ["clip", "norms"]
 
 
 def norms(rows: Array) -> Array:
-    """Return the Euclidean norm of each row, shape (n,), for rows (n, d) whose squares may overflow."""
+    """Return the Euclidean norm of each row, shape (n,), of the matrix `rows`, shape (n, d).
+
+    The squares of the entries may overflow or underflow.
+    """
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
 
 
 def clip(rows: Array, clip_norm: float) -> Array:
-    """Return a copy of the rows (n, d) in which every row that is longer than `clip_norm` is shortened to this norm."""
+    """Return a copy of the matrix `rows`, shape (n, d), in which every row longer than `clip_norm` has this norm.
+
+    Such a row is shortened, and all other rows are unchanged.
+    """
     return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]

@@ -23,11 +23,14 @@ def clipped_sum(
 ) -> tuple[Whole, int]:
     """Center, scale and clip rows, and round them to integers; return the sum of the rows and the number of rows.
 
-    X is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never
-    changed or copied as a whole. The sum is exact, in Python integers: it is the same for any order of the rows, any
-    division into blocks, and any machines with one kind of processor. It has shape (d,). If `count_clipped` is true, it
-    has shape (d + 1,), and its last entry is the number of rows that were clipped. Raise ValueError for an array of
-    another shape or with an entry that is not finite, and TypeError for anything but real numbers.
+    `X` is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. X is read once, and never
+    changed or copied as a whole. Each row x is replaced by (x - center) * scaling, with vectors `center` and `scaling`.
+    The `Lattice` `grid` says at which norm a row is clipped, and how it is rounded.
+
+    The sum has shape (d,), in Python integers. It is exact: it is the same for any order of the rows, any division into
+    blocks, and any machines with one kind of processor. If `count_clipped` is true, the sum has shape (d + 1,), and its
+    last entry is the number of rows that were clipped. Raise ValueError for an array of another shape or with an entry
+    that is not finite, and TypeError for anything but real numbers.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped)
     if isinstance(X, Iterator):
@@ -43,7 +46,10 @@ def clipped_sum(
 
 
 def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
-    """Return the result of `clipped_sum` for one array or list of rows: their sum and their number."""
+    """Return the result of `clipped_sum` for one array or list `X` of rows: the sum of the rows and their number.
+
+    The arguments `grid`, `center`, `scaling` and `count_clipped` are those of `clipped_sum`.
+    """
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
