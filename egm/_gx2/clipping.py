@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,9 +29,10 @@ from egm._validate import positive, scalar
 _FAR = 2.0
 _LAGUERRE = np.polynomial.laguerre.laggauss(80)
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
-# Point and nodes of a contour, and the masses of the nodes for each of several functions g of Q, such that the mean of
-# g(Q) times a factor with the image F(s) under the integral is the sum of Im (mass F) over the nodes of all pieces.
-Piece: TypeAlias = tuple[Crossing, Complex, list[Complex]]
+# Point and nodes of a contour, and the masses of the nodes for four functions g of Q: L, L^2, and the derivatives of
+# L^2 and of L by Q / x. The mean of g(Q) times a factor with the image F(s) under the integral is the sum of Im mass F
+# over the nodes of all pieces.
+Piece: TypeAlias = tuple[Crossing, Complex, tuple[Complex, Complex, Complex, Complex]]
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
@@ -97,11 +98,8 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
     x = scalar(positive, x=x)
     weights, dof, nc = parameters(weights, dof, nc)
     form = form_of(weights, dof, nc)
-    x = np.longdouble(x) / form.unit  # type: ignore[assignment]  # keeps its last digits
-    try:
-        once, twice, once_squared, twice_squared = lost_in_tail(form, x, weights)
-    except AccuracyError:
-        once, twice, once_squared, twice_squared = lost_by_density(form, x, weights)
+    unit = np.longdouble(x) / form.unit  # keeps the last digits of x
+    once, twice, once_squared, twice_squared = _lost(_pieces(form, unit), weights)
     return once, dof * once + nc * twice, dof * once_squared + nc * twice_squared
 
 
@@ -121,10 +119,7 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), nc)
     unit = np.longdouble(x) / form.unit
-    try:
-        pieces = list(_in_tail(form, unit, _lost_shares, _lost_slopes))
-    except AccuracyError:
-        pieces = list(_by_density(form, unit, _shares, _slopes))
+    pieces = _pieces(form, unit)
     once, _, square, square_twice = _lost(pieces, weights)
     value = np.sum(by_square * (square + nc * square_twice) + by_mean * once**2)
     pulls = 2 * by_mean * once
@@ -152,10 +147,7 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), means**2)
     unit = np.longdouble(x) / form.unit
-    try:
-        pieces = list(_in_tail(form, unit, _lost_shares))
-    except AccuracyError:
-        pieces = list(_by_density(form, unit, _shares))
+    pieces = _pieces(form, unit)
     once = _lost(pieces, weights)[0]
     moments = np.zeros(2)
     for crossing, shift, masses in pieces:
@@ -163,7 +155,7 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
         if means.any():
             v = means * inverses(crossing, shift, weights)
             factor = factor + np.einsum("ik,ik->i", v, v @ form_matrix)
-        moments += [np.sum(mass * factor).imag for mass in masses]
+        moments += [np.sum(mass * factor).imag for mass in masses[:2]]
     return once, float(moments[0]), float(moments[1])
 
 
@@ -178,7 +170,7 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     freedom (row 0) or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All entries are
     computed with the nodes of one contour.
     """
-    return _lost(_in_tail(form, x, _lost_shares), weights)
+    return _lost([_in_tail(form, x)], weights)
 
 
 def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
@@ -187,14 +179,14 @@ def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
     The arguments `form`, `x` and `weights` are those of `lost_in_tail`. The contour of `lost_in_tail` fails for such an
     x, and so the density of Q is used instead.
     """
-    return _lost(_by_density(form, x, _shares), weights)
+    return _lost(_by_density(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Compute the result of `lost_in_tail` from the quadratures that `_in_tail` or `_by_density` yields.
 
     Each entry of `pieces` is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L,
-    for L^2 and for any further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
+    for L^2 and for two further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
     """
     rows = (
         np.concatenate([sums_of_inverses(crossing, shift, mass, weights) for mass in masses[:2]])
@@ -203,27 +195,39 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     return sum(rows)  # type: ignore[return-value]  # of at least one array
 
 
-def _in_tail(form: Form, x: Real, *images: Callable[[Complex], tuple[Complex, Complex]]) -> Iterator[Piece]:
-    """Yield one quadrature along a contour, for the expectations E[g(Q); Q > x] of several functions g.
+def _pieces(form: Form, x: Real) -> Iterable[Piece]:
+    """Return the quadratures of `_in_tail`, or those of `_by_density` where the contour of `_in_tail` fails.
 
-    `form` holds the parameters of Q, and `x` is divided by the unit of `form`. Each of the `images` is a function, such
-    as `_lost_shares`, for two functions g. It maps an array of complex numbers z to the Laplace transforms at z of the
-    two g, taken as functions of t - 1 with t = Q / x. One `Piece` is yielded: the `Crossing`, the nodes s - c, and the
-    list of the masses, two for each image.
+    `form` holds the parameters of Q, and `x` is the squared norm to which a row is clipped, divided by the unit of
+    `form`. The result is an iterable of pieces.
+    """
+    try:
+        return [_in_tail(form, x)]
+    except AccuracyError:
+        return list(_by_density(form, x))
+
+
+def _in_tail(form: Form, x: Real) -> Piece:
+    """Return the quadrature along one contour for the expectations E[g(Q); Q > x] of four functions g.
+
+    `form` holds the parameters of Q, and `x` is divided by the unit of `form`. The functions are those of `Piece`. With
+    z = s x their Laplace transforms, as functions of t - 1 with t = Q / x, are those of `_lost_shares` and, for the
+    derivatives, z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, _ = integrate(crossing, x, density=False)
     height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
     z = (crossing.c + shift) * float(x)
-    yield crossing, shift, [height * mass * image for pair in images for image in pair(z)]
+    share, square = (height * mass * image for image in _lost_shares(z))
+    return crossing, shift, (share, square, z * square, z * share)
 
 
-def _by_density(form: Form, x: Real, *functions: Callable[[float], tuple[float, float]]) -> Iterator[Piece]:
+def _by_density(form: Form, x: Real) -> Iterator[Piece]:
     """Yield the quadratures that replace the one of `_in_tail` where `x` is so small that its contour fails.
 
-    `form` and `x` are those of `_in_tail`. Each of the `functions`, such as `_shares`, maps u = sqrt(x / Q) to the
-    values of two functions of Q. These are integrated against the density of Q, by Gauss-Legendre quadrature on
-    intervals of log Q. A `Piece` is yielded for each point Q of this quadrature. The sum over all pieces is the result.
+    `form` and `x` are those of `_in_tail`. The functions are integrated against the density of Q, by Gauss-Legendre
+    quadrature on intervals of log Q. A `Piece` is yielded for each point Q of this quadrature. The sum over all pieces
+    is the result.
     """
     ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
     edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
@@ -232,9 +236,9 @@ def _by_density(form: Form, x: Real, *functions: Callable[[float], tuple[float, 
             r = np.exp((low + high + (high - low) * node) / 2)
             crossing = saddle(form, r)
             shift, mass, _ = integrate(crossing, r)
-            height = r * (high - low) / 2 * share * np.exp(crossing.log_height(r)[0]) / np.pi
+            mass *= r * (high - low) / 2 * share * np.exp(crossing.log_height(r)[0]) / np.pi
             u = np.sqrt(float(x) / r)
-            yield crossing, shift, [height * value * mass for pair in functions for value in pair(u)]
+            yield crossing, shift, ((1 - u) * mass, (1 - u) ** 2 * mass, (1 - u) * u**3 * mass, u**3 / 2 * mass)
 
 
 def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
@@ -245,37 +249,13 @@ def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
     exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2
     J_1 + J_2. If z is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
     """
-    near, far, one, two, beyond = _power_transforms(z)
-    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
-    first, second = 1 / near - one, 1 / near - 2 * one + two
-    return np.where(far, _integral(share) / z, first), np.where(far, _integral(share**2) / z, second)
-
-
-def _lost_slopes(z: Complex) -> tuple[Complex, Complex]:
-    """Compute the Laplace transforms of (1 - t^-1/2) t^-3/2 and of t^-3/2 / 2 at complex z with Re z > 0.
-
-    With t = Q / x the two functions are the derivatives of L^2 and of L by t, where L = 1 - t^-1/2 is the share of a
-    row that clipping removes. The integrals are over t from 1 to infinity with the factor exp(-z (t - 1)), as in
-    `_lost_shares`. With J_m as defined there, integration by parts gives J_(m+2) = (1 - z J_m) 2 / m.
-    """
-    near, far, one, two, beyond = _power_transforms(z)
-    root = np.sqrt(1 + beyond)
-    third = 2 * (1 - near * one)
-    first, second = third - (1 - near * two), third / 2
-    share = beyond / (1 + beyond + root)
-    return np.where(far, _integral(share / root**3) / z, first), np.where(far, _integral(0.5 / root**3) / z, second)
-
-
-def _power_transforms(z: Complex) -> tuple[Complex, NDArray[np.bool_], Complex, Complex, Any]:
-    """Compute the integrals J_1 and J_2 of `_lost_shares` at `z`, and the nodes of a quadrature where `z` is large.
-
-    The five results are: z with 1 in place of the entries above 2 in size; whether an entry is above 2; J_1 and J_2 at
-    the first result; and the values of t - 1 at the Gauss-Laguerre nodes for the large entries, one row for each entry.
-    """
     far = np.abs(z) > _FAR
     near = np.where(far, 1.0, z)
     one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
-    return near, far, one, np.exp(near) * exp1(near), _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]
+    first, second = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)
+    beyond = _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]  # t - 1
+    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
+    return np.where(far, _integral(share) / z, first), np.where(far, _integral(share**2) / z, second)
 
 
 def _integral(values: NDArray[Any]) -> Complex:
@@ -286,13 +266,3 @@ def _integral(values: NDArray[Any]) -> Complex:
     wait for each other.
     """
     return np.einsum("ij,j->i", values, _LAGUERRE[1])
-
-
-def _shares(u: float) -> tuple[float, float]:
-    """Return the pair (L, L^2), where L = 1 - u is the share of a row that clipping removes and `u` is sqrt(x / Q)."""
-    return 1 - u, (1 - u) ** 2
-
-
-def _slopes(u: float) -> tuple[float, float]:
-    """Return the derivatives of L^2 and of L = 1 - t^-1/2 by t = Q / x, at the t for which t^-1/2 is `u`."""
-    return (1 - u) * u**3, u**3 / 2
