@@ -241,7 +241,7 @@ def anisotropic(X, cell, rng):
     """Estimate the mean of the rows `X` by the method of Dagan and others.
 
     The method is given the true standard deviations at the grid point `cell`. A private filter first leaves out rows
-    that are far from the other rows. `rng` draws the noise.
+    that are far from the other rows. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 

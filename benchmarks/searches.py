@@ -212,7 +212,10 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """Prepare a new process for releases: every warning becomes an error, except SimulationWarning."""
+    """Prepare a new process for releases: every warning becomes an error, except `SimulationWarning`.
+
+    This warning only says that the noise of a release is simulated, as it should be in a benchmark.
+    """
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
