@@ -51,7 +51,7 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 class Cell(NamedTuple):
-    """Describe a grid point, that is, one choice of the distribution of the rows and of the privacy budget `rho`.
+    """Describe a grid point of the benchmark: one choice of the distribution of rows and of the privacy budget `rho`.
 
     The rows are independent and normal, with the mean `mu` and the standard deviations `sigma` of the columns. `grid`
     is the name of the grid ("A", "B" or "C"; any other name is for tests), `d` the number of columns, and `alpha` the
@@ -105,11 +105,11 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean of the rows `X` at the grid point `cell` by egm's AdaptiveDataMechanism.
+    """Estimate the mean of the rows `X` by egm's AdaptiveDataMechanism.
 
-    `rng` draws the noise. The mechanism is given a range for the mean, and a range for the standard deviations. The
-    latter spans eight powers of ten and ends at the bound on the coordinates of the mean. The estimate is an array of
-    shape (d,).
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The mechanism is given a range for the mean, and a range for the standard deviations. The latter spans eight powers
+    of ten and ends at the bound on the coordinates of the mean. The estimate is an array of shape (d,).
     """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
@@ -120,8 +120,8 @@ def ours(X, cell, rng):
 def _known(cell):
     """Return egm's GaussianDataMechanism for the true mean and the true standard deviations at the grid point `cell`.
 
-    The scaling and the clip norm are those with the least forecast squared error, and the noise is that of the budget
-    rho of the grid point.
+    `cell` describes the distribution of the rows and the privacy budget rho. The scaling and the clip norm are those
+    with the least forecast squared error, and the noise is that of the budget rho.
     """
     delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
@@ -133,35 +133,35 @@ def _known(cell):
 def ours_oracle(X, cell, rng):
     """Estimate the mean of the rows `X` by egm's GaussianDataMechanism, which knows the true mean.
 
-    The mechanism is also given the true standard deviations at the grid point `cell`. `rng` draws the noise. The
-    estimate is an array of shape (d,).
+    The mechanism is also given the true standard deviations. `cell` is the grid point, that is, the distribution of the
+    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """Estimate the mean of the rows `X` at the grid point `cell` by the published method PLAN.
+    """Estimate the mean of the rows `X` by the published method PLAN.
 
-    The budget is divided as in the experiments of the method's authors. `rng` draws the noise. The estimate is an array
-    of shape (d,).
+    The budget is divided as in the experiments of the method's authors. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean of the rows `X` by PLAN with 3.75 times the budget of the grid point `cell`.
+    """Estimate the mean of the rows `X` by the published method PLAN with the budget 3.75 rho in place of rho.
 
-    This is the budget that the authors' public code spends. `rng` draws the noise. The estimate is an array of shape
-    (d,).
+    The authors' public code spends 3.75 rho if it is told to spend rho. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """Estimate the mean of the rows `X` by PLAN, which is given the true standard deviations.
+    """Estimate the mean of the rows `X` by the published method PLAN, which is given the true standard deviations.
 
-    `cell` is the grid point, which has these standard deviations. `rng` draws the noise. The estimate is an array of
-    shape (d,).
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The estimate is an array of shape (d,).
     """
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
@@ -170,18 +170,20 @@ def huang_liang_yi(X, cell, rng):
     """Estimate the mean of the rows `X` by the shifted clipped mean of Huang, Liang and Yi.
 
     The constants are those of the authors' public code. The method needs a bound on the norm of the mean. The bound is
-    the largest norm of a vector whose coordinates are all at most `cell.radius` in absolute value, where `cell` is the
-    grid point. `rng` draws the rotation and the noise. The estimate is an array of shape (d,).
+    the largest norm of a vector whose coordinates are all at most `cell.radius` in absolute value. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
+    estimate is an array of shape (d,).
     """
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
-    """Estimate the mean of the rows `X` by the method of Huang, Liang and Yi as the PLAN paper runs it.
+    """Estimate the mean of the rows `X` by the published method of Huang, Liang and Yi as the PLAN paper runs it.
 
     The constants are those of the experiments in the PLAN paper. Each coordinate of the rotated mean is searched
-    between -radius / sqrt(d) and radius / sqrt(d), where d and the radius are those of the grid point `cell`. `rng`
-    draws the rotation and the noise. The estimate is an array of shape (d,).
+    between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d), where d is the number of columns. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
+    estimate is an array of shape (d,).
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -190,67 +192,72 @@ def huang_liang_yi_narrow(X, cell, rng):
 
 
 def coordinate_median(X, cell, rng):
-    """Estimate the mean of the rows `X` at the grid point `cell` by a private median of each column.
+    """Estimate the mean of the rows `X` by a private median of each column.
 
-    `rng` draws the medians. The estimate is an array of shape (d,).
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the medians.
+    The estimate is an array of shape (d,).
     """
     return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def coinpress(X, cell, rng):
-    """Estimate the mean of the rows `X` by CoinPress, which is given the largest standard deviation.
+    """Estimate the mean of the rows `X` by the published method CoinPress, given the largest true standard deviation.
 
-    `cell` is the grid point, which has the true standard deviations. `rng` draws the noise. The estimate is an array of
-    shape (d,).
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The estimate is an array of shape (d,).
     """
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
-    """Estimate the mean of the rows `X` by CoinPress with the constants of its public code.
+    """Estimate the mean of the rows `X` by the published method CoinPress with the constants of its public code.
 
     In each step a row may be clipped with probability 0.01. The method is given the largest of the true standard
-    deviations at the grid point `cell`. `rng` draws the noise. The estimate is an array of shape (d,).
+    deviations. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws
+    the noise. The estimate is an array of shape (d,).
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """Estimate the mean of the rows `X` by CoinPress, which first estimates the covariance matrix.
+    """Estimate the mean of the rows `X` by the published method CoinPress, which first estimates the covariance matrix.
 
     Half of the budget rho is spent on the covariance matrix. The method is given the largest of the true standard
-    deviations at the grid point `cell`. In each step of the estimate of the mean, a row may be clipped with probability
-    0.01. `rng` draws the noise. The estimate is an array of shape (d,).
+    deviations. In each step of the estimate of the mean, a row may be clipped with probability 0.01. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an
+    array of shape (d,).
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
-    """Estimate the mean of the rows `X` by CoinPress, which is given all true standard deviations.
+    """Estimate the mean of the rows `X` by the published method CoinPress, which is given all true standard deviations.
 
-    `cell` is the grid point, which has these standard deviations. In each step a row may be clipped with probability
-    0.01. `rng` draws the noise. The estimate is an array of shape (d,).
+    In each step a row may be clipped with probability 0.01. `cell` is the grid point, that is, the distribution of the
+    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """Estimate the mean of the rows `X` by the method of Dagan and others.
+    """Estimate the mean of the rows `X` by the published method of Dagan and others.
 
-    The method is given the true standard deviations at the grid point `cell`. A private filter first leaves out rows
-    that are far from the other rows. `rng` draws the noise. The estimate is an array of shape (d,).
+    The method is given the true standard deviations. A private filter first leaves out rows that are far from the other
+    rows. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
+    noise. The estimate is an array of shape (d,).
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by the method of Dagan and others, which knows the true mean.
+    """Estimate the mean of the rows `X` by the published method of Dagan and others, which knows the true mean.
 
-    The method is also given the true standard deviations at the grid point `cell`. Because the mean is known, no
-    private filter of the rows is needed. `rng` draws the noise. The estimate is an array of shape (d,).
+    The method is also given the true standard deviations. Because the mean is known, no private filter of the rows is
+    needed. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
+    noise. The estimate is an array of shape (d,).
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
@@ -259,17 +266,18 @@ def gaussian(X, cell, rng):
     """Estimate the mean of the rows `X` by the mean of the clipped rows plus Gaussian noise.
 
     The rows are clipped to the smallest ball around 0 that contains all possible means. Each coordinate of a possible
-    mean is at most `cell.radius` in absolute value, where `cell` is the grid point. `rng` draws the noise. The estimate
-    is an array of shape (d,).
+    mean is at most `cell.radius` in absolute value. `cell` is the grid point, that is, the distribution of the rows and
+    the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
 def _ball(cell):
-    """Return the radius of the ball around the true mean at the grid point `cell` to which rows are clipped.
+    """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
 
-    The radius is the one with the least forecast squared error of the sum of the clipped rows plus Gaussian noise.
+    `cell` describes the distribution of the rows and the privacy budget. The radius is the one with the least forecast
+    squared error of the sum of the clipped rows plus Gaussian noise.
     """
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
@@ -278,8 +286,8 @@ def _ball(cell):
 def gaussian_oracle(X, cell, rng):
     """Estimate the mean of the rows `X` by a noisy mean of the rows clipped to a ball around the true mean.
 
-    The radius of the ball is the one with the least forecast squared error at the grid point `cell`. `rng` draws the
-    noise. The estimate is an array of shape (d,).
+    The radius of the ball is the one with the least forecast squared error. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
@@ -328,9 +336,9 @@ def generator(*key):
 
 
 def draw(cell, seed):
-    """Draw the rows of data at the grid point `cell`, an array of shape (n, d), from a generator with the seed `seed`.
+    """Draw the rows of data at the grid point `cell`, an array of shape (n, d); they depend only on `cell` and `seed`.
 
-    The rows depend only on `cell` and `seed`.
+    `cell` describes the distribution of the rows, and `seed` is a whole number that chooses the random numbers.
     """
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
@@ -341,8 +349,8 @@ def draw(cell, seed):
 def run_cell(cell, names, seeds):
     """Run the methods with the names `names` on the same data at the grid point `cell`, for the seeds 0 to `seeds` - 1.
 
-    Return a pair: a dictionary from each name to the list of the results of `squared_errors`, one for each seed; and
-    the time of all runs in seconds.
+    `cell` describes the distribution of the rows and the privacy budget. Return a pair: a dictionary from each name to
+    the list of the results of `squared_errors`, one for each seed; and the time of all runs in seconds.
     """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
@@ -355,11 +363,12 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """Run a method on the rows `X`, and return the squared l2 distances of its estimate from two means, as a list.
+    """Run a method on the rows `X`; return a list of the squared l2 distances of the estimate from two means.
 
     The first distance is that from `mean`, the mean of the rows. The second one is that from the mean of the
-    distribution of the rows at the grid point `cell`. `method` is a `Method`, and `rng` its random generator. If the
-    method raises an exception or its estimate is not finite, the result is a text that describes this failure instead.
+    distribution of the rows at the grid point `cell`. `method` is a `Method`, and `rng` the random generator that it
+    uses. If the method raises an exception or its estimate is not finite, the result is a text that describes this
+    failure instead.
     """
     try:
         estimate = method.estimate(X, cell, rng)
@@ -373,11 +382,11 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the database of results, the SQLite file `store`; return its connection as a context manager.
+    """Open the database of results, the SQLite file `store`; return the connection as a context manager.
 
     The connection is closed when the context ends. The file is made if it does not exist. No other process can use the
-    file until it is closed. If another process has the file open, this function waits until that process closes the
-    file.
+    file until the connection is closed. If another process has the file open, this function waits until that process
+    closes the file.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
@@ -391,6 +400,7 @@ def connect(store):
 def save(db, cell, runs):
     """Store the results of methods at the grid point `cell` in the database `db`.
 
+    `cell` describes the distribution of the rows and the privacy budget, and `db` is the connection to the database.
     `runs` is a dictionary from the name of each method to its results, a list with one entry for each seed. If storing
     fails for one method, the results of none of them are stored.
     """
@@ -402,8 +412,9 @@ def save(db, cell, runs):
 def load(db, cell, name, seeds):
     """Return the results of the method `name` at the grid point `cell` for the first `seeds` seeds, or None.
 
-    The results are a list with one entry for each seed, read from the database `db`. The function returns None if the
-    database has results for fewer seeds, or only for another version of the method.
+    `cell` describes the distribution of the rows and the privacy budget. The results are a list with one entry for each
+    seed, read from the database with the connection `db`. The function returns None if the database has results for
+    fewer seeds, or only for another version of the method.
     """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
@@ -418,10 +429,10 @@ def missing(cells, seeds, db, methods=None):
     """Return a list of the tasks that are left to do, in the order in which they should be done.
 
     A task is a pair: a grid point, and the names of methods that have no results for `seeds` seeds at this grid point
-    in the database `db`. `cells` are the grid points, and `methods` the names of the methods, or None for all methods.
-    The slow methods of a grid point are in a task of their own. The tasks without slow methods come first, and then the
-    tasks with slow methods. Within each of these two groups, the grid points with the first three budgets of `RHO` come
-    first.
+    in the database `db`. `cells` are the grid points, each a distribution of rows and a privacy budget, and `methods`
+    the names of the methods, or None for all methods. The slow methods of a grid point are in a task of their own. The
+    tasks without slow methods come first, and then the tasks with slow methods. Within each of these two groups, the
+    grid points with the first three budgets of `RHO` come first.
     """
     tasks = []
     for cell in cells:
@@ -451,9 +462,10 @@ def effort(task):
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
     """Compute the results that are not yet in the database `db` in several processes, and store them there.
 
-    The results are those of the methods `methods` (names, by default all methods) at the grid points `cells`, for
-    `seeds` seeds. `processes` is the number of processes. The function `say` gets a line of text after each task: after
-    all missing fast, or all missing slow methods at one grid point.
+    A grid point is a distribution of rows and a privacy budget. The results are those of the methods `methods` (names,
+    by default all methods) at the grid points `cells`, for `seeds` seeds. `processes` is the number of processes. The
+    function `say` gets a line of text after each task: after all missing fast, or all missing slow methods at one grid
+    point.
     """
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
@@ -508,8 +520,9 @@ class Progress:
 def table(cells, seeds, db):
     """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    The table has one row for each grid point and method, with the figures of the first `seeds` seeds. The results come
-    from the database `db`. The list has a pair (grid point, name of the method) for each row that is missing.
+    A grid point is a distribution of rows and a privacy budget. The table has one row for each grid point and method,
+    with the figures of the first `seeds` seeds. The results come from the database `db`. The list has a pair (grid
+    point, name of the method) for each row that is missing.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):

@@ -122,7 +122,7 @@ def references():
 
 
 def tails(quick):
-    """Compute upper tails of weighted sums of squared normal variables by every program, and compare the programs.
+    """Compute upper tails of weighted sums of squared normal variables by egm.gx2 and by other programs.
 
     The weights are 1/j. Yield lines of text with the relative errors and the relative times of the programs. If `quick`
     is true, the slowest program is left out and there are fewer repetitions.
@@ -168,15 +168,15 @@ def search(method, tail, p, weights, width):
     """Return the number x with `tail`(x, `weights`) = `p`, found by bisection or by Brent's method.
 
     `method` is "bisection" or, for Brent's method, "brentq". `tail` is a function that computes P[sum_j weights_j
-    Z_j**2 > x] for independent standard normal Z_j. The search begins with the interval from the mean of the sum to the
-    bound of Laurent and Massart. It ends when the interval that contains x is at most `width` wide.
+    Z_j**2 > x] for independent standard normal Z_j. The search begins with the interval from the mean of the sum to an
+    upper bound of x, that of Laurent and Massart. It ends when the interval that contains x is at most `width` wide.
     """
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
 
 
 def calls_of(method, p, weights, width):
-    """Return how many tails the function `search` computes with the arguments `method`, `p`, `weights` and `width`."""
+    """Return how many upper tails `search` computes with the arguments `method`, `p`, `weights` and `width`."""
     asked = []
     search(method, lambda x, weights: asked.append(x) or gx2.sf(x, weights), p, weights, width)
     return len(asked)
@@ -193,10 +193,10 @@ def equal_accuracy(p, weights):
 
 
 def quantiles(quick):
-    """Compute quantiles for the weights 1/j, j = 1 ... 100, by every program that has quantiles; compare the programs.
+    """Compute quantiles of a weighted sum of 100 squared normal variables by egm.gx2 and by other programs.
 
-    Yield lines of text with the relative errors and the relative times of the programs. If `quick` is true, there are
-    fewer quantiles and repetitions.
+    The weights are 1/j. Yield lines of text with the relative errors and the relative times of the programs. If `quick`
+    is true, there are fewer quantiles and repetitions.
     """
     weights = 1 / np.arange(1, 101)
     stored = json.loads((REFERENCE / "gx2.json").read_text())["quantiles"]
@@ -259,12 +259,12 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Measure how many times faster egm.gx2 finds a quantile than each search by Davies' algorithm, at one grid point.
+    """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
-    The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. If `quick` is true,
-    there are fewer repetitions. The result is a dictionary. Its entry for the name of each search is the ratio of the
-    times, its entry "where" is the name of the grid point, and its entry "error" is the absolute error of Davies'
-    algorithm in the probability.
+    The quantile is that of a weighted sum of squared normal variables. The weights are zipf_sigma(1000, `alpha`) **
+    `exponent`, and the upper probability is 1/`n`. If `quick` is true, there are fewer repetitions. The result is a
+    dictionary. Its entry for the name of each search is the ratio of the times, its entry "where" is a text with alpha,
+    n and the exponent, and its entry "error" is the absolute error of Davies' algorithm in the probability.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out

@@ -133,9 +133,9 @@ class Table(NamedTuple):
     """Describe data on which the mechanism is tested, and what is declared to the mechanism about them.
 
     The function `make` of (random generator, n, d) draws the data, an array with `n` rows and `d` columns. `reach` is n
-    sqrt(rho) for the privacy budget rho. `radius` and `sigma_range` are the ranges of the centers and of the standard
-    deviations that are declared. `hidden` is true if the data are not as declared, or if too few rows are far away for
-    the budget to show them.
+    sqrt(rho) for the privacy budget rho. `radius` is the declared bound on the absolute values of the centers of the
+    columns, and `sigma_range` is the declared range of their standard deviations. `hidden` is true if the data are not
+    as declared, or if too few rows are far away for the budget to show them.
     """
 
     make: object

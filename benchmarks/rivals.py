@@ -27,8 +27,9 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 def davies(qf, acc, lim=10**8):
     """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    `qf` is the algorithm as a function of the package fastlmmclib, `acc` its absolute accuracy, and `lim` the largest
-    number of terms that it may compute. The returned function returns nan if the algorithm reports a fault.
+    The Z_j are independent standard normal variables. `qf` is the algorithm as a function of the package fastlmmclib,
+    `acc` its absolute accuracy, and `lim` the largest number of terms that it may compute. The returned function
+    returns nan if the algorithm reports a fault.
     """
 
     def tail(x, weights):
@@ -41,7 +42,8 @@ def davies(qf, acc, lim=10**8):
 def fastlmmclib():
     """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as a dictionary {name: function}.
 
-    Each function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x], or nan for a fault.
+    Each function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
+    normal Z_j, or nan for a fault.
     """
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
@@ -50,7 +52,8 @@ def fastlmmclib():
 def chi2comb():
     """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry.
 
-    The function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x], or nan for a fault.
+    The function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
+    normal Z_j, or nan for a fault.
     """
     module = import_module("chi2comb")
 
@@ -87,8 +90,8 @@ def gx2():
 def momentchi2():
     """Return the four approximations of the package momentchi2 as a dictionary {name: function of x and weights}.
 
-    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x]. The package replaces the weighted sum by a
-    variable with the same first moments.
+    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard normal Z_j. The
+    package replaces the weighted sum by a variable with the same first moments.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
@@ -100,7 +103,8 @@ def momentchi2():
 def complement(cdf, x, weights):
     """Return the upper tail at `x`, P[sum_j weights_j Z_j**2 > x], computed as 1 - `cdf`(`weights`, `x`).
 
-    `cdf` is the function of a program that computes only the lower tail.
+    The Z_j are independent standard normal variables. `cdf` is the function of a program that computes only the lower
+    tail.
     """
     return float(1 - cdf(weights, x))
 
@@ -109,7 +113,7 @@ PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, 
 
 
 def missing():
-    """Return a list of the names of those packages in PACKAGES that are not installed."""
+    """Return a list of the names of the packages that should be compared with egm.gx2 but are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 

@@ -72,7 +72,10 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """Return a list of all settings, in the order in which their lines stand in the table of results."""
+    """Return a list of all settings, in the order in which their lines stand in the table of results.
+
+    A setting is a `Setting`: data of one kind and size, and a privacy budget.
+    """
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
@@ -98,9 +101,10 @@ class Run(NamedTuple):
 
 
 def release(setting, run):
-    """Make the release with the number `run` in the setting `setting`, and return what is measured as a `Run`.
+    """Make one private release of the sum of the rows, and return what is measured as a `Run`.
 
-    An exception of the release is not caught.
+    `setting` is the `Setting`, with the kind of data and the budget, and `run` is the number of the run, which chooses
+    the rows and the noise. An exception of the release is not caught.
     """
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
@@ -156,10 +160,11 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """Make `runs` releases in the setting `setting`; return a `Line` with the results, and a list of texts.
+    """Make `runs` private releases of a sum; return a `Line` with the results, and a list of texts.
 
-    There is one text for each run that failed, with the exception. If the mechanism says that the budget is too small,
-    no release is made, and all runs count as refused.
+    `setting` is the `Setting`, with the kind of data and the budget. There is one text for each run that failed, with
+    the exception. If the mechanism says that the budget is too small, no release is made, and all runs count as
+    refused.
     """
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):

@@ -33,8 +33,9 @@ def few_methods(monkeypatch):
 def run_here(cells, db, methods=METHODS):
     """Compute the results of `methods` that the database `db` does not have for the grid points `cells`; store them.
 
-    The list of the tasks that were done is returned. A task is a pair (grid point, names of methods). The function
-    `grid.run` does the same in several processes, but this function uses only the current process.
+    A grid point is a distribution of rows and a privacy budget. The list of the tasks that were done is returned, where
+    a task is a pair (grid point, names of methods). The function `grid.run` does the same in several processes, but
+    this function uses only the current process.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -46,7 +47,8 @@ def run_here(cells, db, methods=METHODS):
 def store(tmp_path):
     """Yield the connection to a database with the results of METHODS for the grid points in CELLS.
 
-    The database is a file in the temporary folder `tmp_path`.
+    A grid point is a distribution of rows and a privacy budget. The database is a file in the temporary folder
+    `tmp_path`.
     """
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
@@ -54,9 +56,10 @@ def store(tmp_path):
 
 
 def start(store):
-    """Start `grid.run` for the grid points in MANY and METHODS in a new process, and return the process.
+    """Start `grid.run` for the methods in METHODS and the grid points in MANY in a new process, and return the process.
 
-    `store` is the path of the database file. The output of the process can be read from a pipe.
+    A grid point is a distribution of rows and a privacy budget. `store` is the path of the database file. The output of
+    the process can be read from a pipe.
     """
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
@@ -198,7 +201,8 @@ def test_order_covers_every_grid_first(tmp_path):
 def test_every_method_runs_on_a_cell():
     """Each method of the benchmark estimates the mean of 300 rows of 2 columns with a squared error below 1.
 
-    The budget is large, rho = 1000, and the error is the l2 distance to the mean of the rows.
+    The squared error is the squared l2 distance of the estimate from the mean of the rows. The budget is large, rho =
+    1000 in zCDP.
     """
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)

@@ -82,9 +82,9 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
     """With the bug "rounding away from zero", the integer vector of some clipped row is longer than the lattice allows.
 
     `Lattice.sum` rounds a clipped row to a vector of integers, whose norm should be at most the radius of the lattice.
-    This holds for all of 50 random rows if and only if `passes` is true; it is true for `bug` = "none". Norms of
-    integer vectors are exact. No number of releases would show the bug, because the lattice has a radius of 2**40 units
-    and is very fine.
+    This holds for all of 50 random rows if and only if `passes` is true, that is, if no bug is planted (`bug` is
+    "none"). The norms of integer vectors are compared exactly. An audit by releases would not show the bug, because the
+    lattice is too fine: its radius is 2**40.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):

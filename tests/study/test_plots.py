@@ -174,7 +174,7 @@ def test_shapes_lie_about_the_origin(ax):
 
 
 def test_a_mechanism_has_one_style(ax):
-    """If the name of a group of rows is a key of `STYLES`, `curves` draws its line in the color of this key.
+    """If the name of a group is a key of `STYLES`, `curves` draws the line of the group in the color of this key.
 
     So a mechanism has the same color in every figure. A line of another group gets a color that no other line on the
     axes `ax` has.

@@ -51,7 +51,8 @@ class Recorder:
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
     quantile), and `answers` the private result. If the constructor is given the `answers` of another run, each call
     returns the answer of that run. Then two runs on neighboring data sets get the same answers in all earlier steps, as
-    adaptive composition demands, and only their values before noise can differ.
+    adaptive composition demands, and only their values before noise can differ. There is one exception: the noisy
+    number of "friends" of the first row in `anisotropic` is that of the current run.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -131,8 +132,8 @@ def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, r
 
     The l2 distance between the two values before noise may exceed the sensitivity by a relative 1e-9, for rounding. For
     a quantile, at most one value of each column may change. `row` is the new first row, and `first` says whether the
-    old one is an ordinary row or far from all others. The values are compared by `monkeypatch`, for equal answers to
-    earlier steps.
+    old first row is ordinary or far from all other rows. By `monkeypatch`, earlier steps have the same answers for both
+    data sets.
     """
     X = rows(N)
     one = X if first == "ordinary" else far_row_first(X, FAR)
