@@ -23,14 +23,17 @@ call at the quantile."""
 
 
 def installed():
-    """Return, as one line of text, the versions of Python, of egm and of the other packages that are installed."""
+    """Return one line of text with the versions of Python, egm, NumPy and the installed packages to be compared."""
     names = ["numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
     found = {"Python": sys.version.split()[0], "egm": egm.__version__} | {name: version(name) for name in names}
     return ", ".join(f"{name} {number}" for name, number in found.items())
 
 
 def main():
-    """Run all benchmarks of `make bench`, and print each line of results as soon as it has been measured."""
+    """Run all benchmarks of `make bench`, and print each line of results as soon as it has been measured.
+
+    The option --quick of the command line asks for fewer repetitions and cases.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and cases, in less than a minute")
     quick = parser.parse_args().quick

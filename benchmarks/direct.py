@@ -14,10 +14,10 @@ NEGLIGIBLE = 1e-19
 
 
 def direct_tail(x, weights):
-    """Return P[sum_j weights_j Z_j**2 > x] for x above the mean of the sum, with independent standard normal Z_j.
+    """Return the probability P[sum_j w_j Z_j**2 > x] for the `weights` w_j and independent standard normal Z_j.
 
-    It is an integral along a parabola through the saddle point, computed by the trapezoid rule. Where the machine has
-    extended precision, rounding errors are negligible.
+    `x` must be above the mean of the sum. The probability is an integral along a parabola through the saddle point,
+    computed by the trapezoid rule. Where the machine has extended precision, rounding errors are negligible.
     """
     unit = 2 * np.max(weights)  # the branch cut begins at s = 1
     r, x = (np.asarray(weights) / (unit / 2)).astype(np.longdouble), np.longdouble(x) / np.longdouble(unit)
@@ -38,9 +38,10 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """Return the saddle point of exp(K(s) - s x) / s: the c in (0, 1) with K'(c) = x + 1/c.
+    """Return the saddle point of exp(K(s) - s x) / s, which is the number c in (0, 1) with K'(c) = `x` + 1/c.
 
-    `r` has the weights divided by the largest one. The equation is solved for log(c / (1 - c)).
+    K is the cumulant function of the weighted sum, divided by twice the largest weight. `r` is the array of the
+    weights, divided by the largest one. The equation is solved for log(c / (1 - c)).
     """
 
     def excess(theta):
@@ -51,10 +52,11 @@ def _saddle(r, x):
 
 
 def _growth(v, a, b):
-    """Return K(c + a + ib) - K(c) for real a and b, which is -1/2 sum log(1 - v (a + ib)).
+    """Return the complex number K(c + a + ib) - K(c) for real `a` and `b`, which is -1/2 sum log(1 - v (a + ib)).
 
-    Here v is r / (1 - r c), where r has the weights divided by the largest one, and c is the saddle point. The
-    logarithms are computed by real arithmetic.
+    K is the cumulant function of the weighted sum, divided by twice the largest weight, and c is the saddle point. `v`
+    is the array r / (1 - r c), where r are the weights, divided by the largest one. The logarithms are computed by real
+    arithmetic.
     """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):

@@ -51,9 +51,11 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 class Cell(NamedTuple):
-    """Describe one grid point: n normal rows with mean mu and standard deviations sigma, and a budget rho.
+    """Describe a grid point of the benchmark: one choice of the distribution of rows and of the privacy budget `rho`.
 
-    `grid` is the name of the grid, `d` the number of columns, and `alpha` the exponent of the variances.
+    The rows are independent and normal, with the mean `mu` and the standard deviations `sigma` of the columns. `grid`
+    is the name of the grid ("A", "B" or "C"; any other name is for tests), `d` the number of columns, and `alpha` the
+    exponent of the variances: that of column i is (d/i)**alpha.
     """
 
     grid: str
@@ -68,22 +70,28 @@ class Cell(NamedTuple):
 
     @property
     def mu(self):
-        """Return the mean of the distribution from which the rows are drawn, shape (d,)."""
+        """Return the mean of the distribution from which the rows are drawn, an array of shape (d,)."""
         return np.full(self.d, 0.0 if self.grid == "A" else 10.0)
 
     @property
     def sigma(self):
-        """Return the standard deviations of the columns, shape (d,)."""
+        """Return the standard deviations of the distribution from which the rows are drawn, an array of shape (d,)."""
         return (self.d / np.arange(1, self.d + 1)) ** (self.alpha / 2)
 
     @property
     def radius(self):
-        """Return the bound on the absolute value of each coordinate of the mean, which every method is given."""
+        """Return one number: a bound on the absolute value of each coordinate of the mean.
+
+        Every method is given this bound.
+        """
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
     def name(self):
-        """Return the name of this grid point in the file of stored results."""
+        """Return the name of this grid point in the database of results, such as "A-16-0-0.25".
+
+        The parts of the name are grid, d, alpha and rho.
+        """
         return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
 
 
@@ -97,10 +105,11 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean by egm's AdaptiveDataMechanism.
+    """Estimate the mean of the rows `X` by egm's AdaptiveDataMechanism.
 
-    Besides the range of the mean, the mechanism is given only a range for the standard deviations. This range spans
-    eight powers of ten and ends at the radius.
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The mechanism is given a range for the mean, and a range for the standard deviations. The latter spans eight powers
+    of ten and ends at the bound on the coordinates of the mean. The estimate is an array of shape (d,).
     """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
@@ -109,9 +118,10 @@ def ours(X, cell, rng):
 
 @lru_cache(maxsize=1)
 def _known(cell):
-    """Return egm's GaussianDataMechanism for a known mean and known standard deviations, with the best clip norm.
+    """Return egm's GaussianDataMechanism for the true mean and the true standard deviations at the grid point `cell`.
 
-    The clip norm is that of least forecast error. The noise is that of the budget rho of the grid point.
+    `cell` describes the distribution of the rows and the privacy budget rho. The scaling and the clip norm are those
+    with the least forecast squared error, and the noise is that of the budget rho.
     """
     delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
@@ -121,39 +131,59 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Estimate the mean by egm's GaussianDataMechanism, which is given the true mean and standard deviations."""
+    """Estimate the mean of the rows `X` by egm's GaussianDataMechanism, which knows the true mean.
+
+    The mechanism is also given the true standard deviations. `cell` is the grid point, that is, the distribution of the
+    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    """
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """Estimate the mean by the published method PLAN, with the shares of the budget that its authors use."""
+    """Estimate the mean of the rows `X` by the published method PLAN.
+
+    The budget is divided as in the experiments of the method's authors. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    """
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean by the published method PLAN with the budget 3.75 rho, which its public code spends."""
+    """Estimate the mean of the rows `X` by the published method PLAN with the budget 3.75 rho in place of rho.
+
+    The authors' public code spends 3.75 rho if it is told to spend rho. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    """
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
 
 def plan_sigma(X, cell, rng):
-    """Estimate the mean by the published method PLAN, which is given the true standard deviations."""
+    """Estimate the mean of the rows `X` by the published method PLAN, which is given the true standard deviations.
+
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The estimate is an array of shape (d,).
+    """
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
-    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, with the constants of their public code.
+    """Estimate the mean of the rows `X` by the shifted clipped mean of Huang, Liang and Yi.
 
-    The method needs a bound on the norm of the mean. It is the largest norm of a vector whose coordinates are all at
-    most `cell.radius` in absolute value.
+    The constants are those of the authors' public code. The method needs a bound on the norm of the mean. The bound is
+    the largest norm of a vector whose coordinates are all at most `cell.radius` in absolute value. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
+    estimate is an array of shape (d,).
     """
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def huang_liang_yi_narrow(X, cell, rng):
-    """Estimate the mean by the shifted clipped mean of Huang, Liang and Yi, as in the experiments of the PLAN paper.
+    """Estimate the mean of the rows `X` by the published method of Huang, Liang and Yi as the PLAN paper runs it.
 
-    The constants are those of these experiments. Each coordinate of the rotated mean is searched at a distance of at
-    most radius / sqrt(d) from 0.
+    The constants are those of the experiments in the PLAN paper. Each coordinate of the rotated mean is searched
+    between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d), where d is the number of columns. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
+    estimate is an array of shape (d,).
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -162,87 +192,113 @@ def huang_liang_yi_narrow(X, cell, rng):
 
 
 def coordinate_median(X, cell, rng):
-    """Estimate the mean by a private median of each coordinate."""
+    """Estimate the mean of the rows `X` by a private median of each column.
+
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the medians.
+    The estimate is an array of shape (d,).
+    """
     return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def coinpress(X, cell, rng):
-    """Estimate the mean by the published method CoinPress, which is given the largest true standard deviation."""
+    """Estimate the mean of the rows `X` by the published method CoinPress, given the largest true standard deviation.
+
+    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
+    The estimate is an array of shape (d,).
+    """
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
 
 def coinpress_public(X, cell, rng):
-    """Estimate the mean by CoinPress, which is given the largest of the true standard deviations.
+    """Estimate the mean of the rows `X` by the published method CoinPress with the constants of its public code.
 
-    In each step a row may be clipped with probability 0.01, as in the authors' public code.
+    In each step a row may be clipped with probability 0.01. The method is given the largest of the true standard
+    deviations. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws
+    the noise. The estimate is an array of shape (d,).
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """Estimate the mean by CoinPress, which spends half of rho to estimate the covariance matrix.
+    """Estimate the mean of the rows `X` by the published method CoinPress, which first estimates the covariance matrix.
 
-    It is given the largest of the true standard deviations. In each step of the mean a row may be clipped with
-    probability 0.01.
+    Half of the budget rho is spent on the covariance matrix. The method is given the largest of the true standard
+    deviations. In each step of the estimate of the mean, a row may be clipped with probability 0.01. `cell` is the grid
+    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an
+    array of shape (d,).
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_sigma(X, cell, rng):
-    """Estimate the mean by CoinPress, which is given all true standard deviations.
+    """Estimate the mean of the rows `X` by the published method CoinPress, which is given all true standard deviations.
 
-    In each step a row may be clipped with probability 0.01.
+    In each step a row may be clipped with probability 0.01. `cell` is the grid point, that is, the distribution of the
+    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """Estimate the mean by the method of Dagan and others, which is given the true standard deviations.
+    """Estimate the mean of the rows `X` by the published method of Dagan and others.
 
-    A private filter first leaves out rows that are far from the others.
+    The method is given the true standard deviations. A private filter first leaves out rows that are far from the other
+    rows. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
+    noise. The estimate is an array of shape (d,).
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """Estimate the mean by the method of Dagan and others, which is given the true mean and standard deviations.
+    """Estimate the mean of the rows `X` by the published method of Dagan and others, which knows the true mean.
 
-    Because the mean is known, no private filter of the rows is needed.
+    The method is also given the true standard deviations. Because the mean is known, no private filter of the rows is
+    needed. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
+    noise. The estimate is an array of shape (d,).
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
 
 def gaussian(X, cell, rng):
-    """Estimate the mean by the noisy mean of the clipped rows.
+    """Estimate the mean of the rows `X` by the mean of the clipped rows plus Gaussian noise.
 
-    The rows are clipped to the smallest ball that contains all possible means, for which each coordinate is at most
-    `cell.radius` in absolute value.
+    The rows are clipped to the smallest ball around 0 that contains all possible means. Each coordinate of a possible
+    mean is at most `cell.radius` in absolute value. `cell` is the grid point, that is, the distribution of the rows and
+    the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 @lru_cache(maxsize=1)
 def _ball(cell):
-    """Return the clip norm of least forecast error, if rows are clipped to a ball around the true mean."""
+    """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
+
+    `cell` describes the distribution of the rows and the privacy budget. The radius is the one with the least forecast
+    squared error of the sum of the clipped rows plus Gaussian noise.
+    """
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):
-    """Estimate the mean by the noisy mean of the rows, clipped to a ball around the true mean.
+    """Estimate the mean of the rows `X` by a noisy mean of the rows clipped to a ball around the true mean.
 
-    The radius of the ball is that of least forecast error.
+    The radius of the ball is the one with the least forecast squared error. `cell` is the grid point, that is, the
+    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
 
 class Method(NamedTuple):
-    """Hold a method that is compared: `estimate(X, cell, rng)` returns its estimate of the mean, shape (d,).
+    """Describe a method of estimation that is compared with others on the grid points.
 
-    `knows` says what the method is told about the data, besides the range of the mean.
+    `estimate` is a function of the rows X, the grid point and a random generator; it returns the estimate of the mean,
+    an array of shape (d,). `knows` says what the method is told about the data, besides the range of the mean. If
+    `slow` is true, the method runs after the methods that are not slow. It runs only at grid points with at most
+    `largest_d` columns. `version` is a number that has to be increased when the estimates of the method change.
     """
 
     estimate: object
@@ -275,12 +331,15 @@ METHODS = {
 
 
 def generator(*key):
-    """Return a random generator whose numbers depend only on `key`, a sequence of names and numbers."""
+    """Return a random generator whose numbers depend only on `key`, any number of names and numbers as arguments."""
     return np.random.default_rng(np.random.SeedSequence(int(hashlib.sha256(repr(key).encode()).hexdigest(), 16)))
 
 
 def draw(cell, seed):
-    """Draw the rows of data at one grid point, which depend only on the grid point and the seed."""
+    """Draw the rows of data at the grid point `cell`, an array of shape (n, d); they depend only on `cell` and `seed`.
+
+    `cell` describes the distribution of the rows, and `seed` is a whole number that chooses the random numbers.
+    """
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
     X += cell.mu
@@ -288,9 +347,10 @@ def draw(cell, seed):
 
 
 def run_cell(cell, names, seeds):
-    """Run the methods of these names on the same data at one grid point, for each of `seeds` seeds.
+    """Run the methods with the names `names` on the same data at the grid point `cell`, for the seeds 0 to `seeds` - 1.
 
-    Return ({name: list with the result of `squared_errors` for each seed}, seconds).
+    `cell` describes the distribution of the rows and the privacy budget. Return a pair: a dictionary from each name to
+    the list of the results of `squared_errors`, one for each seed; and the time of all runs in seconds.
     """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
@@ -303,10 +363,12 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """Run a method on the rows of X; return the squared distances of its estimate to the two means.
+    """Run a method on the rows `X`; return a list of the squared l2 distances of the estimate from two means.
 
-    These are the mean of the rows, `mean`, and the mean of the distribution of the rows. If the method fails, the
-    result is a text with the error.
+    The first distance is that from `mean`, the mean of the rows. The second one is that from the mean of the
+    distribution of the rows at the grid point `cell`. `method` is a `Method`, and `rng` the random generator that it
+    uses. If the method raises an exception or its estimate is not finite, the result is a text that describes this
+    failure instead.
     """
     try:
         estimate = method.estimate(X, cell, rng)
@@ -320,9 +382,11 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the file of stored results, and return its connection as a context manager that closes it.
+    """Open the database of results, the SQLite file `store`; return the connection as a context manager.
 
-    No other process can use the file meanwhile. If another process has it open, this function waits for that.
+    The connection is closed when the context ends. The file is made if it does not exist. No other process can use the
+    file until the connection is closed. If another process has the file open, this function waits until that process
+    closes the file.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
@@ -334,16 +398,23 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods at one grid point; if storing fails for one of them, none is stored."""
+    """Store the results of methods at the grid point `cell` in the database `db`.
+
+    `cell` describes the distribution of the rows and the privacy budget, and `db` is the connection to the database.
+    `runs` is a dictionary from the name of each method to its results, a list with one entry for each seed. If storing
+    fails for one method, the results of none of them are stored.
+    """
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
 
 
 def load(db, cell, name, seeds):
-    """Return the stored results of a method at one grid point for the first `seeds` seeds, or None.
+    """Return the results of the method `name` at the grid point `cell` for the first `seeds` seeds, or None.
 
-    The result is None if fewer seeds are stored, or if the stored results belong to another version of the method.
+    `cell` describes the distribution of the rows and the privacy budget. The results are a list with one entry for each
+    seed, read from the database with the connection `db`. The function returns None if the database has results for
+    fewer seeds, or only for another version of the method.
     """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
@@ -355,10 +426,13 @@ def load(db, cell, name, seeds):
 
 
 def missing(cells, seeds, db, methods=None):
-    """Return the tasks that are left to do: a list of (cell, names of the methods to run at this grid point).
+    """Return a list of the tasks that are left to do, in the order in which they should be done.
 
-    The slow methods of a grid point are a task of their own. Tasks with slow methods come last. Among the others, and
-    among these, the tasks with the first three budgets of `RHO` come first.
+    A task is a pair: a grid point, and the names of methods that have no results for `seeds` seeds at this grid point
+    in the database `db`. `cells` are the grid points, each a distribution of rows and a privacy budget, and `methods`
+    the names of the methods, or None for all methods. The slow methods of a grid point are in a task of their own. The
+    tasks without slow methods come first, and then the tasks with slow methods. Within each of these two groups, the
+    grid points with the first three budgets of `RHO` come first.
     """
     tasks = []
     for cell in cells:
@@ -376,18 +450,22 @@ def _turn(task):
 
 
 def effort(task):
-    """Estimate how long a task takes, in arbitrary units.
+    """Estimate how long a task takes, as a number in an arbitrary unit of time.
 
-    The estimate grows with the size of the data, and is larger for slow methods and for egm's own mechanism.
+    `task` is a pair: a grid point, and the names of the methods to run there. The estimate grows with the size of the
+    data, and is larger for slow methods and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
 
 
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
-    """Compute the results of these grid points that are not stored yet, in several processes, and store them.
+    """Compute the results that are not yet in the database `db` in several processes, and store them there.
 
-    Print a line by `say` for each finished task. `methods` are the names of the methods to run, by default all.
+    A grid point is a distribution of rows and a privacy budget. The results are those of the methods `methods` (names,
+    by default all methods) at the grid points `cells`, for `seeds` seeds. `processes` is the number of processes. The
+    function `say` gets a line of text after each task: after all missing fast, or all missing slow methods at one grid
+    point.
     """
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
@@ -408,9 +486,9 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
 
 
 def _start():
-    """Prepare a process for tasks.
+    """Prepare a new process for the computation of results.
 
-    The process ignores Ctrl-C, which the parent process handles, and ends when the parent process ends.
+    The process ignores Ctrl-C, because its parent process handles it, and ends when the parent process ends.
     """
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -419,7 +497,11 @@ def _start():
 
 
 class Progress:
-    """Print a line for each finished task: its grid point, its time, and about how long the other tasks will take."""
+    """Report the progress of a list of tasks: print a line of text for each task that is finished.
+
+    A task is a pair: a grid point, and the names of the methods to run there. The line has the name of the grid point,
+    the time that the task took, and about how long the remaining tasks will take.
+    """
 
     def __init__(self, tasks, say):
         self.say, self.total, self.count = say, len(tasks), 0
@@ -427,7 +509,7 @@ class Progress:
         say(f"{len(tasks)} tasks to do")
 
     def done(self, task, seconds):
-        """Print the line of a task that has just finished and that took `seconds`."""
+        """Print the line for the task `task`, which has just finished after `seconds` seconds."""
         cell, names = task
         self.count, self.spent, self.left = self.count + 1, self.spent + effort(task), self.left - effort(task)
         minutes = (time.perf_counter() - self.start) * self.left / self.spent / 60
@@ -436,9 +518,11 @@ class Progress:
 
 
 def table(cells, seeds, db):
-    """Return the stored results of these grid points as CSV text, and what is missing.
+    """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    The second result is a list of (cell, name of the method) for which there are no stored results.
+    A grid point is a distribution of rows and a privacy budget. The table has one row for each grid point and method,
+    with the figures of the first `seeds` seeds. The results come from the database `db`. The list has a pair (grid
+    point, name of the method) for each row that is missing.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
@@ -463,7 +547,10 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Yield a line of text for each method that failed at a grid point: in how many runs, and the first error."""
+    """Yield a line of text for each method that failed at one of the grid points `cells`, in the database `db`.
+
+    The line says how often the method failed in the runs with the first `seeds` seeds, and gives the first error.
+    """
     for cell in sorted(cells):
         for name in METHODS:
             told = [run for run in load(db, cell, name, seeds) or [] if isinstance(run, str)]
@@ -472,7 +559,11 @@ def failures(cells, seeds, db):
 
 
 def main(arguments=None):
-    """Compute the results that are not stored yet, and write all results as a table in a CSV file."""
+    """Compute the results that are missing in the database, and write the table of all results to a CSV file.
+
+    `arguments` is the list of options, by default those of the command line. Return the exit code of the program: 0, or
+    130 after Ctrl-C.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")
     parser.add_argument("--seeds", type=int, default=20)

@@ -34,14 +34,15 @@ AFFORDABLE = 0.5  # seconds; for a longer search, the number of its calls times 
 
 
 def row(label, *cells, goal=""):
-    """Return one line of a printed table: a label, cells with results, and a goal."""
+    """Return one line of a printed table: the text `label`, the texts `cells` in columns, and the text `goal`."""
     return (f"{label:34}" + "".join(f"{cell:>14}" for cell in cells) + f"  {goal}").rstrip()
 
 
 def verdict(label, figures, form, least=None, most=None):
-    """Return a line of a printed table with measured numbers, their goal, and whether all of them meet the goal.
+    """Return one line of a printed table: the text `label`, the numbers `figures`, their goal, and "met" or "NOT met".
 
-    The goal is `least` if all numbers have to be at least that, or `most` if all of them may be at most that.
+    `form` is the format of the numbers, such as ".2f". The goal is met if all numbers are at least `least` or, if
+    `most` is given instead, if all numbers are at most `most`.
     """
     met = all(figure >= least if most is None else figure <= most for figure in figures)
     goal = f">= {least:g}" if most is None else f"<= {most:g}"
@@ -49,15 +50,15 @@ def verdict(label, figures, form, least=None, most=None):
 
 
 def heading(text, *columns):
-    """Return the three lines above a printed table: an empty line, a title, and the names of the columns."""
+    """Return the list of three lines above a printed table: an empty line, the title `text`, the names `columns`."""
     return ["", text, row("", *columns)]
 
 
 def pairs(comparisons):
-    """Yield one line of a table for each method, with its error and its relative time in each comparison.
+    """Yield one line of text for each method, with its relative error and its relative time in each comparison.
 
-    A comparison is a pair: a table of the times, as `race` returns it, and the exact value. The time is divided by
-    that of the first method.
+    `comparisons` is a list of pairs: a table of the methods' results and times, as `race` returns it, and the exact
+    result. The relative time is the median time of the method, divided by that of the first method of the table.
     """
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
@@ -65,9 +66,10 @@ def pairs(comparisons):
 
 
 def pair(mine, ratio, exact):
-    """Return the text of one cell of a table: the relative error of a method, and its relative time `ratio`.
+    """Return a text with the relative error of a method's result, followed by the method's relative time `ratio`.
 
-    The text is "none" if the method has given no number. `mine` is the method's row of a table of `race`.
+    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. The text is "none" if the
+    method's result is nan.
     """
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
@@ -76,23 +78,24 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """Measure the times of functions that take turns, as a table of `race`; each function is run 25 times at most.
+    """Measure the times of several functions that run in turns, and return the table that `race` makes of them.
 
-    A function that is slow is run less often, and at least once.
+    `functions` is a dictionary from names to functions without arguments. Each function is run at least once and at
+    most 25 times, but not again after all its runs together have taken 0.5 seconds, or 0.1 seconds if `quick` is true.
     """
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
 
 def error(value, exact):
-    """Return the relative error of a value, or 1e-16 if the error is less.
+    """Return the relative error of `value`, where `exact` is the true value, or 1e-16 if the error is less.
 
-    A double has a smaller relative error only by chance.
+    A double has an error of less than 1e-16 only by chance.
     """
     return max(abs(float(value / exact - 1)), 1e-16)
 
 
 def power(p):
-    """Return a power of ten as text, such as "1e-6"."""
+    """Return the number `p`, a power of ten, as a text such as "1e-6"."""
     return f"{p:.0e}".replace("e-0", "e-")
 
 
@@ -102,10 +105,10 @@ def power(p):
 
 
 def references():
-    """Return exact upper tails as {(d, p): (x, tail)}, for a weighted sum of d squared normal variables.
+    """Return exact upper tails of weighted sums of d squared standard normal variables, as {(d, p): (x, tail)}.
 
-    The weights are 1/j for j = 1 ... d, and tail is the probability of a sum above x. It is near p, and its stored
-    logarithm has 30 digits.
+    The weights are 1/j for j = 1 ... d, and `tail` is the probability that the sum is above x. The points x are chosen
+    so that the tail is near p. The logarithms of the tails are stored with 30 digits.
     """
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
@@ -119,7 +122,11 @@ def references():
 
 
 def tails(quick):
-    """Compute upper tails by every program, for weights 1/j, and yield lines with their relative errors and times."""
+    """Compute upper tails of weighted sums of squared normal variables by egm.gx2 and by other programs.
+
+    The weights are 1/j. Yield lines of text with the relative errors and the relative times of the programs. If `quick`
+    is true, the slowest program is left out and there are fewer repetitions.
+    """
     methods, exact = rivals.available(), references()
     if quick:
         methods.pop(rivals.SLOW, None)
@@ -144,7 +151,10 @@ def tails(quick):
 
 
 def bisect(excess, low, high, width):
-    """Return the zero of a decreasing function by bisection, which ends when the bracket is at most `width` wide."""
+    """Return the zero of the decreasing function `excess` between `low` and `high`, found by bisection.
+
+    The bisection ends when the interval that contains the zero is at most `width` wide, and returns its middle.
+    """
     while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
@@ -155,33 +165,39 @@ SEARCHES = {"bisection": bisect, "brentq": lambda excess, low, high, width: bren
 
 
 def search(method, tail, p, weights, width):
-    """Return the x with tail(x, weights) = p by bisection or by Brent's method, as `method` says.
+    """Return the number x with `tail`(x, `weights`) = `p`, found by bisection or by Brent's method.
 
-    The search begins with the bracket from the mean to the bound of Laurent and Massart, and ends with a bracket of at
-    most `width`.
+    `method` is "bisection" or, for Brent's method, "brentq". `tail` is a function that computes P[sum_j weights_j
+    Z_j**2 > x] for independent standard normal Z_j. The search begins with the interval from the mean of the sum to an
+    upper bound of x, that of Laurent and Massart. It ends when the interval that contains x is at most `width` wide.
     """
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
 
 
 def calls_of(method, p, weights, width):
-    """Return how many tails `search` computes for these arguments."""
+    """Return how many upper tails `search` computes with the arguments `method`, `p`, `weights` and `width`."""
     asked = []
     search(method, lambda x, weights: asked.append(x) or gx2.sf(x, weights), p, weights, width)
     return len(asked)
 
 
 def equal_accuracy(p, weights):
-    """Return the upper p-quantile x, and the width of a bracket around x in which the tail changes by 1e-9.
+    """Return the upper `p`-quantile x of a weighted sum of squared normal variables, and the width of an interval at x.
 
-    The number 1e-9 is the constant ABSOLUTE.
+    The sum has the weights `weights`. The width is so small that the upper tail changes by about 1e-9, the constant
+    ABSOLUTE, over the interval.
     """
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
 
 
 def quantiles(quick):
-    """Compute a quantile for 100 weights by every program that has quantiles; yield lines with errors and times."""
+    """Compute quantiles of a weighted sum of 100 squared normal variables by egm.gx2 and by other programs.
+
+    The weights are 1/j. Yield lines of text with the relative errors and the relative times of the programs. If `quick`
+    is true, there are fewer quantiles and repetitions.
+    """
     weights = 1 / np.arange(1, 101)
     stored = json.loads((REFERENCE / "gx2.json").read_text())["quantiles"]
     exact = {c["p"]: float(c["isf"]) for c in stored if c["form"] == {"power": {"d": 100, "alpha": "1"}}}
@@ -200,9 +216,10 @@ def quantiles(quick):
 
 
 def inverses(p, weights):
-    """Return a dictionary from names of methods to functions without arguments that compute the upper p-quantile.
+    """Return a dictionary from names of methods to functions without arguments, which compute an upper quantile.
 
-    The function of a method that cannot compute this quantile returns nan.
+    The quantile is the x with P[sum_j weights_j Z_j**2 > x] = `p`, for the array `weights` and independent standard
+    normal Z_j. A method that cannot compute this quantile has a function that returns nan.
     """
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)
@@ -221,9 +238,9 @@ def inverses(p, weights):
 def grid(quick):
     """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
-    The quantiles are of weighted sums of 1000 chi-square variables, with the weights of the report's Figure 2, or of a
-    few of them if `quick`. The searches are by bisection and by Brent's method, and stop when they are as accurate as
-    egm.gx2 (see `equal_accuracy`).
+    The quantiles are those of sums of 1000 weighted squared normal variables, for the weights of Figure 2 of the
+    report. If `quick` is true, only some of these weights are used. The searches are by bisection and by Brent's
+    method. They stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
@@ -242,11 +259,12 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Return how many times faster egm.gx2 finds a quantile than each search by Davies' algorithm, at one grid point.
+    """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
-    The weights are zipf_sigma(1000, alpha) ** exponent, and the upper probability is 1/n. The result is a dictionary
-    that also has the name of the grid point (`where`) and the error of Davies' algorithm in the probability
-    (`error`).
+    The quantile is that of a weighted sum of squared normal variables. The weights are zipf_sigma(1000, `alpha`) **
+    `exponent`, and the upper probability is 1/`n`. If `quick` is true, there are fewer repetitions. The result is a
+    dictionary. Its entry for the name of each search is the ratio of the times, its entry "where" is a text with alpha,
+    n and the exponent, and its entry "error" is the absolute error of Davies' algorithm in the probability.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
@@ -273,7 +291,10 @@ def measure(alpha, n, exponent, quick):
 
 
 def million(quick):
-    """Compute one quantile for a million weights by egm.gx2; yield lines with its time, memory and error."""
+    """Compute quantiles for a million weights by egm.gx2; yield lines of text with times, memory and errors.
+
+    There are four sets of weights, or only one if `quick` is true.
+    """
     d, rng = 10**6, np.random.default_rng(1)
     j = np.arange(1.0, d + 1)
     sets = {"Zipf 1": 1 / j, "Zipf 0.1": j**-0.1, "uniform": rng.random(d), "lognormal": np.exp(rng.normal(size=d))}
@@ -289,11 +310,11 @@ def million(quick):
 
 
 def one_of_a_million(weights):
-    """Measure the cost and the error of egm.gx2 for a million weights, and return five numbers.
+    """Measure the cost and the error of egm.gx2 for the array `weights`, which has a million entries.
 
-    They are the milliseconds for one quantile, the milliseconds for each further quantile of the same call, the time
-    for one quantile divided by that of np.sort(weights), the memory for one quantile divided by that of the weights,
-    and the relative error of the upper tail at this quantile.
+    Return five numbers: the milliseconds for one quantile; the milliseconds for each further quantile in a call for
+    several quantiles; the time for one quantile divided by that of np.sort(weights); the largest memory used for one
+    quantile, divided by the memory of the weights; and the relative error of the upper tail at this quantile.
     """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),

@@ -17,9 +17,11 @@ SPHERES, TOLERANCE = 1000, 1e-3  # of dp_l2 in the experiments of its authors
 
 
 def noise(quick):
-    """Measure errors, calibration and drawing of l2 noise; yield lines with ratios and times.
+    """Measure the error of l2 noise, the time to find its scale, and the time of a draw; yield lines of text.
 
-    The ratios are mean squared errors at the same epsilon and delta, over that of Gaussian noise.
+    l2 noise with the scale s has a density proportional to exp(-norm(x) / s). The error is the mean squared error,
+    divided by that of Gaussian noise for the same epsilon and delta. If `quick` is true, there are fewer dimensions and
+    repetitions.
     """
     methods = {"egm": own} | ({"dp_l2": authors} if find_spec("dp_l2") else {})
     columns = [*(f"error, {name}" for name in methods), *(f"ms, {name}" for name in methods)]
@@ -40,17 +42,27 @@ def noise(quick):
 
 
 def own(d):
-    """Return the scale of l2 noise that egm computes."""
+    """Return the scale of l2 noise in `d` dimensions that egm computes for EPSILON and DELTA.
+
+    l2 noise with the scale s has a density proportional to exp(-norm(x) / s).
+    """
     return calibration.l2_noise_scale(EPSILON, DELTA, d)
 
 
 def authors(d):
-    """Return the scale of l2 noise that dp_l2 computes, as its authors call it."""
+    """Return the scale of l2 noise in `d` dimensions that the program dp_l2 computes for EPSILON and DELTA.
+
+    l2 noise with the scale s has a density proportional to exp(-norm(x) / s). The options of dp_l2 are those that its
+    authors use in their experiments.
+    """
     return import_module("dp_l2.l2").get_l2_sigma(d, EPSILON, DELTA, SPHERES, SPHERES, TOLERANCE)
 
 
 def secure_ratio(quick):
-    """Return the time of a secure draw of 10,000 entries of l2 noise, over that of Gaussian noise of the same size."""
+    """Return the time of a secure draw of l2 noise, divided by the time of a secure draw of Gaussian noise.
+
+    Both draws have 10 000 entries. If `quick` is true, there are fewer repetitions.
+    """
     d, scale = 10_000, 2.0**30
     samplers.opendp()  # the import takes longer than a draw
     calls = {

@@ -16,40 +16,50 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw n standard normal rows of d entries, and add `apart` to all entries of some of them.
+    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and move some of the rows away.
 
-    Each row is chosen for this with probability `share`.
+    Each row is chosen with probability `share`, and `apart` is added to all entries of a chosen row.
     """
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw n standard normal rows of d entries; each is multiplied by `factor` with probability `share`."""
+    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and make some of the rows long.
+
+    Each row is chosen with probability `share`, and all entries of a chosen row are multiplied by `factor`.
+    """
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
 def _factor(rng, n, d, r):
-    """Draw n rows of d standard normal entries; any two entries of a row have the correlation r."""
+    """Draw `n` rows of `d` standard normal entries with the generator `rng`.
+
+    Any two entries of a row have the correlation `r`, and the rows are independent.
+    """
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
 def one_hot(rng, n, d, alpha):
-    """Draw one of d + 1 categories for each of n rows, and return d columns of 0 and 1.
+    """Draw one of `d` + 1 categories for each of `n` rows with the generator `rng`; return `d` columns of 0 and 1.
 
-    Column j is 1 in the rows of category j; the rows of the last category are 0. The frequencies of the categories
-    follow Zipf's law with the exponent alpha.
+    Column j is 1 in the rows of category j, and 0 elsewhere. The rows of the last category are 0. The frequencies of
+    the categories follow Zipf's law with the exponent `alpha`.
     """
     return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
 
 
 def _sphere(rng, n, d):
-    """Draw n rows of d entries in random directions, all with the norm sqrt(d)."""
+    """Draw `n` rows of `d` entries in random directions with the generator `rng`, all with the norm sqrt(d)."""
     Z = rng.normal(size=(n, d))
     return Z / np.linalg.norm(Z, axis=1, keepdims=True) * np.sqrt(d)
 
 
 def _trend(rng, n, d):
-    """Draw n normal rows of d entries; the mean of the entries grows from -2 in the first row to 2 in the last."""
+    """Draw `n` normal rows of `d` entries with the generator `rng`, where the mean depends on the number of the row.
+
+    The entries of a row have the same mean, which grows from -2 in the first row to 2 in the last. Their standard
+    deviation is 1.
+    """
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
@@ -110,18 +120,22 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
 def draw(law, n, d, alpha, rng):
-    """Draw n rows of d columns by the law of this name.
+    """Draw `n` rows of `d` columns from the distribution with the name `law` in LAWS, with the generator `rng`.
 
-    The columns get scales by Zipf's law with the exponent alpha, and random centers up to 30 scales away from 0.
+    A random number between -30 and 30 is added to each column. Then column j is multiplied by a scale proportional to
+    j**-alpha, where `alpha` is the exponent of Zipf's law; the mean of the scales is 1.
     """
     scale = zipf_sigma(d, alpha, total=d)
     return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
 
 
 class Table(NamedTuple):
-    """Describe a table for a test: make(rng, n, d) draws its n rows of d columns, and reach is n sqrt(rho).
+    """Describe data on which the mechanism is tested, and what is declared to the mechanism about them.
 
-    Here rho is the budget. `radius` and `sigma_range` are the ranges that are declared to the mechanism.
+    The function `make` of (random generator, n, d) draws the data, an array with `n` rows and `d` columns. `reach` is n
+    sqrt(rho) for the privacy budget rho. `radius` is the declared bound on the absolute values of the centers of the
+    columns, and `sigma_range` is the declared range of their standard deviations. `hidden` is true if the data are not
+    as declared, or if too few rows are far away for the budget to show them.
     """
 
     make: object
@@ -134,19 +148,23 @@ class Table(NamedTuple):
 
 
 def _units(rng, n, d):
-    """Draw normal columns that differ only in their units: column j is multiplied by a factor from 2e-4 to 1e3."""
+    """Draw `n` rows of `d` normal columns with the generator `rng`, which differ only in their units.
+
+    All entries have mean 5 and standard deviation 1 before column j is multiplied by its unit. The units are a
+    geometric series from 2e-4 to 1e3.
+    """
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
 def _with(X, rows, values):
-    """Return a copy of X in which `values` replace the first `rows` rows."""
+    """Return a copy of the matrix `X` in which the number, or row, `values` replaces each of the first `rows` rows."""
     X = np.array(X, dtype=float)
     X[:rows] = values
     return X
 
 
 def _column(X, j, values):
-    """Return a copy of X in which `values` replace column j."""
+    """Return a copy of the matrix `X` in which `values`, a number or one number for each row, replace column `j`."""
     X = np.array(X, dtype=float)
     X[:, j] = values
     return X
@@ -157,12 +175,15 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """Draw n rows of d equal entries, `high` with probability `share` and else `low`."""
+    """Draw `n` rows with the generator `rng`, all of whose `d` entries are equal.
+
+    The entries of a row are `high` with probability `share`, and `low` otherwise.
+    """
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _tables():
-    """Return the hundred tables as a dictionary {name: Table}."""
+    """Return the hundred tables of data that are designed to make the mechanism fail, as a dictionary {name: Table}."""
     T = Table
     found = {
         # one value, or hardly more

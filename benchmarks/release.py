@@ -17,7 +17,11 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 
 
 def release(quick):
-    """Measure private releases of the sum of a million rows of a hundred numbers; yield lines with time and memory."""
+    """Measure private releases of the sum of a million rows of a hundred numbers; yield lines of text.
+
+    The lines have the times, divided by that of X.sum(axis=0), and the memory used. There are only 100 000 rows if
+    `quick` is true.
+    """
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
     X = np.random.default_rng(1).normal(0, sigma, (n, d))
@@ -45,7 +49,10 @@ def release(quick):
 
 
 def adaptive(quick):
-    """Measure private releases that first search for center and spread; yield lines with the seconds of each."""
+    """Measure private releases that first search for center and spread; yield lines of text with the seconds of each.
+
+    There are 100 000 rows of ten numbers. If `quick` is true, each release is measured only once.
+    """
     (n, d), (epsilon, delta) = (100_000, 10), (1.0, 1e-6)
     X = np.random.default_rng(1).normal(3.0, np.arange(1.0, d + 1) ** -0.5, (n, d))
     rho = float(calibration.zcdp_rho(epsilon, delta))
@@ -59,9 +66,10 @@ def adaptive(quick):
 
 
 def holder(kind, X, folder):
-    """Return a function without arguments that returns the rows of X as an object of the given kind.
+    """Return a function without arguments that returns the rows of the matrix `X` as an object of the kind `kind`.
 
-    A kind is, for example, "memory map". The conversion is done before; a call of the function copies nothing.
+    A kind is an entry of KINDS, such as "memory map". The conversion is done here, so a call of the returned function
+    copies nothing. `folder` is the folder for the file of the memory map.
     """
     if kind == "blocks":
         return lambda: iter(np.array_split(X, 100))
@@ -74,7 +82,10 @@ def holder(kind, X, folder):
 
 
 def peak(function):
-    """Call a function, and return the largest number of bytes that Python and NumPy had allocated during the call."""
+    """Call the function `function` without arguments, and return the peak memory of the call in bytes.
+
+    The result is the largest number of bytes that Python and NumPy had allocated at a time during the call.
+    """
     tracemalloc.start()
     function()
     most = tracemalloc.get_traced_memory()[1]
@@ -83,9 +94,9 @@ def peak(function):
 
 
 def noise_alone():
-    """Return the seconds of a release of one row of 10_000 numbers with secure noise.
+    """Return the median time, in seconds, of a release of one row of 10 000 numbers with secure noise.
 
-    Nearly all of this time is for the noise.
+    Nearly all of this time is spent on the noise.
     """
     mechanism = GaussianDataMechanism(np.ones(10_000), 1, 1.0, 1e-6, clip_probability=0.1, scaling="none")
     X = np.ones((1, 10_000))

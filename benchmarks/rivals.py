@@ -25,10 +25,11 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 
 
 def davies(qf, acc, lim=10**8):
-    """Return a function of x and weights that computes the upper tail by Davies' algorithm `qf`.
+    """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    `acc` is its absolute accuracy, and `lim` is the largest number of its terms. The function returns nan if the
-    algorithm reports a fault.
+    The Z_j are independent standard normal variables. `qf` is the algorithm as a function of the package fastlmmclib,
+    `acc` its absolute accuracy, and `lim` the largest number of terms that it may compute. The returned function
+    returns nan if the algorithm reports a fault.
     """
 
     def tail(x, weights):
@@ -39,13 +40,21 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return {name: function} for Davies' algorithm in C, from the package fastlmmclib, with two accuracies."""
+    """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as a dictionary {name: function}.
+
+    Each function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
+    normal Z_j, or nan for a fault.
+    """
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return {name: function} for Davies' algorithm in C, from the package chi2comb."""
+    """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry.
+
+    The function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
+    normal Z_j, or nan for a fault.
+    """
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -57,9 +66,10 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """Return {name: function of a value and weights} that call `cdf` or `inv` of the package gx2 from PyPI.
+    """Return {name: function of a number and weights} for the function `function` of the package gx2 from PyPI.
 
-    `function` is one of these two. There is one entry for each set of options in `GX2`.
+    `function` is `cdf`, so that the new functions compute the upper tail at the number, or `inv`, so that they compute
+    the upper quantile for the number. The dictionary has one entry for each set of options in `GX2`.
     """
 
     def call(options, value, weights):
@@ -70,14 +80,18 @@ def gx2_calls(function):
 
 
 def gx2():
-    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI."""
+    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI.
+
+    The upper tail is P[sum_j weights_j Z_j**2 > x] for independent standard normal Z_j.
+    """
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
-    """Return {name: function} for the approximations of the package momentchi2.
+    """Return the four approximations of the package momentchi2 as a dictionary {name: function of x and weights}.
 
-    They replace the weighted sum by a variable with the same first moments.
+    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard normal Z_j. The
+    package replaces the weighted sum by a variable with the same first moments.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
@@ -87,7 +101,11 @@ def momentchi2():
 
 
 def complement(cdf, x, weights):
-    """Return the upper tail at x as 1 minus `cdf(weights, x)`, for a program that computes only the lower tail."""
+    """Return the upper tail at `x`, P[sum_j weights_j Z_j**2 > x], computed as 1 - `cdf`(`weights`, `x`).
+
+    The Z_j are independent standard normal variables. `cdf` is the function of a program that computes only the lower
+    tail.
+    """
     return float(1 - cdf(weights, x))
 
 
@@ -95,12 +113,16 @@ PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, 
 
 
 def missing():
-    """Return the names of the packages to be compared that are not installed."""
+    """Return a list of the names of the packages that should be compared with egm.gx2 but are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def available():
-    """Return {name: function} for every method of an installed package, and for the saddlepoint formula."""
+    """Return {name: function of x and weights} for the upper tail by all methods that can be compared here.
+
+    These are the methods of each installed package in PACKAGES, and the saddlepoint formula. The upper tail is P[sum_j
+    weights_j Z_j**2 > x] for independent standard normal Z_j.
+    """
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):
         methods |= PACKAGES[name]()

@@ -43,9 +43,11 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "strange tables": 20}
 
 
 class Setting(NamedTuple):
-    """Describe what one line of the table measures: data of one kind, their size, and the budget rho.
+    """Describe what one line of the table of results measures: data of one kind, their size, and the budget rho.
 
-    `law` is the name of a law or of a table, n and d are the numbers of rows and columns, and `reach` is n sqrt(rho).
+    `part` is the part of the table, such as "ten laws". `law` is the name of a law in `laws.LAWS` or of a table of data
+    in `laws.TABLES`. `n` and `d` are the numbers of rows and columns of the data, and `reach` is n sqrt(rho) for the
+    privacy budget rho in zCDP.
     """
 
     part: str
@@ -56,13 +58,13 @@ class Setting(NamedTuple):
 
     @property
     def mechanism(self):
-        """Return the AdaptiveDataMechanism that is measured in this setting."""
+        """Return the AdaptiveDataMechanism whose errors are measured in this setting."""
         table = laws.TABLES[self.law] if self.part == "strange tables" else None
         radius, sigma_range = (table.radius, table.sigma_range) if table else (RADIUS, SIGMA_RANGE)
         return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
 
     def rows(self, run):
-        """Return the rows of data of one run, where `run` is the number of the run."""
+        """Return the rows of data of the run with the number `run`, an array of shape (n, d)."""
         rng = grid.generator("rows", *self, run)
         if self.part == "strange tables":
             return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)
@@ -70,7 +72,10 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """Return the settings of all lines of the table, in the order of the lines."""
+    """Return a list of all settings, in the order in which their lines stand in the table of results.
+
+    A setting is a `Setting`: data of one kind and size, and a privacy budget.
+    """
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
@@ -78,11 +83,14 @@ def settings():
 
 
 class Run(NamedTuple):
-    """Hold the results of one release.
+    """Hold what is measured in one release.
 
-    They are the error divided by the forecast, the error divided by that of a random sample's sum, whether the
-    results are within the declared ranges, the share of intervals that contain the exact entry, and whether the rows
-    looked normal.
+    The error is the l2 distance of the estimate from the exact sum of the rows. `ratio` is the error, divided by the
+    root of its forecast expected square. `sampling` is the error, divided by the root mean square l2 distance of the
+    sum of n independent rows from the expected sum. `inside` says whether the released estimate and standard deviations
+    are within the declared ranges and all results are finite. `covered` is the share of the entries of the exact sum
+    that are within their confidence intervals, and `believed` says whether the mechanism reported that the rows look
+    normal.
     """
 
     ratio: float  # error over forecast
@@ -93,7 +101,11 @@ class Run(NamedTuple):
 
 
 def release(setting, run):
-    """Make one release in a setting, and return its results as a `Run`; errors of the release are passed on."""
+    """Make one private release of the sum of the rows, and return what is measured as a `Run`.
+
+    `setting` is the `Setting`, with the kind of data and the budget, and `run` is the number of the run, which chooses
+    the rows and the noise. An exception of the release is not caught.
+    """
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
     (low, high), (least, greatest) = found.interval(CONFIDENCE), mechanism.sigma_range
@@ -113,17 +125,20 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Return the standard deviations of the columns of X, also if squares of its entries overflow or underflow."""
+    """Return an array with the standard deviations of the columns of `X`.
+
+    The result is right even if squares of entries overflow or underflow.
+    """
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
 
 class Line(NamedTuple):
-    """Hold one line of the table: counts, medians and means over the runs of one setting.
+    """Hold one line of the table of results: counts, medians and means over the runs of one setting.
 
-    `median` and `most` are the median and the maximum of a run's squared error over its forecast (`Run.ratio`), and
-    `sampling` is the median of its squared error over that of the sample mean (`Run.sampling`). All
-    fields are explained at `egm.study.tables.searches`.
+    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio`, the
+    l2 norm of a run's error divided by its forecast. `sampling` is the median of `Run.sampling`. All fields are
+    explained at `egm.study.tables.searches`.
     """
 
     part: str
@@ -145,7 +160,12 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """Make `runs` releases in a setting; return a `Line` with the results, and a list of the errors of failed runs."""
+    """Make `runs` private releases of a sum; return a `Line` with the results, and a list of texts.
+
+    `setting` is the `Setting`, with the kind of data and the budget. There is one text for each run that failed, with
+    the exception. If the mechanism says that the budget is too small, no release is made, and all runs count as
+    refused.
+    """
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
         return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
@@ -164,7 +184,7 @@ def line(setting, runs):
 
 
 def text(lines):
-    """Return the lines of the table, after a line with the names of the columns, as CSV text."""
+    """Return CSV text with the names of the columns and one line for each `Line` in the list `lines`."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(Line._fields)
@@ -174,10 +194,11 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """Make the releases of the settings `todo` in several processes; return one `Line` for each setting, in order.
+    """Make the releases of the settings in the list `todo` in several processes; return a list of `Line`.
 
-    `runs` is a dictionary from the name of a part to the number of runs of each of its settings. `say` prints a message
-    about each line.
+    The list has one `Line` for each setting, in the order of `todo`. `runs` is a dictionary from the name of each part
+    of the table, such as "ten laws", to the number of runs in each setting of this part. `processes` is the number of
+    processes. The function `say` gets a line of text about each setting.
     """
     os.environ.update(grid.THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
@@ -196,13 +217,21 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """Prepare a process for releases: every warning becomes an error, except the one that a release is simulated."""
+    """Prepare a new process for releases: every warning becomes an error, except `SimulationWarning`.
+
+    This warning only says that the noise of a release is simulated, as it should be in a benchmark.
+    """
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
 
 def summary(lines):
-    """Yield one line of text for each part of the table, with the sums of the counts of its lines."""
+    """Yield one line of text for each part of the table of results, such as "ten laws".
+
+    The line has the numbers of runs, of refused and failed runs, and of runs with an error far above the forecast or
+    with results outside the declared ranges. Each number is a sum over those entries of `lines`, a list of `Line`, that
+    belong to the part.
+    """
     for part in RUNS:
         own = [found for found in lines if found.part == part]
         runs = sum(found.runs - found.refused for found in own)
@@ -213,7 +242,10 @@ def summary(lines):
 
 
 def main():
-    """Measure all settings, and write the table as a CSV file unless the option --quick is given."""
+    """Measure all settings, and write the table of results to the CSV file `TABLE`.
+
+    With the option --quick of the command line, there are four runs in each setting, and no file is written.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.searches", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four runs each, in two minutes; writes nothing")
     parser.add_argument("--processes", type=int, default=2)

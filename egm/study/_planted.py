@@ -28,13 +28,13 @@ Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, repla
 
 @contextlib.contextmanager
 def plant(bug: str) -> Iterator[None]:
-    """Plant a bug in the package until the context ends.
+    """Make a context in which the running package has a bug: a function is replaced by a wrong one.
 
     Parameters
     ----------
     bug : str
-        Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is too
-        small by this factor. With "sensitivity halved" all noise is halved, because all noise is
+        Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is
+        multiplied by 0.9. With "sensitivity halved" all noise is halved, because all noise is
         proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
         the data" the mean of the rows replaces the public center. With "random variance of too small
         a shape" the variance of l2 noise has a gamma distribution of too small a shape. With "rounding
@@ -43,7 +43,7 @@ def plant(bug: str) -> Iterator[None]:
     Yields
     ------
     None
-        The package has the bug as long as the context lasts.
+        The package has the bug until the context ends.
 
     Raises
     ------
@@ -69,7 +69,11 @@ def plant(bug: str) -> Iterator[None]:
 
 
 def _patches() -> dict[str, list[Patch]]:
-    """Return a dictionary from the name of each bug to a list of functions of the package with their replacements."""
+    """Return a dictionary from the name of each bug to the replacements of functions that plant the bug.
+
+    The replacements are a list of tuples (module or class, name of its function, wrong function). The bug "none" has an
+    empty list.
+    """
     return {
         "none": [],
         NOISE[0]: _less_noise(0.9),
@@ -82,9 +86,11 @@ def _patches() -> dict[str, list[Patch]]:
 
 
 def _less_noise(factor: float) -> list[Patch]:
-    """Return replacements for all samplers of noise, which multiply the noise by `factor`.
+    """Return replacements of all functions that draw noise; each replacement multiplies the noise by `factor`.
 
-    A private quantile has no noise to multiply; for it, epsilon is divided by the factor.
+    The result is a list of tuples (module, name of the function, replacement). A private quantile has no noise to
+    multiply. So the replacements of the functions that draw private quantiles use epsilon / `factor` in place of
+    epsilon.
     """
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace", "simulated_l2"):
@@ -96,27 +102,42 @@ def _less_noise(factor: float) -> list[Patch]:
 
 
 def _narrow_secure_l2(scale: float, size: int) -> list[int]:
-    """Take the place of `egm.samplers.secure_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    """Return a list of `size` integers with l2 noise whose random variance is too small: the planted bug.
+
+    For d = `size`, l2 noise of the scale s is Gaussian noise of the variance 2 G s**2 in each entry, where G has a
+    gamma distribution of shape (d + 1)/2. Here the shape is d/2, and `scale` is s. This function takes the place of
+    `egm.samplers.secure_l2`.
+    """
     return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size)), size)
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
-    """Take the place of `egm.samplers.simulated_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
+    """Return an array of l2 noise whose random variance is too small: the planted bug.
+
+    Let d be the size of the array `scale`. l2 noise is Gaussian noise of the variance 2 G s**2, where s is the entry of
+    `scale`, and G has a gamma distribution of shape (d + 1)/2. Here the shape is d/2. `rng` is the random generator.
+    This function takes the place of `egm.samplers.simulated_l2`.
+    """
     drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
     return drawn
 
 
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
-    """Return what the sampler `right` draws, times `factor`; if it draws integers, the products are rounded.
+    """Call the sampler of noise `right` with the arguments `scale` and `other`; return its draws, times `factor`.
 
-    `scale` and `other` are the arguments of the sampler.
+    If the sampler draws a list of integers, the products are rounded to integers. `scale` is the scale of the noise;
+    `other` is the sampler's second argument: the number of draws, or a random generator.
     """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
-    """Return a replacement of `Lattice.sum` that clips rows only if `clip` is true, and rounds by `rounding`."""
+    """Return a wrong replacement of the method `Lattice.sum`, which rounds rows to vectors of integers and adds them.
+
+    The replacement shortens (clips) long rows only if `clip` is true. `rounding` is the function that rounds an array
+    of numbers to integers.
+    """
 
     def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
         rows = (np.asarray(X, dtype=float) - center) * scaling
@@ -127,7 +148,11 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 
 def _recentered() -> list[Patch]:
-    """Return replacements that put the mean of the private data in place of the center."""
+    """Return replacements of two methods, which use the mean of the private rows in place of the public center.
+
+    The methods are `GaussianDataMechanism.release` and `PrivateRows.mean`. The result is a list of tuples (class, name
+    of the method, replacement).
+    """
     release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 
     def wrong_release(mechanism: GaussianDataMechanism, X: Array, *, rng: Rng | None = None) -> Release:

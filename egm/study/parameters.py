@@ -20,8 +20,9 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]
     namespace : mapping of str to object
         The notebook's ``globals()``.
     **ranges : tuple of float
-        Least and greatest value of each parameter. A value must be a whole number if both are integers. If
-        the value is a list, each of its elements is checked.
+        One keyword argument for each parameter of the notebook: its least and its greatest value. If
+        these two are integers, the parameter must be a whole number. If the parameter is a list, each
+        of its elements is checked.
 
     Raises
     ------

@@ -174,30 +174,32 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 
 
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
-    """Return two neighboring data sets, of which one row is replaced; each has two rows.
+    """Return two neighboring data sets of two rows each for an audit of `mechanism`; they differ in the second row.
 
-    The first row is at the center in both data sets. The second one is far from the center, in opposite directions in
-    the two data sets; all coordinates of its difference from the center are equal after scaling.
+    The first row is the center of the mechanism in both data sets. The second row is 8 clip norms away from the center
+    in each coordinate after scaling. It is above the center in the first data set, and below the center in the second.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
     return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """Return two neighboring data sets, to one of which a row is added.
+    """Return two neighboring data sets for an audit of `mechanism`, where the first data set has an additional row.
 
-    The first data set has a row at the center and a row far away from it; the second one has only the row at the
-    center.
+    The first data set has a row at the center of the mechanism and a row far away from the center. The second data set
+    has only the row at the center.
     """
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Return a function of a data set, a number of releases and an rng that draws releases of `mechanism`.
+    """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
-    Each release is returned as an array: its estimate, followed by the noisy count of rows if the mechanism
-    releases one. It is made inside the context that `setting()` returns.
+    The function returns an array with one row for each release: its estimate, followed by the noisy number of rows if
+    the mechanism releases this number. If the function gets None for the generator, the noise is secure. `setting` is a
+    function without arguments that returns a context manager; the mechanism's method `release` is called inside this
+    context.
     """
 
     def once(value: ArrayLike, rng: Rng | None) -> Array:
@@ -211,8 +213,9 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
-    The budget rho of each mean is that of a Gaussian mechanism that is (epsilon, delta)-private, with no smaller
-    epsilon.
+    The arguments of the returned function are the rows, the number of means, and a random generator, or None for secure
+    noise. The noise of a mean is the least Gaussian noise with which the mean is (`epsilon`, `delta`)-differentially
+    private.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -227,17 +230,18 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 def _ranks() -> tuple[Array, Array]:
     """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    A point is a median if one of the two values is below it. In the first data set these are the points from 0 to 1
-    of the range, and every other point has two values below it. In the second data set they are the points from 1 to
-    10, and every other point has none.
+    A point is a true median if exactly one of the two values is below the point. For the first data set, -5 and 1, the
+    points of the range from 0 to 1 are medians; above every other point of the range there is no value. For the second
+    data set, 15 and 1, the points from 1 to 10 are medians; below every other point of the range there is no value.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
 
 def _quantile(epsilon: float) -> Draw:
-    """Return a function of values, a number `size` and an rng that draws `size` private medians of these values.
+    """Return a function that draws private medians of some values, each `epsilon`-differentially private.
 
-    Each median is a point in the range from 0 to 10, and private for `epsilon`.
+    The arguments of the returned function are an array of values, the number of medians, and a random generator, or
+    None for secure randomness. It returns an array with the medians, which are points from 0 to 10.
     """
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:
@@ -251,9 +255,9 @@ def _quantile(epsilon: float) -> Draw:
 
 @contextlib.contextmanager
 def _coarse() -> Iterator[None]:
-    """Return a context in which rows are rounded coarsely: the clip norm is only 3 units long instead of 2**40.
+    """Make a context in which rows are rounded to integers coarsely: the clip norm is 3 units long instead of 2**40.
 
-    So the rounding of a single number changes the release visibly.
+    So the rounding of a single number changes a release visibly, and a bug of the rounding can be found.
     """
     right = lattice.Lattice.__init__
 
@@ -307,7 +311,7 @@ class Row:
 
     @property
     def caught(self) -> bool:
-        """Return whether the releases show that the promise is broken: the bound is above the promised epsilon."""
+        """Return whether the audit shows that the promise is broken: `bound` is above the promised `epsilon`."""
         return self.bound > self.epsilon
 
 

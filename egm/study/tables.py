@@ -82,13 +82,13 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     alpha : float
         Skewness of Zipf's law, >= 0.
     scaling : {"expected_norm", "optimal"}, default "expected_norm"
-        The scaling of Lemma 4.1 in the report, or the scaling of least noise.
+        The scaling of Lemma 4.1 in the report, or the scaling with the least noise.
 
     Returns
     -------
     float
-        Factor :math:`E_n / E_t`: the error without scaling over the error with it. Its relative error is
-        about 1e-12.
+        Factor :math:`E_n / E_t`: the error without scaling over the error with scaling. The relative
+        accuracy of the factor is about 1e-12.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
 
 def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> StructuredArray:
-    """Tabulate, for three scalings, by what each coordinate is multiplied and how much noise it gets.
+    """Tabulate, for three scalings, the factor by which each coordinate is multiplied, and its noise.
 
     A scaling multiplies coordinate j of every row by a number b_j before rows are clipped. The standard deviations of
     the coordinates follow Zipf's law, and the noise is that of `GaussianDataMechanism`.
@@ -158,9 +158,9 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     ndarray, shape (3 * d,)
         Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1) or
         "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, the standard deviation of the
-        data in this coordinate, where those of all coordinates sum to 1; `b`, the number by which the
-        scaling multiplies the coordinate; and `noise_std`, the standard deviation of the noise in this
-        coordinate of the released sum, in the unit of `sigma`.
+        data in this coordinate, where the standard deviations of all coordinates sum to 1; `b`, the
+        number by which the scaling multiplies the coordinate; and `noise_std`, the standard deviation of
+        the noise in this coordinate of the released sum, in the unit of `sigma`.
 
     Raises
     ------
@@ -196,7 +196,8 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Stru
     function : callable
         Function that is called as ``function(**point)`` and returns a number.
     **axes : iterable
-        Values of each argument, by its name. The values of the last one vary fastest.
+        One keyword argument for each argument of `function`, with the values of this argument. The
+        values of the last argument vary fastest.
 
     Returns
     -------
@@ -323,7 +324,10 @@ def rivals() -> StructuredArray:
 
 
 def searches() -> StructuredArray:
-    r"""Read the measured errors of `egm.AdaptiveDataMechanism` on ten laws, fifty laws and strange tables.
+    r"""Read the measured errors of `egm.AdaptiveDataMechanism` for data of many kinds.
+
+    The data are rows from ten and from fifty laws (probability distributions), and "strange tables",
+    which are designed to make the mechanism fail.
 
     Returns
     -------
@@ -338,18 +342,20 @@ def searches() -> StructuredArray:
     -----
     The columns are:
 
-    - `part` ("ten laws", "fifty laws" or "strange tables"), `law`, `n`, `d` and `reach`, which is
-      :math:`n \sqrt{\rho}`. Together they name the row.
+    - `part` ("ten laws", "fifty laws" or "strange tables"), `law`, the name of the law or of the strange
+      table, `n` and `d`, the numbers of rows and of columns of the data, and `reach`, which is
+      :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
     - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
       how many ended with an exception or a warning.
-    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by that
-      of the forecast. `beyond`: in how many runs the error was more than 5 times the forecast.
+    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by its
+      forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
+      than 5 times its forecast.
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
-    - `coverage`: the share of the entries of the sum that were within the interval for 95 %, and
-      `coverage_se`: its standard error between runs.
+    - `coverage`: the share of the entries of the sum that were within their confidence intervals for
+      95 %, and `coverage_se`: the standard error of this share, from its variance between runs.
     - `believed`: the share of the runs in which the mechanism reported that the rows look normal.
-    - `sampling`: the median, over the runs, of the error divided by the standard deviation with which the sum itself
-      varies from one sample of rows to another.
+    - `sampling`: the median, over the runs, of the l2 norm of the error divided by the root mean square l2 distance of
+      the sum of n independent rows from the expected sum.
 
     Where all runs were refused, the columns that describe the other runs are nan. The table was measured
     by ``python -m benchmarks.searches``.
@@ -367,10 +373,9 @@ def searches() -> StructuredArray:
 
 
 def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:
-    """Read a table of measurements from the CSV file of this name in the package.
+    """Read a table of measurements from the CSV file `file` in the folder `egm/study/data`, as a structured array.
 
-    `kinds` has, for some columns, the function that converts the text of an entry, such as `str`. All other columns are
-    numbers.
+    `kinds` is a mapping from names of columns to types, such as `str` or `int`. All other columns are floats.
     """
     lines = resources.files("egm.study").joinpath("data", file).read_text(encoding="utf-8").splitlines()
     names, *rows = csv.reader(lines)
@@ -403,7 +408,8 @@ def duels(
     -------
     ndarray
         Structured array with one row for each grid point that has both `method` and another method. Its columns are
-        those that name the grid point; `ours` and `ours_se`, the error of `method` and its standard error; `rival`, the
+        those that name the grid point (`grid`, `d`, `alpha`, `n` and `rho`); `ours` and `ours_se`, the error of
+        `method`, which is a mean of squared distances, and its standard error; `rival`, the
         name of the other method with the least error; `theirs` and `theirs_se`, the error of this rival and its
         standard error; and `ratio` and `ratio_se`, the ratio of `ours` to `theirs` and its standard error.
 

@@ -26,14 +26,16 @@ with grid.connect(sys.argv[1]) as db:
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """Restrict the methods of the benchmark to the few in METHODS, so that the table has fewer rows."""
+    """Restrict `grid.METHODS` to the methods in METHODS by `monkeypatch` in every test, so that tables are small."""
     monkeypatch.setattr(grid, "METHODS", {name: grid.METHODS[name] for name in METHODS})
 
 
 def run_here(cells, db, methods=METHODS):
-    """Compute the results that are missing in the database `db`, in this process, and return the tasks that were done.
+    """Compute the results of `methods` that the database `db` does not have for the grid points `cells`; store them.
 
-    A task is a pair (setting, names of methods). The function `grid.run` does the same in several processes.
+    A grid point is a distribution of rows and a privacy budget. The list of the tasks that were done is returned, where
+    a task is a pair (grid point, names of methods). The function `grid.run` does the same in several processes, but
+    this function uses only the current process.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -43,14 +45,22 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Yield a database with the results of the methods in METHODS for the settings in CELLS."""
+    """Yield the connection to a database with the results of METHODS for the grid points in CELLS.
+
+    A grid point is a distribution of rows and a privacy budget. The database is a file in the temporary folder
+    `tmp_path`.
+    """
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """Start the benchmark for the settings in MANY in a new process, and return it; `store` is the database file."""
+    """Start `grid.run` for the methods in METHODS and the grid points in MANY in a new process, and return the process.
+
+    A grid point is a distribution of rows and a privacy budget. `store` is the path of the database file. The output of
+    the process can be read from a pipe.
+    """
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 
@@ -65,7 +75,8 @@ def test_any_order_and_any_split_give_the_same_bytes(store, tmp_path):
 def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
     """If a run of the benchmark is killed, a second run that waited for it computes the missing results, and no others.
 
-    A setting that the first run has reported as done is not computed again.
+    Both runs are processes that use the same database file in `tmp_path`. A grid point that the first run has reported
+    as done is not computed again. In the end the table is equal to that of a run without interruption.
     """
     killed = tmp_path / "grid.db"
     with start(killed) as first:
@@ -95,7 +106,11 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """If two methods are run again at one setting with all 20 seeds, they give their rows in the committed table."""
+    """If two methods are run again at one grid point, they give their rows of the table in the repository.
+
+    The methods are "coordinate_median" and "gaussian", with 20 seeds. The rows are equal to those of the CSV file
+    `grid.TABLE`, character by character. The new table is written to `tmp_path` by `grid.main`.
+    """
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
         grid.save(db, cell, grid.run_cell(cell, names, 20)[0])
@@ -134,7 +149,11 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_figures_of_the_table(store):
-    """The table has, for each method, the mean and the standard error of the squared errors stored in the database."""
+    """`grid.table` has the mean and the standard error of the squared errors that are stored in the database `store`.
+
+    One row of the table is checked, that of "coordinate_median" at the first grid point, within a relative error of
+    1e-5. It also has the numbers of failures and of seeds.
+    """
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
         line
@@ -180,7 +199,11 @@ def test_order_covers_every_grid_first(tmp_path):
 
 
 def test_every_method_runs_on_a_cell():
-    """Each method of the benchmark has a squared error below 1 at a small setting with a large budget."""
+    """Each method of the benchmark estimates the mean of 300 rows of 2 columns with a squared error below 1.
+
+    The squared error is the squared l2 distance of the estimate from the mean of the rows. The budget is large, rho =
+    1000 in zCDP.
+    """
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)
     for name, method in ALL.items():

@@ -6,7 +6,11 @@ from egm.study.parameters import check_parameters
 
 
 def notebook(wish="", **values):
-    """Return the globals of a notebook with these values, as if papermill had added a cell with the line `wish`."""
+    """Return the globals of a notebook with the variables `**values`, which are keyword arguments of any name.
+
+    If `wish` is a line of code such as "d = 5", the notebook has a cell with this line, like the one that papermill
+    adds for the parameters that it was asked for.
+    """
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 
 

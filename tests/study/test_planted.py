@@ -20,10 +20,11 @@ BUGS = [(case.name, bug) for case in planted.cases() for bug in case.bugs]
 
 @functools.cache
 def bound(name, bug, path):
-    """Audit the mechanism `name` with the planted `bug`; return a lower bound of its epsilon and the promised epsilon.
+    """Audit the mechanism with the name `name` while the bug with the name `bug` is planted in the package.
 
-    The lower bound is computed from many releases, and holds with high confidence. `path` is "secure" for secure noise,
-    or "simulated" for noise from a generator with a seed.
+    Return a pair: a lower bound of the mechanism's epsilon, which is computed from many releases and holds with
+    probability 1 - 1e-6, and the promised epsilon. `path` is "secure" for secure noise, or "simulated" for noise from a
+    generator with a seed.
     """
     (case,) = [case for case in planted.cases() if case.name == name]
     with planted.plant(bug):
@@ -52,8 +53,9 @@ def test_every_bug_is_caught(name, bug, path):
 def test_the_audit_is_not_blind(name, path):
     """For a mechanism without a bug, the audit's lower bound of epsilon is more than 0.75 of the promised epsilon.
 
-    For quantiles it is more than 0.5, and on a coarse lattice, whose rounding hides much, more than 0.1. The two
-    audited data sets are neighbors as far apart as possible.
+    For quantiles, more than 0.5 of it is demanded; on the coarse lattice, whose rounding hides much, more than 0.1.
+    `name` is the name of the mechanism, and `path` is "secure" or "simulated", the kind of its noise. If the bound of a
+    first audit is less, a second audit is made.
     """
     found, epsilon = bound(name, "none", path)
     least = (0.1 if "coarse" in name else 0.5 if "quantile" in name else 0.75) * epsilon
@@ -79,8 +81,10 @@ def test_table_has_a_row_for_each_case_and_bug():
 def test_rounding_away_shows_in_exact_norms(bug, passes):
     """With the bug "rounding away from zero", the integer vector of some clipped row is longer than the lattice allows.
 
-    Without the bug, none is longer than the radius of the lattice. Exact norms of integer vectors show this; the real
-    lattice has 2**40 units, and is so fine that no number of releases would show the bug.
+    `Lattice.sum` rounds a clipped row to a vector of integers, whose norm should be at most the radius of the lattice.
+    This holds for all of 50 random rows if and only if `passes` is true, that is, if no bug is planted (`bug` is
+    "none"). The norms of integer vectors are compared exactly. An audit by releases would not show the bug, because the
+    lattice is too fine: its radius is 2**40.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):

@@ -24,7 +24,7 @@ def table():
 
 
 def names(ax):
-    """Return a dictionary from each text on the axis to its bounding box in the figure, in pixels."""
+    """Return a dictionary from each text on the axes `ax` to its bounding box in the figure, in pixels."""
     renderer = ax.figure.canvas.get_renderer()
     return {text.get_text(): text.get_window_extent(renderer) for text in ax.texts if text.get_text()}
 
@@ -37,9 +37,9 @@ def test_curves_draw_one_line_a_group(ax, table):
 
 
 def test_lines_and_points_differ_without_colour():
-    """The seven line styles have different dashes, the seven point styles different markers, and all colors differ.
+    """The seven styles of lines have different dashes, and the seven styles of points have different markers.
 
-    So lines and points can be told apart without colors, too.
+    So lines and points can be told apart without colors. The seven colors are different, too.
     """
     for look in ([str(plots.line(i)["dashes"]) for i in range(7)], [plots.dots(i)["marker"] for i in range(7)]):
         assert len(set(look)) == 7
@@ -54,7 +54,9 @@ def test_a_dictionary_chooses_names_and_orders_groups(ax, table):
 def test_names_at_the_ends_do_not_overlap(ax, table):
     """`name_curves` writes the name of each line right of the line's end, in the line's color; no two names overlap.
 
-    Names that would be too close to each other are moved apart, and keep their order.
+    Three of the four lines on the axes `ax` end nearly at the same height. Their names are moved apart, and keep the
+    order of the lines. The name of the fourth line stands within 3 pixels of the height of its end. (The fixture
+    `table` is not used.)
     """
     for i, end in enumerate([1.0, 1.001, 1.002, 5.0]):
         ax.plot([0, 1], [0, end], label=f"line {i}", **plots.line(i))
@@ -77,9 +79,11 @@ def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
 
 @pytest.mark.parametrize(("side", "across", "up"), [("above", 0, 1), ("below left", -1, -1), ("right", 1, 0)])
 def test_a_name_stands_beside_its_line(ax, side, across, up):
-    """`name_curves` writes a name at the given fraction of the axis's width, on the given `side` of the line.
+    """`name_curves` writes a name at half of the width of the axes `ax`, on the side `side` of the line.
 
-    This holds on logarithmic axes, too. `across` and `up` are the signs of the expected distances from the line.
+    The axes are logarithmic. `across` and `up` say where the center of the name is expected, seen from the point of the
+    line: `across` is 1 for right, -1 for left and 0 for neither, and `up` is 1 for above, -1 for below and 0 for
+    neither.
     """
     ax.plot([1, 1000], [1, 1e6], label="power")
     plots.name_curves(plots.log_axis(ax).set(xlim=(1, 1000)) and ax, [0.5], side)
@@ -98,9 +102,9 @@ def test_note_and_rule_are_where_they_say(ax):
 
 
 def test_log_axis_has_minor_ticks(ax):
-    """`log_axis` makes axes with minor ticks at 2, ..., 9 times the powers of ten or, over many decades, at the powers.
+    """`log_axis` gives the axes `ax` minor ticks at 2, 3, ..., 9 times the powers of ten.
 
-    This holds for a reversed axis, too.
+    If an axis covers 24 decades, the minor ticks are at powers of ten only, also if the axis is reversed.
     """
     ax.plot([1, 1000], [1, 1e24])
     assert plots.log_axis(ax) is ax
@@ -141,7 +145,10 @@ def test_intervals_are_two_standard_errors_to_either_side(ax):
 
 
 def test_intervals_do_not_hide_each_other(ax):
-    """If two intervals have the same x, `intervals` draws them a little beside each other, so that both are visible."""
+    """If two intervals have the same x, `intervals` draws them from 1 to 5 pixels apart, so that both are visible.
+
+    `ax` are the axes; both intervals are inside them.
+    """
     rows = [(1, 10.0, 1.0, "a"), (1, 10.0, 1.0, "b")]
     table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
     plots.intervals(table, ax, "x", by="name").figure.draw_without_rendering()
@@ -167,9 +174,10 @@ def test_shapes_lie_about_the_origin(ax):
 
 
 def test_a_mechanism_has_one_style(ax):
-    """If the name of a group is a key of `STYLES`, `curves` draws its line in the style of this key in every figure.
+    """If the name of a group is a key of `STYLES`, `curves` draws the line of the group in the color of this key.
 
-    The lines of other groups have styles that no such line of the figure has.
+    So a mechanism has the same color in every figure. A line of another group gets a color that no other line on the
+    axes `ax` has.
     """
     rows = [(x, x, name) for name in ("other", "optimal", "expected_norm", "another") for x in (1.0, 2.0)]
     table = np.array(rows, dtype=[("x", float), ("value", float), ("scaling", "U13")])

@@ -24,7 +24,8 @@ def shade(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, i: int | str 
     low, high : float or array_like, shape (m,)
         Lower and upper end of the area at each of `x`.
     i : int or str, default 0
-        Number of the color, from 0 to 6, or a key of `STYLES`.
+        Number of the color, from 0 to 6, or a key of `STYLES`, the dictionary from names of methods to
+        numbers of styles.
 
     Returns
     -------
@@ -53,7 +54,8 @@ def ellipse(ax: Axes, radii: ArrayLike, i: int | str, name: str | None = None) -
     radii : array_like, shape (2,)
         Half of the width and half of the height.
     i : int or str
-        Number of the style whose color and dashes are taken, from 0 to 6, or a key of `STYLES`.
+        Number of the style whose color and dashes are taken, from 0 to 6, or a key of `STYLES`, the
+        dictionary from names of methods to numbers of styles.
     name : str, optional
         Name for the legend.
 

@@ -100,8 +100,8 @@ def line(i: int | str, j: int | None = None) -> dict[str, Any]:
     Parameters
     ----------
     i : int or str
-        Number of the style, from 0, or a key of `STYLES`. There are seven styles; larger numbers
-        repeat them.
+        Number of the style, from 0, or a key of `STYLES`, the dictionary from names of methods to
+        numbers of styles. There are seven styles; larger numbers repeat them.
     j : int, optional
         Number of another style, whose dashes replace those of style `i`.
 
@@ -126,8 +126,8 @@ def dots(i: int | str, hollow: bool = False, **options: Any) -> dict[str, Any]:
     Parameters
     ----------
     i : int or str
-        Number of the style, from 0, or a key of `STYLES`. There are seven styles; larger numbers
-        repeat them.
+        Number of the style, from 0, or a key of `STYLES`, the dictionary from names of methods to
+        numbers of styles. There are seven styles; larger numbers repeat them.
     hollow : bool, default False
         Whether the points are drawn as outlines.
     **options
@@ -172,5 +172,9 @@ def trace(i: int) -> dict[str, Any]:
 
 
 def number_of(style: int | str) -> int:
-    """Return the number, from 0 to 6, of a style that is given by its number or by a key of `STYLES`."""
+    """Return the number, from 0 to 6, of the style `style`.
+
+    `style` is a whole number, where larger numbers repeat the seven styles, or a key of `STYLES`, the dictionary from
+    names of methods to numbers of styles.
+    """
     return (STYLES[style] if isinstance(style, str) else style) % 7

@@ -24,8 +24,9 @@ def curves(
 ) -> Axes:
     """Draw one column of a table over another, with one line for each value of a third column.
 
-    If the value of a line is a key of `STYLES`, such as "none", the line has this style. The other lines get the
-    remaining styles in the order of the table.
+    `STYLES` is a dictionary from names of methods to numbers of styles. If the value of a line is a key of `STYLES`,
+    such as "none", the line has the style of this key. The other lines get the remaining styles in the order of the
+    table.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ def curves(
     by : str, optional
         Name of the column whose values distinguish the lines. By default there is one line, of all rows.
     label : str or mapping, default "{}"
-        Name of a line: a format string for the value of the column `by`, or a mapping of such values to
-        names. With a mapping only the lines of its values are drawn, in the order of the mapping.
+        Name of a line: a format string for the value of the column `by`, or a mapping from such values
+        to names. With a mapping, only the values that are its keys get a line, in the order of the keys.
 
     Returns
     -------
@@ -80,8 +81,8 @@ def intervals(
 ) -> Axes:
     """Draw points with error bars, with one line for each value of a column.
 
-    The bars reach two standard errors above and below each point. Each line is drawn a little to the right
-    of the line before, so that no bar hides another.
+    By default, the bars reach two standard errors above and below each point. Each line is drawn a little
+    to the right of the line before, so that no bar hides another.
 
     Parameters
     ----------
@@ -98,8 +99,8 @@ def intervals(
     by : str, optional
         Name of the column whose values distinguish the lines. By default there is one line, of all rows.
     label : str or mapping, default "{}"
-        Name of a line: a format string for the value of the column `by`, or a mapping of such values to
-        names. With a mapping only the lines of its values are drawn, in the order of the mapping.
+        Name of a line: a format string for the value of the column `by`, or a mapping from such values
+        to names. With a mapping, only the values that are its keys get a line, in the order of the keys.
     between : tuple of str, optional
         Names of the two columns with the lower and the upper end of the bars. If they are given, `se` is
         not used.
@@ -135,11 +136,12 @@ def intervals(
 def _groups(
     table: StructuredArray, by: str | None, label: str | Mapping[Any, str]
 ) -> list[tuple[int, Any, StructuredArray]]:
-    """Divide a table into one group of rows for each value of the column `by`.
+    """Divide the structured array `table` into one group of rows for each value of the column `by`.
 
-    Return a list of (number of the style, name, rows) for the groups, in the order of the table. If `label` is a
-    mapping of values to names, only its values have a group, in the order of the mapping. If `by` is None, the only
-    group has all rows and no name.
+    Return a list of (number of the style, name, rows of the group). If `label` is a string, it is a format string that
+    makes the name from the value, and the groups are in the order in which their values first occur in `table`. If
+    `label` is a mapping from values to names, only the values that are its keys have a group, and the groups are in the
+    order of the keys. If `by` is None, there is one group, of all rows, without a name.
     """
     if by is None:
         return [(0, None, table)]

@@ -74,10 +74,13 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
 
 
 class _MinorTicks(LogLocator):
-    """Place minor ticks at 2, 3, ..., 9 times each power of ten or, over many decades, at each power of ten."""
+    """Place minor ticks of a logarithmic axis at 2, 3, ..., 9 times each power of ten.
+
+    If the axis covers eight decades or more, the minor ticks are at the powers of ten instead.
+    """
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Return the minor ticks between `vmin` and `vmax`."""
+        """Return an array with the positions of the minor ticks of an axis with the ends `vmin` and `vmax`."""
         low, high = sorted((vmin, vmax))
         self.set_params(subs=range(2, 10) if high < 1e8 * max(low, 1e-300) else (1.0,), numticks=99)
         return super().tick_values(vmin, vmax)
@@ -86,15 +89,19 @@ class _MinorTicks(LogLocator):
 class _Plain(Formatter):
     """Write the labels of a logarithmic axis: as plain numbers such as 0.01, 1, 100, or as powers of ten.
 
-    Plain numbers are written if all numbers on the axis are between 5e-4 and 2e4. With `minor`, only ticks at 2 and
-    at 5 times a power of ten get a label, and only if the axis is short.
+    Plain numbers are written if all numbers on the axis are between 5e-4 and 2e4. If the argument `minor` of the
+    constructor is true, the ticks are minor ones. Then only ticks at 2 and at 5 times a power of ten get a label, and
+    only if the largest number on the axis is at most 40 times the smallest.
     """
 
     def __init__(self, minor: bool = False) -> None:
         self.minor = minor
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return the label of the tick at x, which is empty for most minor ticks."""
+        """Return the label of the tick at the position `x` as a text, which is empty for most minor ticks.
+
+        `pos` is the index of the tick; Matplotlib passes it, but the label does not depend on it.
+        """
         axis: Any = self.axis
         low, high = sorted(axis.get_view_interval())
         digit = f"{x:e}"[0]

@@ -18,7 +18,7 @@ _LINE = 12.5  # points from one name to the next
 
 
 def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Sequence[str] = "above") -> Axes:
-    """Write the name of each line beside it, in its color.
+    """Write the name of each line beside the line, in the color of the line.
 
     Call this function last, when the axes have their scales and limits.
 
@@ -80,7 +80,8 @@ def note(ax: Axes, text: str, x: float, y: float, side: str = "", i: int | str =
         Side of the point on which the text stands: "above", "below", "left", "right", or two of them, such
         as "above left". By default the center of the text is at the point.
     i : int or str, default 4
-        Number of the color, from 0 to 6, or a key of `STYLES`. The default is the color of all other text.
+        Number of the color, from 0 to 6, or a key of `STYLES`, the dictionary from names of methods to
+        numbers of styles. The default is the color of all other text.
 
     Returns
     -------
@@ -124,7 +125,8 @@ def rule(
     place : float, default 1.0
         Point of the line beside which the text stands, as a fraction of the length of the line.
     side : str, default "above left"
-        Side of this point on which the text stands: "above", "below", "left", "right", or two of them.
+        Side of the point `place` on which the text stands: "above", "below", "left", "right", or two of
+        them.
 
     Returns
     -------
@@ -152,15 +154,18 @@ def rule(
 
 
 def _settle(ax: Axes) -> None:
-    """Compute the layout of the whole figure without drawing it, so that positions on the page are known."""
+    """Compute the layout of the whole figure that contains the axes `ax`, without drawing the figure.
+
+    After this call, Matplotlib knows the positions of the axes on the page.
+    """
     figure: Any = ax.figure
     figure.draw_without_rendering()
 
 
 def _visible(ax: Axes, one: Any) -> Array:
-    """Return the points (x, y) of the line `one` that are inside the axes, from left to right.
+    """Return the points of the line `one` that are inside the axes `ax`, from left to right, as an array (k, 2).
 
-    Their coordinates are distances on the page, in points of 1/72 inch.
+    The two coordinates of a point are its distances from the left and lower edge of the page, in units of 1/72 inch.
     """
     inside = ax.bbox.padded(1)
     with np.errstate(all="ignore"):  # a zero on a logarithmic axis
@@ -170,10 +175,10 @@ def _visible(ax: Axes, one: Any) -> Array:
 
 
 def _along(ax: Axes, one: Any, place: float) -> Array:
-    """Return the point of the line `one` at a fraction `place` of the width of the axes.
+    """Return the point of the line `one` that lies at the fraction `place` of the width of the axes `ax`.
 
-    Its coordinates are distances on the page, in points of 1/72 inch. Between two points of the line they are
-    interpolated.
+    The result is an array with the distances of this point from the left and lower edge of the page, in units of 1/72
+    inch. It is interpolated between the points from which the line is drawn.
     """
     seen, edges = _visible(ax, one), ax.bbox.intervalx * 72 / ax.figure.dpi
     x = edges[0] + place * (edges[1] - edges[0])
@@ -181,9 +186,10 @@ def _along(ax: Axes, one: Any, place: float) -> Array:
 
 
 def _apart(heights: Array) -> Array:
-    """Move heights apart, so that any two differ by at least the height of a line of text; return the new heights.
+    """Move the numbers `heights` apart until any two differ by at least the height of a line of text; return them.
 
-    The heights keep their order. The sum of the squared moves is as small as possible.
+    The result is an array in the order of `heights`, in units of 1/72 inch. A larger height stays the larger one, and
+    the sum of the squared moves is as small as possible.
     """
     order, steps = np.argsort(heights, kind="stable"), _LINE * np.arange(len(heights))
     apart = np.empty(len(heights))
@@ -192,7 +198,12 @@ def _apart(heights: Array) -> Array:
 
 
 def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
-    """Return where to write a text that stands on a given side of a point: its offset in points, and its alignment."""
+    """Return where to write a text that stands on the side `side` of a point.
+
+    `side` has any of the words "above", "below", "left" and "right", or is empty for a text centered at the point. The
+    result is a pair: the offset (to the right, upwards) in units of 1/72 inch, and a dictionary with the horizontal and
+    vertical alignment as Matplotlib's keyword arguments `ha` and `va`.
+    """
     across = ("right" in side) - ("left" in side)
     up = ("above" in side) - ("below" in side)
     align = {"ha": ("center", "left", "right")[across], "va": ("center", "bottom", "top")[up]}
@@ -200,10 +211,11 @@ def _beside(side: str) -> tuple[tuple[float, float], dict[str, Any]]:
 
 
 def _write(ax: Axes, text: str, point: ArrayLike, side: str, color: str, rise: float = 0.0) -> Axes:
-    """Write a text beside a point of the page, and return the axes.
+    """Write `text` in the color `color` on the side `side` of the point `point` of the page; return the axes `ax`.
 
-    `point` has distances on the page in points of 1/72 inch. The text is fixed to the data at this point, and `rise` is
-    how many points higher it is written.
+    `point` holds the distances from the left and lower edge of the page, and `rise` says how much higher the text is
+    written, both in units of 1/72 inch. The text is fixed to the coordinates of the data at this point, so it moves
+    with the data if the axes change.
     """
     shift, align = _beside(side)
     x, y = ax.transData.inverted().transform(np.asarray(point) * ax.figure.dpi / 72)

@@ -40,25 +40,27 @@ def anisotropic(
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
         is used only to clip the estimate, unless `center` is given.
     rng : numpy.random.Generator
-        Generator of the noise, which makes this a simulation.
+        Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
         Standard deviations of the coordinates, > 0, in the units of `X`.
     center : float or array_like, shape (d,), optional
-        The mean, in the units of `X`, if it is known, which makes the method an oracle. Then rows further
-        than :math:`\lambda / \sqrt{2}` from the center are left out (see Notes), all of `rho` is spent on
-        the noise of the mean, and `delta` is not spent.
+        The mean, in the units of `X`, if it is known. An analyst does not know the mean, so the method is
+        then an oracle, for comparison only. Rows further than :math:`\lambda / \sqrt{2}` from the center
+        are then left out (see Notes), all of `rho` is spent on the noise of the mean, and `delta` is not
+        spent.
     delta : float, default 1e-6
         Probability, in (0, 1), with which the noise may be larger than the filter of the rows assumes.
     beta : float, default 0.1
         Probability of failure for which the distance :math:`\lambda` is chosen, in (0, 1); see Notes.
     size_share : float, default 0.05
-        Share of the budget after the filter that is spent to count the remaining rows, in (0, 1).
+        Share, in (0, 1), of the budget that is left after the filter; this share is spent to count the
+        remaining rows.
 
     Returns
     -------
     ndarray, shape (d,)
-        Private estimate of the mean of the rows, in the units of `X`. It is 0, the middle of the box of
-        possible means, if by the noisy count fewer than half of the rows remain.
+        Private estimate of the mean of the rows, in the units of `X`. All its entries are 0 if by the
+        noisy count fewer than half of the rows remain.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def anisotropic(
     Two normal rows are not friends with probability at most :math:`\beta / n`. A row is kept if its
     number of friends, plus noise, exceeds half of n by more than the noise can be. Then any two rows that
     are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
-    divided by their number, for which a noisy lower bound is taken.
+    divided by the number of rows that are kept. This number is private, so a noisy lower bound takes its place.
 
     Of the budget, the filter gets the part that is necessary to keep normal rows,
 
@@ -89,7 +91,7 @@ def anisotropic(
     :math:`\delta / (2 n)` and :math:`1 / (10 n)`. The time is :math:`O(n^2 d)`.
 
     The estimate is `delta`-approximate `rho`-zCDP for neighbors that replace one row [2]_. This promise is
-    weaker than that of the other methods. If `center` is given, it is `rho`-zCDP.
+    weaker than that of the other methods. If `center` is given, the estimate is `rho`-zCDP.
 
     References
     ----------
@@ -138,7 +140,10 @@ def anisotropic(
 
 
 def _friends(Y: Array, reach: float) -> Array:
-    """Return, for each row of Y, the number of rows that are at most `reach` away from it; the row itself counts."""
+    """Count, for each row of the matrix `Y`, the rows at a Euclidean distance of at most `reach`; return an array.
+
+    A row counts itself, too. A row so long that its squared norm overflows has the count 0.
+    """
     Y = Y - np.median(Y, axis=0)
     step = max(1, _BLOCK // len(Y))
     counts = np.empty(len(Y))

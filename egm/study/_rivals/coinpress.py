@@ -37,14 +37,14 @@ def coinpress(
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A row
         beyond this bound is clipped like any other.
     rng : numpy.random.Generator
-        Generator of the noise, which makes this a simulation.
+        Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
         Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them,
         and the covariance matrix of the divided rows must be at most the identity. A user may know the largest standard
         deviation; with the true standard deviations, shape (d,), the method is an oracle.
     covariance_steps : int, default 0
-        Number of steps, >= 0, of the paper's private estimate of the covariance. If there
-        are any, they spend half of `rho` to find a better bound than `sigma`.
+        Number of steps, >= 0, of a private estimate of the covariance matrix (see Notes). If there are
+        any, they spend half of `rho` to find a better bound than `sigma`.
     steps : int, optional
         Number of steps by which the mean is estimated, >= 1. By default it is the number, up to 40, for
         which the last step has the least noise.
@@ -127,7 +127,7 @@ def coinpress(
 
 
 def _tail(d: int, p: float) -> float:
-    """Return a bound that the norm of a standard normal vector of d entries exceeds with probability at most p.
+    """Return a bound that the norm of a standard normal vector of `d` entries exceeds with probability at most `p`.
 
     The bound is called g(p) in the notes of `coinpress`. It is from Lemma 1 of Laurent and Massart (2000).
     """
@@ -136,9 +136,9 @@ def _tail(d: int, p: float) -> float:
 
 
 def _budgets(rho: float, steps: int) -> list[float]:
-    """Divide `rho` among steps, and return the list of the parts.
+    """Divide the privacy budget `rho` among `steps` steps, and return a list with the budget of each step.
 
-    The last step gets 3/4 of `rho`, and the others get equal parts of the rest. A single step gets all.
+    The last step gets 3/4 of `rho`, and the steps before it get equal parts of the rest. A single step gets all.
     """
     return [rho] if steps == 1 else [rho / 4 / (steps - 1)] * (steps - 1) + [0.75 * rho]
 
@@ -146,9 +146,12 @@ def _budgets(rho: float, steps: int) -> list[float]:
 def _balls(
     n: int, d: int, r: Number, rho: float, steps: int, beta: float, clip_probability: float | None
 ) -> list[tuple[float, float]]:
-    """Return a list with the clip norm and the budget of each step of CoinPress.
+    """Return a list with a pair (clip norm, budget) for each of the `steps` steps of CoinPress.
 
-    Before the first step, the mean is known to be in a ball of radius `r`. The notes of `coinpress` have the formulas.
+    There are `n` rows of `d` entries, with a covariance matrix that is at most the identity. Before the first step, the
+    mean is known to be in a ball of radius `r`. `rho` is the budget of all steps together, `beta` their probability of
+    failure, and `clip_probability` the probability with which a row may be clipped in a step, or None for the default.
+    The notes of `coinpress` have the formulas.
     """
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):
@@ -164,15 +167,17 @@ def _balls(
 def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
     """Find privately a matrix A, shape (d, d), that makes the covariance matrix of the rows nearly the identity I.
 
-    Let S be the covariance matrix of the rows of X. It must be at most I: the matrix I - S has no negative
-    eigenvalue. With probability near 1, A S A.T is then at most I, too; for large n it is also near I. The search has
-    several steps and costs `rho`. It is MVCRec of the CoinPress paper.
+    Let S be the covariance matrix of the rows of `X`, shape (n, d). S must be at most I: the matrix I - S has no
+    negative eigenvalue. With probability near 1, the matrix A S A.T is then at most I, too; for large n it is also near
+    I. `beta` is the probability of failure for which the bounds of the search are chosen. The search has `steps` steps
+    and costs `rho` in zCDP. It is the method MVCRec of the CoinPress paper. `rng` is the random generator of the pairs
+    and of the noise.
 
-    The rows are paired at random, and each pair gives a vector w: the difference of its rows, divided by sqrt(2). In
-    each step the vectors A w are clipped to a norm g, and the mean of the matrices A w w.T A.T gets symmetric noise.
-    If one row is replaced, one of these matrices changes, by at most sqrt(2) g**2 in the Frobenius norm. Noise of
-    standard deviation s has the spectral norm 2 s (sqrt(d) + sqrt(ln(1/beta))) at most, with probability 1 - beta;
-    this bound replaces a larger one of the paper.
+    The rows are paired at random, and each pair gives a vector w: the difference of its two rows, divided by sqrt(2).
+    In each step the vectors A w are clipped to a norm g, and the mean of the matrices A w w.T A.T gets symmetric noise.
+    If one row is replaced, one of these matrices changes, by at most sqrt(2) g**2 in the Frobenius norm. With
+    probability at least 1 - b, where b is the part of `beta` for one event, symmetric noise of standard deviation s has
+    a spectral norm of at most 2 s (sqrt(d) + sqrt(ln(1/b))). This bound replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)

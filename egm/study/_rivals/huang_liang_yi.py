@@ -39,7 +39,7 @@ def huang_liang_yi(
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
         is used only for the default of `norm_bound`.
     rng : numpy.random.Generator
-        Generator of the rotation and of the noise, which makes this a simulation.
+        Generator of the rotation and of the noise, which is simulated and not secure.
     norm_bound : float, optional
         Public bound R on the l2 norm of the mean, > 0, in the units of `X`. By default it is the norm of
         `radius`. It limits the ranges in which medians and clip norm are searched. A row beyond it is
@@ -135,11 +135,14 @@ def huang_liang_yi(
 def _binary_search(
     columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
 ) -> Array:
-    """Find, for each of the k columns of a matrix (n, k), a point that about `rank` values of the column do not exceed.
+    """Find, for each of the k columns of a matrix, a point that about `rank` values of the column do not exceed.
 
-    The result is private and costs `rho`. Each of the `steps` steps of the binary search, from `low` to `high`,
-    counts values with noise and costs rho / steps. If one row is replaced, every count changes by at most 1, so that
-    the counts of a step together have sensitivity sqrt(k). This is PrivQuant of Huang, Liang and Yi (2021).
+    The matrix `columns` has the shape (n, k), and the result has the shape (k,). The result is private and costs `rho`
+    in zCDP; `rng` is the random generator of the noise. `low` and `high`, shape (k,), are the ends of the range that is
+    searched in each column. Each of the `steps` steps of the binary search counts the values up to the middle of this
+    range, with noise, and costs `rho` / `steps`. If one row is replaced, each of the k counts of a step changes by at
+    most 1, so the vector of the k counts has the sensitivity sqrt(k). The method is PrivQuant of Huang, Liang and Yi
+    (2021).
     """
     for _ in range(steps):
         middle = (low + high) / 2
@@ -150,9 +153,10 @@ def _binary_search(
 
 
 def _hadamard(Z: Array) -> Array:
-    """Multiply each row of Z, shape (n, 2**k), by the orthogonal Hadamard matrix of this size; return the products.
+    """Multiply each row of the matrix `Z` by the orthogonal Hadamard matrix, and return the products.
 
-    The fast algorithm with k passes over Z is used.
+    `Z` has the shape (n, 2**k), the Hadamard matrix the shape (2**k, 2**k), and the result the shape of `Z`. The fast
+    algorithm goes k times over `Z`.
     """
     n, d = Z.shape
     half = 1

@@ -14,9 +14,11 @@ from egm.calibration import zcdp_noise_multiplier
 
 
 def checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
-    """Check the arguments of a method; return X as a matrix (n, d), rho as a number, and radius as a vector (d,).
+    """Check the arguments that all methods of `egm.study.rivals` have, and return three of them in a fixed form.
 
-    Raise ValueError or TypeError for an argument that is not allowed.
+    The result is (`X` as a matrix of shape (n, d), `rho` as a float, `radius` as a vector of shape (d,)). `X` are the
+    rows, `rho` is the privacy budget, and `radius` bounds the coordinates of the mean. Raise a TypeError if `rng` is
+    not a numpy Generator, and a ValueError or TypeError if another argument is not allowed.
     """
     generator(rng)
     shape = np.shape(X)
@@ -29,7 +31,10 @@ def checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generato
 
 
 def sigma_of(sigma: ArrayLike, d: int) -> Array:
-    """Return standard deviations, which are given as one number or as d numbers, as a vector of d entries."""
+    """Return the standard deviations `sigma`, one number or `d` numbers, as a vector of `d` entries.
+
+    Raise a ValueError if a number is not finite and positive, or if there are neither one nor `d` numbers.
+    """
     sigma = positive(sigma=sigma)
     if sigma.shape not in ((), (d,)):
         raise ValueError(f"sigma must be a number or have the {d} entries of a row, got shape {sigma.shape}")
@@ -37,24 +42,26 @@ def sigma_of(sigma: ArrayLike, d: int) -> Array:
 
 
 def noisy(value: NDArray[Any], sensitivity: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Return `value` plus Gaussian noise that makes it private, at the cost `rho` in zCDP.
+    """Return the array `value` plus simulated Gaussian noise, so that the result is private at the cost `rho` in zCDP.
 
-    `sensitivity` is the largest l2 distance between the values of two neighboring data sets.
+    `sensitivity` is the largest l2 distance between the values that two neighboring data sets can have. `rng` is the
+    random generator of the noise.
     """
     return value + samplers.simulated_gaussian(np.full(value.shape, sensitivity * zcdp_noise_multiplier(rho)), rng)
 
 
 def clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generator) -> Array:
-    """Return the noisy mean of the rows of Y, each shortened to at most `clip_norm`, at the cost `rho`.
+    """Return the mean of the rows of `Y`, each shortened to at most `clip_norm`, plus Gaussian noise.
 
-    If one row is replaced, the mean moves by at most 2 * clip_norm / n.
+    The noise, which `rng` draws, makes the mean private at the cost `rho` in zCDP. If one of the n rows is replaced,
+    the mean before the noise moves by at most 2 * `clip_norm` / n.
     """
     shortened = clip_norm / np.maximum(norms(Y), clip_norm)
     return noisy(shortened @ Y / len(Y), 2 * clip_norm / len(Y), rho, rng)
 
 
 def norms(Y: Array) -> Array:
-    """Return the Euclidean norm of each row of Y, also if the squares of its entries overflow."""
+    """Return an array with the Euclidean norm of each row of `Y`, right even if squares of entries overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)

@@ -41,7 +41,7 @@ def plan(
         the medians, an entry of `X` beyond this bound is clipped to it. For the mean, each row is
         clipped to the clip norm, as usual.
     rng : numpy.random.Generator
-        Generator of the noise, which makes this a simulation.
+        Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,), optional
         Standard deviations of the coordinates, > 0, in the units of `X`, if they are known. The whole
         budget of the search is then spent on the center. By default the standard deviations are
@@ -84,7 +84,8 @@ def plan(
     for neighbors that replace one row [1]_.
 
     The shares and constants are those of the authors' experiments, but their code differs in two points. First, it uses
-    each row three times, 0.1 apart, to spread equal values, and counts 3 times the cost for this instead of 9 times.
+    each row three times, 0.1 apart, to spread equal values. The cost of this is 9 times as large, but it is counted 3
+    times.
     Second, it counts the cost of the medians for a row that is added or removed, which halves the sensitivity, but the
     cost of the noise for a row that is replaced. So its search costs 12 times the stated amount. With a nominal budget
     of rho, that code spends 3.75 rho, and its errors on normal data are those of
@@ -123,10 +124,11 @@ def plan(
 
 
 def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Array:
-    """Estimate the standard deviation of each column privately; each estimate costs `rho`.
+    """Estimate the standard deviation of each of the d columns of `X` privately; return an array of shape (d,).
 
-    The rows are paired at random. The estimate comes from the private median of half the squared differences in the
-    pairs.
+    Each of the d estimates costs `rho` in zCDP. `rng` pairs the rows at random. The estimate comes from the private
+    median of half the squared differences in the pairs, where a difference beyond twice `radius`, the bound on the
+    coordinates of the mean, is clipped to it.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2

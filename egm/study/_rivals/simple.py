@@ -34,7 +34,7 @@ def gaussian(
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`.
     rng : numpy.random.Generator
-        Generator of the noise, which makes this a simulation.
+        Generator of the noise, which is simulated and not secure.
     center : float or array_like, shape (d,), default 0.0
         Public center of the ball, in the units of `X`.
     clip_norm : float, optional
@@ -98,7 +98,7 @@ def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.ra
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. An
         entry of `X` beyond this bound is clipped to it.
     rng : numpy.random.Generator
-        Generator of the random choices, which makes this a simulation.
+        Generator of the random choices, which are simulated and not secure.
 
     Returns
     -------
