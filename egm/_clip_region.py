@@ -16,7 +16,8 @@ from egm._gx2.clipping import loss_and_slopes
 from egm._types import Array
 
 _FLAT = 1e-5  # largest entry of the scaled gradient at which the search ends
-_REACH = 3.0  # largest change of the logarithm of a semi-axis
+_REACH = 3.0  # largest change of the logarithm of a semi-axis in one search
+_SEARCHES, _LITTLE = 6, 1e-8  # largest number of searches, and gain below which no further one is made
 _LEAST_NORM = 1e-3  # least clip norm, divided by a row's typical norm, as in egm.forecast.best_clip_norm
 
 
@@ -56,13 +57,34 @@ def best_axes(
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
     ``noise(axes)`` returns the total variance of the noise and the derivative of this variance by the sum of the
-    squared semi-axes. The search begins at the semi-axes `start` and never returns semi-axes with a larger error. The
-    arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and `factors` (by which
-    `sigma` is multiplied) are those of `egm.forecast.clipping`.
+    squared semi-axes. The search begins at the semi-axes `start` and never returns semi-axes with a larger error than
+    at `start`. The arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and
+    `factors` (by which `sigma` is multiplied) are those of `egm.forecast.clipping`.
 
-    The search is a quasi-Newton method for the logarithms of the semi-axes. Each logarithm is multiplied by the share
-    of its semi-axis in the square root of the noise variance. In these coordinates the variance of the noise, which
-    makes about half of the curvature, is equally curved in every direction.
+    The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
+    ||a|| at the start. In these coordinates the variance of the noise, which makes about half of the curvature, is
+    equally curved in every direction. The search is repeated until it no longer makes the error smaller.
+    """
+    axes, gain = start, 1.0
+    for _ in range(_SEARCHES):
+        if gain < _LITTLE:
+            break
+        changes, gain = _descended(noise, axes, sigma, n, offset, factors)
+        axes = axes * np.exp(changes)
+    return axes
+
+
+def _descended(
+    noise: Callable[[Array], tuple[float, float]],
+    start: Array,
+    sigma: Array,
+    n: int,
+    offset: Array,
+    factors: Sequence[float],
+) -> tuple[Array, float]:
+    """Make one search of `best_axes`, which explains the arguments.
+
+    Return the changes of the logarithms of the semi-axes, and the share of the error by which it has become smaller.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))
@@ -82,5 +104,4 @@ def best_axes(
         bounds=np.stack([np.clip(down, -_REACH, 0) * pace, _REACH * pace], axis=1),
         options={"gtol": _FLAT, "ftol": 0.0, "maxiter": 200},
     )
-    best: Array = start * np.exp(found.x / pace)
-    return best
+    return found.x / pace, 1 - found.fun

@@ -35,7 +35,8 @@ from egm._types import Array, Floats, Target
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping", "loss_of_a_row"]
 
-_LEAST_EIGENVALUE = 1e-13  # smaller eigenvalues of a covariance matrix, relative to the largest, are replaced by this
+_LEAST_WEIGHT = 1e-20  # the squared norm of a row does not show coordinates of smaller relative weight
+_CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
 
 
 @dataclass(frozen=True)
@@ -178,12 +179,12 @@ def correlated_clipping(
 
     Notes
     -----
-    Let :math:`S = \mathrm{diag}(b) \, \Sigma \, \mathrm{diag}(b)` with the covariance matrix
-    :math:`\Sigma`. In the basis of the eigenvectors of S the scaled row has independent
-    coordinates, so its squared norm is a generalized chi-square variable whose weights are the
-    eigenvalues. The squared length of the removed part is a quadratic form in these coordinates,
-    times :math:`L^2` as in `egm.gx2.clip_moments`. The mean of this product is an integral over the
-    contour that `egm.gx2.clip_moments` uses, too.
+    With a root R of the covariance matrix, :math:`\Sigma = R R^T`, and the diagonal matrix B of the
+    multipliers, let the columns of W be the eigenvectors of :math:`R^T B^2 R`. In their basis the
+    scaled row has independent coordinates, so its squared norm is a generalized chi-square
+    variable whose weights are the eigenvalues. The squared length of the removed part is a
+    quadratic form in these coordinates, times :math:`L^2` as in `egm.gx2.clip_moments`; its mean
+    is an integral over the same contour.
 
     Examples
     --------
@@ -202,11 +203,21 @@ def correlated_clipping(
     1.678e+05
     """
     offset = np.broadcast_to(offset, scaling.shape)
-    eigenvalues, basis = np.linalg.eigh(covariance * np.outer(scaling, scaling))
-    weights = np.maximum(eigenvalues, _LEAST_EIGENVALUE * eigenvalues[-1])
-    means = basis.T @ (scaling * offset) / np.sqrt(weights)
-    axes = basis * np.sqrt(weights) / scaling[:, None]  # row minus center = axes @ V, where V has the mean `means`
-    largest = weights[-1]
+    spread = np.sqrt(np.diag(covariance))
+    shares, directions = np.linalg.eigh(covariance / np.outer(spread, spread))
+    root = spread[:, None] * directions * np.sqrt(np.maximum(shares, 0.0))  # root @ root.T is the covariance matrix
+    scaled = scaling[:, None] * root
+    weights, basis = np.linalg.eigh(scaled.T @ scaled)
+    floor = _LEAST_WEIGHT * weights[-1]
+    seen = weights > floor
+    weights, axes = np.maximum(weights, floor), root @ basis  # row minus center = rest + axes @ V
+    means = np.where(seen, axes.T @ (scaling**2 * offset) / weights, 0.0)
+    rest = offset - axes @ means
+    if offset.any():  # what is left of the offset lengthens every row: a coordinate with nearly no variance
+        beyond = float(np.sum((scaling * offset) ** 2) - np.sum(weights * means**2))
+        weights, means = np.append(weights, max(beyond, floor) / _CERTAIN**2), np.append(means, _CERTAIN)
+        axes = np.column_stack([axes, rest / _CERTAIN])
+    largest = np.max(weights)
     first, lost, lost_square = lost_quadratic(clip_norm**2 / largest, weights / largest, means, axes.T @ axes)
     mean = axes @ (first * means)
     variation = lost_square - mean @ mean

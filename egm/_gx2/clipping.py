@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import exp1, wofz
+from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
     NEGLIGIBLE,
     AccuracyError,
     Complex,
     Crossing,
+    growth,
     integrate,
     inverses,
     inverses_summed,
@@ -29,9 +30,15 @@ from egm._validate import positive, scalar
 _FAR = 2.0
 _LAGUERRE = np.polynomial.laguerre.laggauss(80)
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
+_STEP, _REACH = (
+    0.25,
+    80.0,
+)  # step and end of a trapezoid rule in the logarithm, whose integrand falls like exp(-|v| / 2)
+_FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14  # first intervals, relative error of one, and its least length
 # Point and nodes of a contour, and the masses of the nodes for four functions g of Q: L, L^2, and the derivatives of
 # L^2 and of L by Q / x. The mean of g(Q) times a factor with the image F(s) under the integral is the sum of Im mass F
 # over the nodes of all pieces.
+Point: TypeAlias = tuple[Crossing, Complex, Complex, float]  # the same for one value of Q, and u = sqrt(x / Q)
 Piece: TypeAlias = tuple[Crossing, Complex, tuple[Complex, Complex, Complex, Complex]]
 
 
@@ -173,13 +180,12 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     return _lost([_in_tail(form, x)], weights)
 
 
-def lost_by_density(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` where `x` is so far below the mean of Q that nearly everything is lost.
+def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
+    """Compute the result of `lost_in_tail` where `x` is so far below the mean of Q that its contour fails.
 
-    The arguments `form`, `x` and `weights` are those of `lost_in_tail`. The contour of `lost_in_tail` fails for such an
-    x, and so the density of Q is used instead.
+    The arguments `form`, `x` and `weights` are those of `lost_in_tail`.
     """
-    return _lost(_by_density(form, x), weights)
+    return _lost(_by_complement(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
@@ -195,16 +201,16 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     return sum(rows)  # type: ignore[return-value]  # of at least one array
 
 
-def _pieces(form: Form, x: Real) -> Iterable[Piece]:
-    """Return the quadratures of `_in_tail`, or those of `_by_density` where the contour of `_in_tail` fails.
+def _pieces(form: Form, x: Real) -> list[Piece]:
+    """Return the quadrature of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
 
     `form` holds the parameters of Q, and `x` is the squared norm to which a row is clipped, divided by the unit of
-    `form`. The result is an iterable of pieces.
+    `form`. The result is a list of pieces.
     """
     try:
         return [_in_tail(form, x)]
     except AccuracyError:
-        return list(_by_density(form, x))
+        return list(_by_complement(form, x))
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
@@ -222,23 +228,65 @@ def _in_tail(form: Form, x: Real) -> Piece:
     return crossing, shift, (share, square, z * square, z * share)
 
 
-def _by_density(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield the quadratures that replace the one of `_in_tail` where `x` is so small that its contour fails.
+def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
+    """Yield quadratures whose sum has the result of `_in_tail`, for an `x` that few rows or none stay below.
 
-    `form` and `x` are those of `_in_tail`. The functions are integrated against the density of Q, by Gauss-Legendre
-    quadrature on intervals of log Q. A `Piece` is yielded for each point Q of this quadrature. The sum over all pieces
-    is the result.
+    `form` and `x` are those of `_in_tail`. With u = sqrt(x / Q) the functions of `Piece` are those of the share 1 - u,
+    which is negative for Q < x. They are integrated over all Q: E[Q^-a F] is the integral of t^(a-1) exp(K(-t)) F(-t) /
+    Gamma(a) over t > 0, where F has an image F(s) on the real axis. The part with Q < x, if it is not negligible, is
+    then subtracted, by `_below`.
     """
-    ends = [quantile(form, np.log(NEGLIGIBLE), lower) / form.unit for lower in (True, False)]
-    edges = np.linspace(np.log(max(float(x), ends[0])), np.log(ends[1]), 25)
-    for low, high in itertools.pairwise(edges):
-        for node, share in zip(*_LEGENDRE, strict=True):
-            r = np.exp((low + high + (high - low) * node) / 2)
-            crossing = saddle(form, r)
-            shift, mass, _ = integrate(crossing, r)
-            mass *= r * (high - low) / 2 * share * np.exp(crossing.log_height(r)[0]) / np.pi
-            u = np.sqrt(float(x) / r)
-            yield crossing, shift, ((1 - u) * mass, (1 - u) ** 2 * mass, (1 - u) * u**3 * mass, u**3 / 2 * mass)
+    crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
+    t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
+    shift = -t - crossing.c + 0j
+    mgf = np.exp(growth(crossing, shift).real + crossing.log_height(0.0)[0])
+    root, whole = (1j * _STEP * t**a * mgf * float(x) ** a / gamma(a) for a in (0.5, 1.0))
+    z = -t * float(x)
+    share, square = -root, whole - 2 * root
+    yield (
+        crossing,
+        np.array([-crossing.c + 0j]),
+        (np.array([1j]), np.array([1j]), np.zeros(1, complex), np.zeros(1, complex)),
+    )
+    yield crossing, shift, (share, square, z * square, z * share)
+    if saddle(form, x, lower=True).formula()[0] > np.log(NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
+        lowest = quantile(form, 2.5 * np.log(NEGLIGIBLE), True) / form.unit  # E[x / Q; Q < lowest] is negligible, too
+        for near, shift, mass, u in _below(form, lowest, float(x)):
+            yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
+
+
+def _below(form: Form, low: float, x: float) -> Iterator[Point]:
+    """Yield a quadrature for the means E[g(Q) F; low < Q < x] by the density of Q, on intervals of log Q.
+
+    `form` holds the parameters of Q; `low` and `x` are divided by its unit. An interval is halved until the mean of u^2
+    agrees with that of its halves.
+    """
+    edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
+    stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]
+    while stack:
+        start, stop, whole = stack.pop()
+        middle = (start + stop) / 2
+        left, right = _points(form, start, middle, x), _points(form, middle, stop, x)
+        found, finer = (sum(u**2 * np.sum(mass).imag for *_, mass, u in points) for points in (whole, left + right))
+        if abs(found - finer) < _EQUAL * max(1.0, finer) or stop - start < _NARROWEST:
+            yield from left + right
+        else:
+            stack += [(start, middle, left), (middle, stop, right)]
+
+
+def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
+    """Return the points of `_below` for Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
+
+    `form` and `x` are those of `_below`.
+    """
+    points = []
+    for node, part in zip(*_LEGENDRE, strict=True):
+        r = np.exp((start + stop + (stop - start) * node) / 2)
+        near = saddle(form, r)
+        shift, mass, _ = integrate(near, r)
+        mass *= r * (stop - start) / 2 * part * np.exp(near.log_height(r)[0]) / np.pi
+        points.append((near, shift, mass, np.sqrt(x / r)))
+    return points
 
 
 def _lost_shares(z: Complex) -> tuple[Complex, Complex]:

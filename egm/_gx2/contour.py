@@ -268,7 +268,7 @@ def _trapezoid(crossing: Crossing, x: float, bend: float, density: bool) -> Quad
 
     def evaluate(u: NDArray[Any]) -> tuple[Complex, Complex]:
         shift = 1j * h * u + gamma * u * u
-        return shift, np.exp(_growth(crossing, shift) - shift * x) * (1j * h + 2 * gamma * u)
+        return shift, np.exp(growth(crossing, shift) - shift * x) * (1j * h + 2 * gamma * u)
 
     shift, mass = _outwards(evaluate)
     u, step = _STEP * np.arange(shift.size), _STEP
@@ -324,7 +324,7 @@ def terms_at(crossing: Crossing, shift: Complex, mass: Complex) -> Array:
     return terms
 
 
-def _growth(crossing: Crossing, shift: Complex) -> Complex:
+def growth(crossing: Crossing, shift: Complex) -> Complex:
     """Compute K(c + shift) - K(c), the change of the cumulant function K, for the nodes c + shift of a quadrature.
 
     Here c is the point of `crossing`, and `shift` is an array of complex numbers. The logarithms of 1 - q shift, with q

@@ -47,7 +47,6 @@ _CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the other sensitivity: 0.
 _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
 _TOLERANCE = 1e-4  # relative tolerance of the best clip norm: the error is flat there
-_ROUGHLY = 0.03  # the same where the search for the best pair of scaling and clip norm begins
 _RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
 _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are doubles
 
@@ -326,23 +325,28 @@ class GaussianDataMechanism(Mechanism):
 
         The forecast error assumes that the guesses are as wrong as declared; the probability p
         assumes that they are right. If `scaling` is "optimal", b and C are the pair of least
-        forecast error. The search for this pair begins with the optimal scaling for p = 1/n, but at
-        most 0.1, and with the best clip norm for this scaling.
+        forecast error. The search for this pair begins with the better one of two scalings, which
+        are optimal for p = 1/n and for p = 0.1, each with its best clip norm.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
         pair = isinstance(self.scaling, str) and self.scaling == "optimal"
-        b, (offset, factors) = _scaling(self.scaling, self.sigma, min(1 / self.n, 0.1)), self._doubts
-        between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})
-        clip_norm, _ = forecast.best_clip_norm(
-            lambda norm: float(np.sum(self._noise_variances(b, norm))),
-            self.sigma,
-            self.n,
-            b,
-            offset,
-            tolerance=_ROUGHLY if pair else _TOLERANCE,
-            factors=factors,
-        )
+        best: tuple[Any, ...] = (np.inf,)
+        offset, factors = self._doubts
+        for p in sorted({min(1 / self.n, 0.1), 0.1}) if pair else (0.1,):
+            b = _scaling(self.scaling, self.sigma, p)
+            between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})
+            clip_norm, total = forecast.best_clip_norm(
+                lambda norm, b=b: float(np.sum(self._noise_variances(b, norm))),  # type: ignore[misc]  # has a default
+                self.sigma,
+                self.n,
+                b,
+                offset,
+                tolerance=_TOLERANCE,
+                factors=factors,
+            )
+            best = min(best, (total, b, clip_norm), key=lambda found: found[0])
+        _, b, clip_norm = best
         if pair:
             axes = best_axes(self._noise, clip_norm / b, self.sigma, self.n, offset, factors)
             clip_norm = float(1 / np.linalg.norm(self.sigma / axes))  # such that E||b x||^2 = 1
