@@ -242,9 +242,9 @@ class _Tape(np.random.Generator):
         self.shapes.append(shape)
         return shape
 
-    def half_gamma(self, twice: int) -> float:
+    def half_gamma(self, twice: int, size: int) -> Array:
         """Take the place of `egm.samplers._half_gamma`: return the mean, and record the shape."""
-        return self.gamma(twice / 2)
+        return np.full(size, self.gamma(twice / 2))
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Return the next given numbers in place of normal noise, and record the scale of this noise."""
@@ -290,7 +290,7 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 @functools.lru_cache(maxsize=16)
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw noise of the laws and scales in `asked` by the secure samplers, shape (size, len(asked))."""
-    gammas = [np.array([samplers._half_gamma(round(2 * shape)) for _ in range(size)]) / shape for shape in shapes]
+    gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]
     return np.transpose(
         [

@@ -97,7 +97,7 @@ def _less_noise(factor: float) -> list[Patch]:
 
 def _narrow_secure_l2(scale: float, size: int) -> list[int]:
     """Take the place of `egm.samplers.secure_l2` with a gamma distribution whose shape is d/2, not (d + 1)/2."""
-    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size)), size)
+    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size, 1)[0]), size)
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
