@@ -172,8 +172,11 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=" ".join)
-@pytest.mark.parametrize("sigma", ["sigma.csv", "named.csv"])
+@pytest.mark.parametrize(
+    ("option", "sigma"),
+    [*((option, "named.csv") for option in OPTIONS), (("--center", "center.csv"), "sigma.csv")],
+    ids=lambda given: given if isinstance(given, str) else " ".join(given),
+)
 def test_options_are_those_of_the_mechanism(released, silent, option, sigma, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
     found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option, "--header", "yes")
@@ -467,7 +470,13 @@ def test_column_names_survive_csv(egm):
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", [(), *OPTIONS], ids=" ".join)
+IN_SHORT = ((), ("--center", "center.csv"), OPTIMAL, PRIVATE, ("--noise", "best", *PRIVATE))
+AT_LENGTH = [option for option in OPTIONS if option not in IN_SHORT]
+
+
+@pytest.mark.parametrize(
+    "option", [*IN_SHORT, *(pytest.param(option, marks=pytest.mark.slow) for option in AT_LENGTH)], ids=" ".join
+)
 def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
     sigma = "named.csv" if "center.csv" in option else "sigma.csv"

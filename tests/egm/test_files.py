@@ -4,6 +4,7 @@ import contextlib
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from unittest.mock import Mock, PropertyMock
 
@@ -48,8 +49,9 @@ def whole_table(rows):
 # --- The same table from every kind of file ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 7, 200_001])
-@pytest.mark.parametrize("kind", ["csv", "CSV", "npy", "parquet", "pq"])
+@pytest.mark.parametrize(
+    ("kind", "rows"), [*product(["csv", "npy", "parquet"], [1, 7, 200_001]), ("CSV", 7), ("pq", 7)]
+)
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
     """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
 
@@ -175,13 +177,14 @@ def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
 
     A wrong cell is empty, infinite, NaN or not a number. It may be in a later block of rows than the first.
     """
-    lines = ["1.5,2"] * 131_100
+    blocks = 2 if row == 131_000 else 1
+    lines = ["1.5,2"] * (131_100 if blocks == 2 else 10)
     lines[row - 1] = f"1.5,{CELLS[wrong]}"
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *lines]))
     with pytest.raises(FileError, match=rf"t\.csv: row {row} \(line {row + 1}\), column 'b': {wrong}") as error:
         list(files.rows(tmp_path / "t.csv"))
     assert "secret" not in str(error.value)
-    assert len(list(files.rows(tmp_path / "t.csv", ["a"]))) == 2
+    assert len(list(files.rows(tmp_path / "t.csv", ["a"]))) == blocks
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])

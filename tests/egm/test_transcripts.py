@@ -468,6 +468,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs that have it."""
@@ -489,6 +490,7 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
     assert not any(map(within_charge, runs))
 
 
+@pytest.mark.slow
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
     """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget.
 
