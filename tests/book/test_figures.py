@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import nbformat
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 
 from egm.study import plots
+from tests.book.markup import parsed
 from tools.execute import ROOT, chapters
 
 CSS = ROOT / "book" / "_static" / "book.css"
@@ -25,7 +25,7 @@ LARGEST = 300_000  # bytes
 def images(book, toc):
     """Return pairs (path of the page, image tag) for all images in the texts of the book."""
     paths = [book / f"{name}.html" for name in toc]
-    found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
+    found = [(path, parsed(path.read_text()).select("article img")) for path in paths]
     assert len([image for _, images in found for image in images]) >= 40
     return [(path, image) for path, images in found for image in images]
 

@@ -16,7 +16,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from numpydoc.hooks.validate_docstrings import parse_config
 from numpydoc.validate import Validator, get_doc_object, validate
 
@@ -24,6 +23,7 @@ import egm
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, cli, gx2
 from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
+from tests.book.markup import parsed
 from tools.execute import ROOT
 
 TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
@@ -337,7 +337,7 @@ COMMANDS = {
 def reference(book):
     """Return a dictionary from page name to parsed HTML for the pages of the API reference."""
     pages = (book / "book" / "api").glob("*.html")
-    return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
+    return {path.stem: parsed(path.read_text()) for path in pages}
 
 
 def test_every_public_name_stands_there_once(reference):
@@ -369,7 +369,7 @@ def test_exception_says_by_what_it_is_caught(reference):
 
 def test_overview_has_every_public_name(book):
     """The overview of the API lists every public name once, with a description and a link to its entry."""
-    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    page = parsed((book / "book" / "api.html").read_text())
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
     assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
     assert all(text.get_text().strip() for _, text in rows)
@@ -402,7 +402,7 @@ def test_mechanism_is_found_by_its_short_name(book, name):
     egm.adaptive.
     """
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
-    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    page = parsed((book / "book" / "api.html").read_text())
     targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
     module = "adaptive" if name.startswith("Adaptive") else "mechanisms"
     assert targets == {f"egm.{module}.{name}"}
@@ -506,7 +506,7 @@ def test_citations_agree():
 
 def test_anchors_that_are_recommended_exist(book):
     for path, anchor in re.findall(r"`([\w/-]+\.html)#([\w.-]+)`", CITE):
-        page = BeautifulSoup((book / path).read_text(), "html.parser")
+        page = parsed((book / path).read_text())
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 

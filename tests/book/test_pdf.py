@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
+from tests.book.markup import parsed
 from tools import pdf
 from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT
@@ -51,7 +51,7 @@ def names_in_toc():
 def pages(book):
     """Return a dictionary from docname (path without suffix) to the parsed article of each HTML page, in order."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
-    return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
+    return {name: parsed(text).article for name, text in found.items()}
 
 
 @pytest.fixture(scope="module")

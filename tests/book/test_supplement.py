@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 
+from tests.book.markup import parsed
 from tools import pdf, provenance, supplement
 from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT, chapters
@@ -48,7 +48,7 @@ def archive(files, tmp_path_factory):
 @pytest.fixture(scope="module")
 def html(files):
     """Return a dictionary from path to parsed HTML for the pages of the book in the supplement."""
-    return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
+    return {name: parsed(data.decode()) for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):
