@@ -1044,7 +1044,12 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
 
 
 @pytest.mark.parametrize(
-    "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
+    "after",
+    [
+        pytest.param("pass", marks=pytest.mark.slow),
+        "raise AttributeError('half imported')",
+        pytest.param("raise ImportError('half imported')", marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
     """A signal during the import of pandas stops `egm sum`, even if pandas catches the resulting exception.

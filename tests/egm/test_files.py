@@ -171,7 +171,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 
 
 @pytest.mark.parametrize("wrong", CELLS)
-@pytest.mark.parametrize("row", [1, 5, 131_000])
+@pytest.mark.parametrize("row", [1, 5, pytest.param(131_000, marks=pytest.mark.slow)])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
@@ -295,7 +295,11 @@ print(rows, peak() - before)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 @pytest.mark.parametrize(
     ("kind", "rows", "columns"),
-    [("csv", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)],
+    [
+        ("csv", 60_000, 100),
+        *(pytest.param(kind, 125_000, 100, marks=pytest.mark.slow) for kind in ("npy", "F.npy")),
+        pytest.param("pq", 10**6, 13, marks=pytest.mark.slow),
+    ],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.

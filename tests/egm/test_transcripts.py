@@ -400,7 +400,11 @@ def within_charge(run):
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
-@pytest.mark.parametrize("case", NEIGHBORS)
+IN_SHORT = ("far against center", "unequal spreads", "a tail")
+AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if case not in IN_SHORT]
+
+
+@pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH])
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
