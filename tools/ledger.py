@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -251,6 +252,7 @@ def strangers(ledger: Ledger) -> list[str]:
     ]
 
 
+@cache
 def labels_of(source: str) -> list[str]:
     """Return the keys, such as lemma-4-1, of the statements in a cell's source that have a number in the report."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
