@@ -257,6 +257,7 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
         assert Fraction(rho) * (1 - Fraction(1, 10**12)) < sum(cost for _, cost in costs) <= Fraction(rho)
 
 
+@pytest.mark.slow
 def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, and these forecasts with those of simulated releases.
 
@@ -428,6 +429,7 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
         mechanism().forecast(*arguments)
 
 
+@pytest.mark.slow
 def test_unknown_centre_and_spread_cost_little():
     """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
@@ -490,7 +492,7 @@ def test_errors_are_those_that_are_forecast(law):
     assert 0.1 < np.median(ratios) < 1.6
 
 
-@pytest.mark.parametrize("d", [1, 5, 60])
+@pytest.mark.parametrize("d", [1, pytest.param(5, marks=pytest.mark.slow), 60])
 def test_at_the_least_budget_searches_find_their_way(d):
     n, sigma = 1000, zipf_sigma(d, 0.5, total=d)
     wide = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
@@ -501,7 +503,7 @@ def test_at_the_least_budget_searches_find_their_way(d):
         assert off < 0.5 * n * math.sqrt(d)  # half a standard deviation of the mean
 
 
-@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("d", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
     """If all rows are equal, the released mean differs from them by less than 1e-6 times the declared radius."""

@@ -518,7 +518,9 @@ def test_long_plan_is_short(egm, folder):
     assert max(map(len, lines)) <= 120
 
 
-@pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
+@pytest.mark.parametrize(
+    "center", [(), pytest.param(("--center", "2"), marks=pytest.mark.slow), ("--center", "center.csv")]
+)
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
     """`egm plan --adaptive` shows the forecast that AdaptiveDataMechanism makes for the same parameters.
@@ -964,6 +966,7 @@ def test_program_releases():
     assert estimate == mechanism().release(rows(), rng=np.random.default_rng(3)).estimate.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_full_disk_is_not_a_bug():
     with open("/dev/full", "w") as full:

@@ -169,7 +169,9 @@ def asked(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "d", "rho"), [(200, 1, 1.0), pytest.param(200, 3, 1.0, marks=pytest.mark.slow), (400, 6, 1.0)]
+)
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
