@@ -252,12 +252,12 @@ class _Tape(np.random.Generator):
         self.shapes.append(shape)
         return shape
 
-    def half_gamma(self, twice: int) -> float:
-        """Return `twice` / 2, the mean of a gamma variable with this shape, and record the shape.
+    def half_gamma(self, twice: int, size: int) -> Array:
+        """Return an array of `size` times `twice` / 2, the mean of a gamma variable with this shape; record the shape.
 
         The method takes the place of `egm.samplers._half_gamma`.
         """
-        return self.gamma(twice / 2)
+        return np.full(size, self.gamma(twice / 2))
 
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Return the next prescribed numbers instead of normal noise with the standard deviations `scale`.
@@ -328,7 +328,7 @@ def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
     of this noise. A second call with equal arguments returns the same draws.
     """
-    gammas = [np.array([samplers._half_gamma(round(2 * shape)) for _ in range(size)]) / shape for shape in shapes]
+    gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]
     return np.transpose(
         [

@@ -150,7 +150,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     """
     size = count(size=size)
     scale = fitting(2.0**53 / math.sqrt(size + 1), scale=scale)
-    std = scale * math.sqrt(2 * _half_gamma(size + 1))
+    std = scale * math.sqrt(2 * _half_gamma(size + 1, 1)[0])
     return secure_gaussian(std, size)
 
 
@@ -361,15 +361,16 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     return drawn
 
 
-def _half_gamma(twice: int) -> float:
-    """Draw from the gamma distribution with the shape `twice` / 2 and the scale 1, securely.
+def _half_gamma(twice: int, size: int) -> Array:
+    """Draw `size` numbers from the gamma distribution with the shape `twice` / 2 and the scale 1, securely.
 
-    The relative error of the draw is below 37 * 2**-53.
+    The relative error of each draw is below 37 * 2**-53.
     """
-    drawn = _exponentials(twice // 2)
+    drawn = _exponentials(size * (twice // 2)).reshape(size, twice // 2)
     if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
-        drawn = np.append(drawn, _exponentials(1) * np.sin(np.pi * _uniforms(1)[0]) ** 2)
-    return math.fsum(drawn.tolist())
+        half = _exponentials(size) * np.sin(np.pi * _uniforms(size)[0]) ** 2
+        drawn = np.column_stack([drawn, half])
+    return np.array([math.fsum(row) for row in drawn.tolist()])
 
 
 def _exponentials(size: int) -> Array:

@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -274,6 +275,7 @@ def strangers(ledger: Ledger) -> list[str]:
     ]
 
 
+@cache
 def labels_of(source: str) -> list[str]:
     """Return a list of the ledger's keys, such as lemma-4-1, of the numbered statements in a notebook cell.
 

@@ -418,7 +418,8 @@ class GaussianDataMechanism(Mechanism):
         covariance : array_like, shape (d, d), optional
             True covariance matrix of a row, instead of `sigma`, in squared units of the data. It is
             symmetric and has no negative eigenvalue, up to rounding. A table with names is put into
-            the order of `columns`.
+            the order of `columns`. If the matrix is computed from private rows, the forecast is
+            private, too.
         target : {"sample", "population"}, default "sample"
             Quantity that the release estimates: the sum of the rows, or n times the true mean.
 
@@ -948,7 +949,10 @@ def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
         raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {given.shape}")
     variances = np.diag(given)
     between(_RANGE[0] ** 2, _RANGE[1] ** 2, **{"the diagonal of covariance": variances})
-    correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
+    with np.errstate(over="ignore"):  # such a matrix is refused below
+        correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
+    if not np.all(np.abs(correlation) <= 1 + _RECORDED):
+        raise ValueError("covariance must have no entry above the product of the two columns' standard deviations")
     if np.max(np.abs(correlation - correlation.T)) > _RECORDED:
         raise ValueError("covariance must be symmetric")
     least = float(np.linalg.eigvalsh(correlation)[0])

@@ -108,7 +108,7 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
     gamma distribution of shape (d + 1)/2. Here the shape is d/2, and `scale` is s. This function takes the place of
     `egm.samplers.secure_l2`.
     """
-    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size)), size)
+    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size, 1)[0]), size)
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:

@@ -5,8 +5,8 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from bs4 import BeautifulSoup
 
+from tests.book.markup import parsed
 from tools.execute import ROOT, chapters
 from tools.sphinx.numbering import reported
 
@@ -19,7 +19,7 @@ def pages(book, toc):
     suffix, so pages that Sphinx makes by itself are left out.
     """
     paths = [book / f"{name}.html" for name in toc]
-    return {path: BeautifulSoup(path.read_text(), "html.parser") for path in paths}
+    return {path: parsed(path.read_text()) for path in paths}
 
 
 def test_toc_names_every_source(toc):
@@ -120,7 +120,7 @@ def test_nothing_is_loaded_from_the_network(book):
     """
     sources = [("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")]
     for path in book.rglob("*.html"):
-        page = BeautifulSoup(path.read_text(), "html.parser")
+        page = parsed(path.read_text())
         loaded = [tag[name] for kind, name in sources for tag in page.find_all(kind, attrs={name: True})]
         assert not [url for url in loaded if url.startswith(("http:", "https:", "//"))], path.name
     for path in book.rglob("*.css"):

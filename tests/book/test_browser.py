@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from bs4 import BeautifulSoup
+
+from tests.book.markup import parsed
 
 LOOKING = (Path(__file__).parent / "looking.js").read_text()
 LOCAL = ("file:", "data:", "blob:")
@@ -32,18 +33,22 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 
 @contextmanager
 def opened(browser, path, width="laptop", anchor=""):
-    """Open the HTML file `path` in a new profile of `browser`, wait until all scripts have ended, and yield the page.
+    """Open the HTML file `path` in a new window of `browser`, wait until all scripts have ended, and yield the page.
 
-    The profile has no network. `width` is a key of WIDTHS ("phone", "laptop" or "wide"), which has the width of the
+    The browser has no network. `width` is a key of WIDTHS ("phone", "laptop" or "wide"), which has the width of the
     window in pixels. The text `anchor`, such as "#id", is added to the address. The attribute `complaints` of the page
-    is a list of the errors of the page and its requests to the network.
+    is a list of the errors of the page and its requests to the network. What the page stores in the browser, such as
+    the theme, is deleted at the end.
     """
-    context = browser.new_context(offline=True, viewport={"width": WIDTHS[width], "height": 900})
-    page = context.new_page()
+    page = browser.new_page()
+    page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.complaints = complaints_of(page)
-    go(page, path, anchor)
-    yield page
-    context.close()
+    try:
+        go(page, path, anchor)
+        yield page
+    finally:
+        page.evaluate("localStorage.clear()")
+        page.close()
 
 
 def go(page, path, anchor=""):
@@ -132,7 +137,7 @@ def look_at(page, path):
 
 def anchors(path):
     """Return the set of the ids of all elements in the HTML file `path`, that is, before scripts change the page."""
-    return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").select("[id]")}
+    return {tag["id"] for tag in parsed(path.read_text()).select("[id]")}
 
 
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
@@ -478,7 +483,7 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
     is the name of the window's width in WIDTHS, and `browser` is the browser.
     """
     path = book / f"{name}.html"
-    place = BeautifulSoup(path.read_text(), "html.parser").select(kind)[-1]["id"]
+    place = parsed(path.read_text()).select(kind)[-1]["id"]
     with opened(browser, path, width, f"#{place}") as page:
         header = page.locator(".bd-header-article").bounding_box()
         target = page.locator(f"#{place}")

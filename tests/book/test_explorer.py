@@ -106,7 +106,7 @@ def page(book, browser):
 
     The tests fail at the end if one of its scripts has raised an error.
     """
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page = browser.browser.new_page(viewport={"width": 1280, "height": 900})  # a profile of its own
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((book / "book" / "explorer.html").as_uri())
@@ -630,7 +630,7 @@ def test_address_may_be_old_or_bad(book, browser):
 
 def test_says_so_without_scripts(book, browser):
     """In a browser without scripts, the page of the explorer says that there is also an explorer in a notebook."""
-    context = browser.new_context(java_script_enabled=False)
+    context = browser.browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())
     assert "explorer in a notebook" in page.inner_text("noscript")

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import nbformat
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 
 from egm.study import plots
+from tests.book.markup import parsed
 from tools.execute import ROOT, chapters
 
 CSS = ROOT / "book" / "_static" / "book.css"
@@ -29,7 +29,7 @@ def images(book, toc):
     tag is an `img` element of the parsed HTML. There must be at least 40 images.
     """
     paths = [book / f"{name}.html" for name in toc]
-    found = [(path, BeautifulSoup(path.read_text(), "html.parser").select("article img")) for path in paths]
+    found = [(path, parsed(path.read_text()).select("article img")) for path in paths]
     assert len([image for _, images in found for image in images]) >= 40
     return [(path, image) for path, images in found for image in images]
 

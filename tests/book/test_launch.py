@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 import nbformat
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
 from egm import _distribution
+from tests.book.markup import parsed
 from tools import build, provenance
 from tools.execute import ROOT, chapters
 from tools.sphinx import launch
@@ -87,7 +87,7 @@ def buttons(book, page):
 
     `page` is the path of the page without suffix in `book`, the folder of the built HTML.
     """
-    header = BeautifulSoup((book / f"{page}.html").read_text(), "html.parser").select_one(".article-header-buttons")
+    header = parsed((book / f"{page}.html").read_text()).select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
@@ -207,7 +207,7 @@ def test_icons_come_with_the_book(small):
 
     `small` is the folder with the HTML of a small book with one chapter.
     """
-    page = BeautifulSoup((small / "notebooks" / "01-chapter.html").read_text(), "html.parser")
+    page = parsed((small / "notebooks" / "01-chapter.html").read_text())
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
     assert all((small / "notebooks" / icon.partition("?")[0]).resolve().is_file() for icon in icons)

@@ -12,7 +12,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import gammaincc, log_ndtr, ndtr
@@ -20,6 +19,7 @@ from scipy.stats import binom, chi2, nbinom
 
 from egm import calibration, scaling
 from egm.study.tables import improvement
+from tests.book.markup import parsed
 
 NUMBER = r"([\d.]+(?:e-?\d+)?)"
 
@@ -279,7 +279,7 @@ SENTENCES = {
 @cache
 def text(path):
     """Return the text of a page of the book, with single spaces between the words; `path` is the page's HTML file."""
-    return " ".join(BeautifulSoup(path.read_text(), "html.parser").select_one("article").get_text().split())
+    return " ".join(parsed(path.read_text()).select_one("article").get_text().split())
 
 
 def tolerance(shown):

@@ -16,7 +16,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from numpydoc.hooks.validate_docstrings import parse_config
 from numpydoc.validate import Validator, get_doc_object, validate
 
@@ -24,6 +23,7 @@ import egm
 from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, cli, gx2
 from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
+from tests.book.markup import parsed
 from tools.execute import ROOT
 
 TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
@@ -360,7 +360,7 @@ def reference(book):
     `book` is the folder of the built HTML. The name of a page is its file name without suffix.
     """
     pages = (book / "book" / "api").glob("*.html")
-    return {path.stem: BeautifulSoup(path.read_text(), "html.parser") for path in pages}
+    return {path.stem: parsed(path.read_text()) for path in pages}
 
 
 def test_every_public_name_stands_there_once(reference):
@@ -399,7 +399,7 @@ def test_overview_has_every_public_name(book):
 
     Methods and properties are not listed. `book` is the folder of the built HTML.
     """
-    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    page = parsed((book / "book" / "api.html").read_text())
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
     assert Counter(name.a["href"].partition("#")[2] for name, _ in rows) == Counter(OFFERED.keys())
     assert all(text.get_text().strip() for _, text in rows)
@@ -436,7 +436,7 @@ def test_mechanism_is_found_by_its_short_name(book, name):
     mechanism. `name` is the name of the mechanism's class, and `book` is the folder of the built HTML.
     """
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
-    page = BeautifulSoup((book / "book" / "api.html").read_text(), "html.parser")
+    page = parsed((book / "book" / "api.html").read_text())
     targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
     module = "adaptive" if name.startswith("Adaptive") else "mechanisms"
     assert targets == {f"egm.{module}.{name}"}
@@ -551,7 +551,7 @@ def test_citations_agree():
 
 def test_anchors_that_are_recommended_exist(book):
     for path, anchor in re.findall(r"`([\w/-]+\.html)#([\w.-]+)`", CITE):
-        page = BeautifulSoup((book / path).read_text(), "html.parser")
+        page = parsed((book / path).read_text())
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 

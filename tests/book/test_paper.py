@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
+from tests.book.markup import parsed
 from tools.execute import ROOT
 
 SOURCE = (ROOT / "book" / "paper.md").read_text()
@@ -37,7 +37,7 @@ GIVEN = {
 @pytest.fixture(scope="module")
 def page(book):
     """Return the parsed HTML of the paper, which is a page of the book; `book` is the folder of the built HTML."""
-    return BeautifulSoup((book / "book" / "paper.html").read_text(), "html.parser").article
+    return parsed((book / "book" / "paper.html").read_text()).article
 
 
 def test_it_has_no_code(page):

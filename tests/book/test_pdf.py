@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
+from tests.book.markup import parsed
 from tools import pdf
 from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT
@@ -55,7 +55,7 @@ def pages(book):
     of a page without menus and sidebars.
     """
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
-    return {name: BeautifulSoup(text, "html.parser").article for name, text in found.items()}
+    return {name: parsed(text).article for name, text in found.items()}
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from importlib.metadata import version
 import nbformat
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 
+from tests.book.markup import parsed
 from tests.book.test_launch import commit_all
 from tools import build, execute, provenance
 from tools.execute import ROOT, chapters
@@ -44,7 +44,7 @@ def shown(book, chapter):
     The title of the box has the key None. `book` is the folder of the built HTML, and `chapter` is the path of the
     chapter's notebook.
     """
-    page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
+    page = parsed((book / "notebooks" / f"{chapter.stem}.html").read_text())
     (box,) = page.select("details.provenance")
     facts = dict(re.sub(r"\s+", " ", item.get_text()).strip().split(": ", 1) for item in box.select("li"))
     return {None: box.summary.get_text(strip=True)} | facts
@@ -57,7 +57,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
     The box is a `details` element of HTML, which a keyboard can open in every browser. `book` is the folder of the
     built HTML, and `chapter` is the path of the chapter's notebook.
     """
-    page = BeautifulSoup((book / "notebooks" / f"{chapter.stem}.html").read_text(), "html.parser")
+    page = parsed((book / "notebooks" / f"{chapter.stem}.html").read_text())
     (box,) = page.select("article details.provenance")
     assert not box.has_attr("open")
     words = [text for text in page.article.find_all(string=True) if text.strip() and text.parent.name != "script"]

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 
+from tests.book.markup import parsed
 from tools import pdf, provenance, supplement
 from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT, chapters
@@ -56,7 +56,7 @@ def html(files):
 
     `files` maps the path of each file of the supplement to its content.
     """
-    return {name: BeautifulSoup(data, "html.parser") for name, data in files.items() if name.endswith(".html")}
+    return {name: parsed(data.decode()) for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):

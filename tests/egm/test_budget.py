@@ -177,7 +177,7 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
         assert std >= sensitivity * z * (1 + 0.99 * 2**-30)
 
 
-@pytest.mark.parametrize("s", [20, 60])
+@pytest.mark.parametrize("s", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
@@ -240,6 +240,7 @@ def test_equal_gaussian_releases_compose_to_one(k):
     assert spent.spent.epsilon >= expected * (1 - 1e-14)
 
 
+@pytest.mark.slow
 def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
     grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in rules.RULES]
     assert grants[0] == grants[3] > grants[1] > grants[2] == 8

@@ -198,7 +198,9 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 
 
 @pytest.mark.parametrize("delta", CLOSE)
-@pytest.mark.parametrize("level", [1.5900369033821384e-06, 0.01, 0.7, 20.0])
+@pytest.mark.parametrize(
+    "level", [1.5900369033821384e-06, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.01, 0.7)), 20.0]
+)
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
     """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for `delta` near 1.
 

@@ -185,8 +185,11 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=" ".join)
-@pytest.mark.parametrize("sigma", ["sigma.csv", "named.csv"])
+@pytest.mark.parametrize(
+    ("option", "sigma"),
+    [*((option, "named.csv") for option in OPTIONS), (("--center", "center.csv"), "sigma.csv")],
+    ids=lambda given: given if isinstance(given, str) else " ".join(given),
+)
 def test_options_are_those_of_the_mechanism(released, silent, option, sigma, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
     found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option, "--header", "yes")
@@ -502,7 +505,13 @@ def test_column_names_survive_csv(egm):
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", [(), *OPTIONS], ids=" ".join)
+IN_SHORT = ((), ("--center", "center.csv"), OPTIMAL, PRIVATE, ("--noise", "best", *PRIVATE))
+AT_LENGTH = [option for option in OPTIONS if option not in IN_SHORT]
+
+
+@pytest.mark.parametrize(
+    "option", [*IN_SHORT, *(pytest.param(option, marks=pytest.mark.slow) for option in AT_LENGTH)], ids=" ".join
+)
 def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
     sigma = "named.csv" if "center.csv" in option else "sigma.csv"
@@ -547,7 +556,9 @@ def test_long_plan_is_short(egm, folder):
     assert max(map(len, lines)) <= 120
 
 
-@pytest.mark.parametrize("center", [(), ("--center", "2"), ("--center", "center.csv")])
+@pytest.mark.parametrize(
+    "center", [(), pytest.param(("--center", "2"), marks=pytest.mark.slow), ("--center", "center.csv")]
+)
 @pytest.mark.parametrize("budget", [MORE, ("--rho", "0.3")])
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
     """`egm plan --adaptive` writes the forecast that AdaptiveDataMechanism makes for the same parameters.
@@ -1017,6 +1028,7 @@ def test_program_releases():
     assert estimate == mechanism().release(rows(), rng=np.random.default_rng(3)).estimate.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_full_disk_is_not_a_bug():
     with open("/dev/full", "w") as full:
@@ -1099,7 +1111,12 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number):
 
 
 @pytest.mark.parametrize(
-    "after", ["pass", "raise AttributeError('half imported')", "raise ImportError('half imported')"]
+    "after",
+    [
+        pytest.param("pass", marks=pytest.mark.slow),
+        "raise AttributeError('half imported')",
+        pytest.param("raise ImportError('half imported')", marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
     """SIGINT during the import of pandas stops `egm sum`, even if pandas catches the KeyboardInterrupt that follows.

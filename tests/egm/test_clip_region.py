@@ -48,12 +48,12 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
         assert slopes[j] == pytest.approx(expected, rel=1e-6 if fraction < 1e-3 else 1e-8)
 
 
-def error_of(mechanism, axes, mean):
+def error_of(mechanism, axes, mean, factors):
     """Return the expected squared error of `mechanism` if its clip region had the semi-axes `axes`, as a float.
 
     The clip region is the ellipsoid to which rows are shortened. Its semi-axis in column j is C / b_j, where C is the
     clip norm and b the scaling. `mean` is the true mean of the rows. The error has a part by noise and a part by
-    clipping.
+    clipping, which is the mean over the standard deviations that are sigma times each of the `factors`.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -62,28 +62,32 @@ def error_of(mechanism, axes, mean):
     else:  # the best weight of the number of rows; chapter 10
         weight = max(np.sqrt(np.linalg.norm(center) / np.sqrt(size)), 0.1)
         noise = (1 + weight**2) * z**2 * (size + np.sum(np.square(center)) / weight**2)
-    return noise + sum(forecast.clipping(mechanism.sigma, mechanism.n, 1 / axes, 1.0, mean - center))
+    return noise + sum(forecast.clipping(mechanism.sigma, mechanism.n, 1 / axes, 1.0, mean - center, factors=factors))
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
-@pytest.mark.parametrize("offset", [0.0, 0.7])
+@pytest.mark.parametrize(("offset", "factor"), [(0.0, 1.0), (0.7, 1.0), (0.5, 1.25), (0.0, 3.0)])
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 2.0), (1000, 1.0), (10**6, 0.1), (10**6, 3.0)])
-def test_no_other_pair_has_a_smaller_error(neighbors, offset, n, epsilon):
+def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the best pair, up to a relative 1e-8.
 
     The best pair is that of scaling="optimal" with clip_probability="optimal". The expected squared error is a convex
     function of the semi-axes C / b, where C is the clip norm and b the scaling, and its part by noise is strongly
     convex. A function with the modulus m of strong convexity and the gradient g is at most |g|^2 / (2 m) above its
     minimum (chapter 15). This bound is computed with a numerical gradient. `neighbors`, `n` and `epsilon` are
-    parameters of the mechanism, and `offset` is the distance of the true mean from the center in units of sigma.
+    parameters of the mechanism, `offset` is the distance of the true mean from the center in units of sigma, and
+    `factor` is the declared sigma_factor.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
-    options = BEST | {"center_std": offset * sigma, "sigma_factor": 1.0, "neighbors": neighbors, "center": center}
+    options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
     it = GaussianDataMechanism(sigma, n, epsilon, 1e-8, **options)
     axes, mean = it.clip_norm / it.b, center + offset * sigma
-    total = it.error(mean=mean).total
-    assert total == pytest.approx(error_of(it, axes, mean), rel=1e-10)
-    slopes = [derivative(lambda h, j=j: error_of(it, axes + h * np.eye(4)[j], mean), 1e-3 * axes[j]) for j in range(4)]
+    total, factors = it.error().total, (factor, 1 / factor)
+    assert total == pytest.approx(error_of(it, axes, mean, factors), rel=1e-10)
+    slopes = [
+        derivative(lambda h, j=j: error_of(it, axes + h * np.eye(4)[j], mean, factors), 1e-3 * axes[j])
+        for j in range(4)
+    ]
     modulus = (8 if neighbors == "replace_one" else 2) * it.noise_multiplier**2
     assert np.sum(np.square(slopes)) / (2 * modulus) < 1e-8 * total
 
@@ -136,3 +140,31 @@ def test_the_pair_follows_units_and_order_of_the_columns():
     other = GaussianDataMechanism(unit * sigma[order], 1000, 1.0, 1e-6, **BEST)
     np.testing.assert_allclose(unit * (one.clip_norm / one.b)[order], other.clip_norm / other.b, rtol=1e-3)
     assert other.error().total == pytest.approx(unit**2 * one.error().total, rel=1e-9)
+
+
+def test_the_pair_keeps_the_least_clip_norm():
+    """For a tiny epsilon, where the least error has no data, the clip norm is a thousandth of a row's typical norm.
+
+    The typical norm is that for the smaller one of the standard deviations that sigma_factor = 1.25 allows. Every
+    scaling with its best clip norm has at least the error of the pair.
+    """
+    sigma = zipf_sigma(10, 2.0)
+    pair = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, **BEST)
+    assert pair.clip_norm == pytest.approx(1e-3 / 1.25, rel=1e-6)
+    for level in (1e-3, 0.1):
+        b = scaling.optimal(sigma, level)
+        other = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, scaling=b, clip_probability="optimal")
+        assert pair.error().total < (1 + 1e-4) * other.error().total
+
+
+def test_the_pair_is_found_where_it_is_far_from_the_start():
+    """If the center of one of five columns is off by 1000 sigma, the semi-axes of the others shrink to a few sigma.
+
+    So the error is hardly more than that of the one wide semi-axis. A search from the best scaling of five equal
+    columns has to go far.
+    """
+    it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
+    axes = it.clip_norm / it.b
+    assert 1000 < axes[0] < 1030
+    assert np.all((axes[1:] > 4) & (axes[1:] < 100))
+    assert it.error().total < 1.02 * (2 * it.noise_multiplier * axes[0]) ** 2

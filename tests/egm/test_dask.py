@@ -393,6 +393,7 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
     assert silent == [3, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zarr", "parquet", "unknown"])
 def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
     if kind == "zarr":
@@ -407,6 +408,7 @@ def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
     assert silent == [3, 3]
 
 
+@pytest.mark.slow
 def test_an_error_on_a_cluster_is_that_in_memory(cluster):
     with pytest.raises(ValueError, match=r"X\[34, 1\] must be finite$"):
         estimate(with_entry(np.nan))

@@ -394,7 +394,11 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 
 @pytest.mark.parametrize(
     ("declared", "offset", "factor"),
-    [({"center_std": 0, "sigma_factor": 1}, 0.0, 1.0), ({}, 0.5, 1.25), ({"center_std": [1.0, 0.0, 0.1]}, None, 1.25)],
+    [
+        ({"center_std": 0, "sigma_factor": 1}, 0.0, 1.0),
+        pytest.param({}, 0.5, 1.25, marks=pytest.mark.slow),
+        ({"center_std": [1.0, 0.0, 0.1]}, None, 1.25),
+    ],
 )
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
@@ -571,7 +575,7 @@ def test_what_may_be_right_passes_unread():
         ASKED[2].check(Unread((4,)))
 
 
-@pytest.mark.parametrize("p", [0.5, 0.9])
+@pytest.mark.parametrize("p", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """For normal rows, `excess_clipped`, the standardized number of clipped rows, has standard deviation 1.
 

@@ -96,7 +96,7 @@ def law(counts, q, epsilon):
 
 
 @PATHS
-@pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
+@pytest.mark.parametrize("q", [0.25, *(pytest.param(q, marks=pytest.mark.slow) for q in (0.5, 0.9))])
 def test_intervals_have_the_promised_law(path, q):
     rng, draws = np.random.default_rng(5) if path == "simulated" else None, 6000
     drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(draws)]

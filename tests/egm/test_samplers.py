@@ -78,6 +78,7 @@ def test_secure_laplace_has_the_law_it_states(scale):
     assert fit(counts(samplers.secure_laplace(scale, DRAWS), k), p) > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "law"), [(samplers.secure_gaussian, gaussian), (samplers.secure_laplace, laplace)])
 def test_a_draw_tells_nothing_of_the_next(sampler, law):
     k, p = law(1.0)
@@ -135,7 +136,9 @@ def permute_and_flip(scores, epsilon):
     return np.array(law)
 
 
-@pytest.mark.parametrize(("scores", "epsilon"), SCORES)
+@pytest.mark.parametrize(
+    ("scores", "epsilon"), [SCORES[1], *(pytest.param(*SCORES[i], marks=pytest.mark.slow) for i in (0, 2))]
+)
 def test_secure_index_has_the_law_it_states(scores, epsilon):
     drawn = [samplers.secure_index(scores, epsilon) for _ in range(CHOICES)]
     assert fit(np.bincount(drawn, minlength=len(scores)), exponential(scores, epsilon)) > LEVEL

@@ -177,7 +177,9 @@ def asked(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize(("n", "d", "rho"), [(200, 1, 1.0), (200, 3, 1.0), (400, 6, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "d", "rho"), [(200, 1, 1.0), pytest.param(200, 3, 1.0, marks=pytest.mark.slow), (400, 6, 1.0)]
+)
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, asked):
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
@@ -415,7 +417,11 @@ def within_charge(run):
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
-@pytest.mark.parametrize("case", NEIGHBORS)
+IN_SHORT = ("far against center", "unequal spreads", "a tail")
+AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if case not in IN_SHORT]
+
+
+@pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH])
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
@@ -487,6 +493,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
@@ -512,6 +519,7 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
     assert not any(map(within_charge, runs))
 
 
+@pytest.mark.slow
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
     """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget.
 
