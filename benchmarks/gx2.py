@@ -239,8 +239,9 @@ def grid(quick):
     """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
     The quantiles are those of sums of 1000 weighted squared normal variables, for the weights of Figure 2 of the
-    report. If `quick` is true, only some of these weights are used. The searches are by bisection and by Brent's
-    method. They stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
+    report: sigma_j^2 and sigma_j with sigma_j = j^-alpha. There are nine values of alpha from 0.01 to 100. If `quick`
+    is true, there are only four of them, from 0.01 to 10, and fewer repetitions. The searches are by bisection and by
+    Brent's method. They stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():

@@ -349,7 +349,11 @@ class AdaptiveDataMechanism:
         )
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if the budget is too small for `d` columns; the message names a sufficient rho and n."""
+        """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
+
+        Too small means less than ``least_rho(d)``. The message names two ways out, each enough by itself: a larger rho
+        for the same n, and a larger n for the same rho.
+        """
         least = self.least_rho(d)
         if self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))

@@ -104,10 +104,10 @@ def rows(
         Names of the columns to read, in this order; by default all.
     header : {"auto", "yes", "no"}, default "auto"
         Whether the first line of a CSV file has names. "auto" takes the line for values if all its
-        cells are numbers that cannot be names: two of them are equal, or they are neither all whole
-        nor in increasing or decreasing order. "auto" takes the line for names if no cell is a
-        number and, unless `columns` is given, all cells are in `known`. For any other first line
-        "auto" raises a FileError.
+        cells are numbers that cannot be names. Numbers cannot be names if two of them are equal.
+        Neither can they be names if one of them is not whole and they are not sorted, upwards or
+        downwards. "auto" takes the line for names if no cell is a number and, unless `columns` is
+        given, all cells are in `known`. For any other first line "auto" raises a FileError.
     known : collection of str, optional
         Names of columns that are public already. If `known` is None, "auto" takes any text in the
         first line for names; this is meant for a caller who will not publish the names.

@@ -312,11 +312,18 @@ def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
     Notes
     -----
+    Coordinate j of a scaled normal row of mean zero is :math:`\sqrt{w_j} Z_j` with
+    :math:`w_j = (b_j \sigma_j)^2` and independent standard normal :math:`Z_j`. The squared norm of
+    the row is :math:`Q = \sum_j w_j Z_j^2`. Let q be the squared clipping radius, so that
+    :math:`P[Q > q] = p`. For fixed :math:`\sigma`, the factor
+    :math:`F(b) = q \sum_j b_j^{-2} = q \sum_j \sigma_j^2 / w_j` is a function of w, and is written
+    :math:`F(w)` here. A product such as :math:`w e^h` has the entries :math:`w_j e^{h_j}`.
+
     Let :math:`\pi_j` be the share :math:`E[w_j Z_j^2 \mid Q = q] / q` of coordinate j in the
-    squared norm of a row at the clipping radius, and :math:`\tau_j` its share
-    :math:`b_j^{-2} / \sum_i b_i^{-2}` in the noise. Their difference :math:`\pi_j - \tau_j` is the
-    derivative of :math:`\log F` with respect to :math:`\log w_j`. As :math:`\log q` is convex in
-    :math:`\log w` [1]_, for every h
+    squared norm of a row at the clipping radius, and :math:`\tau_j` the share
+    :math:`b_j^{-2} / \sum_i b_i^{-2}` of coordinate j in the noise. The difference
+    :math:`\pi_j - \tau_j` is the derivative of :math:`\log F` with respect to :math:`\log w_j`. As
+    :math:`\log q` is convex in :math:`\log w` [1]_, for every h
 
     .. math:: \log F(w e^h) - \log F(w) \ge \sum_j \pi_j h_j + \log \sum_j \tau_j e^{-h_j}.
 

@@ -318,9 +318,11 @@ def target(entry: Entry) -> str:
 
 
 def reference(entry: Entry, text: str = "") -> str:
-    """Return Markdown for a link to `entry`, an entry of the list of checked statements and errors in print.
+    """Return Markdown for a link to `entry`, an entry of the ledger, which is shown on a page of the book.
 
-    The words of the link are `text` or, by default, the place of the statement or the error in its source.
+    The ledger is the list of the statements that the book checks, and of the errors that it found in print. Both are
+    those of the report and the lecture notes; an error can be wrong mathematics as well as a misprint. The words of the
+    link are `text` or, by default, the place of the statement or the error in its source.
     """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 

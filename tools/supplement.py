@@ -53,7 +53,8 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
     """Return a dictionary from path to content for all files in `folder` and its subfolders.
 
     A path begins with the text `name`, and goes on with the path inside of `folder`. A content is a byte string. Files
-    that no reader needs are left out.
+    with three names are left out: .buildinfo, which only the next build of Sphinx uses, and two templates of the theme,
+    webpack-macros.html and sbt-webpack-macros.html.
     """
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}

@@ -40,8 +40,8 @@ class ExpectedRows:
         name of a step of the search.
 
         A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
-        (bounds of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
-        probability of this is added to the attribute `failure`.
+        (bounds of intervals, and a point in each interval). It can be smaller or larger than the distances of all rows.
+        An upper bound of the probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
@@ -55,8 +55,9 @@ class ExpectedRows:
         privacy) of all medians together is recorded under `step`, the name of a step of the search.
 
         A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
-        of intervals, and a point in each interval). It can lie below or above all rows. An upper bound of the
-        probability of this is added to the attribute `failure`.
+        of intervals, and a point in each interval). It can be smaller or larger than the numbers |x_j - center_j| of
+        all rows. An upper bound of the probability that this happens in some column is added to the attribute
+        `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)
@@ -84,35 +85,37 @@ class ExpectedRows:
         return b * (offset - off), std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and the size of the noise in it.
+        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.
 
-        `center` and `spread` have one entry for each column, and so has the mean. The second result is the standard
-        deviation of the noise that a private answer would have in each entry. The privacy cost `rho` (of
-        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
+        result is the standard deviation of the noise that a private answer would have in each entry. The privacy cost
+        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = 1.3 * math.sqrt(3 * self.d / rho) / self.n
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected number of rows from each edge to the next edge, and the standard deviation of its noise.
+        """Return the expected number of rows from each edge to the next edge, and how noisy a private answer would be.
 
-        The numbers are those of normal rows x with ||b (x - center)|| between two neighboring entries of the ascending
-        vector `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as
-        edges. `center` and the factors `b` have one entry for each column. The second result is the standard deviation
-        of the noise that a private answer would have in each number. The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        The expected numbers have no noise in them. They are those of normal rows x with ||b (x - center)|| between two
+        neighboring entries of the ascending vector `edges`. The last number is that of the rows beyond the last edge,
+        so that there are as many numbers as edges. `center` and the factors `b` have one entry for each column. The
+        second result is the standard deviation of the noise that a private answer would have in each number. The
+        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
+        the search.
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
         return -np.diff(beyond), 1 / math.sqrt(rho)
 
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the expected number of rows x with ||b (x - center)|| > length, and the size of the noise in it.
+        """Return the expected number of rows x with ||b (x - center)|| > length, and how noisy an answer would be.
 
-        `center` and the factors `b` have one entry for each column, and `length` is a number. The second result is the
-        standard deviation of the noise that a private answer would have. The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        The expected number has no noise in it. The second result is the standard deviation of the noise that a private
+        answer would have. `center` and the factors `b` have one entry for each column, and `length` is a number. The
+        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
+        the search.
         """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)
@@ -125,9 +128,12 @@ class ExpectedRows:
         return Radial(self.sigma, self.mu - center, np.broadcast_to(b, self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
-        """Add to `failure` a bound of the probability that a private q-quantile lies below or above all rows.
+        """Add to `failure` a bound of the probability that a private q-quantile is outside the range of its numbers.
 
-        The attribute `failure` is explained at the class. `rho` is the cost of the quantile, `q` is in (0, 1), and
-        `intervals` is the number of intervals from which the private quantile is drawn.
+        The quantile is that of n numbers, one for each row: a distance or an absolute difference, which `radius` and
+        `spreads` define. The private quantile is drawn at random. So it can be smaller than the smallest of the
+        numbers, or larger than the largest. The attribute `failure` is explained at the class. `rho` is the cost of the
+        quantile, and `q` is in (0, 1). `intervals` is the number of intervals from which the private quantile is drawn;
+        for several quantiles of equal cost, it is the number of the intervals of all quantiles together.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -149,9 +149,12 @@ class _LastRound:
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def run(self) -> LastRound:
-        """Check the norms of the rows, choose the clip norm, release the mean, and forecast the error of the mean.
+        """Check whether more rows are long than normal rows would be, choose the clip norm, and release the mean.
 
-        The results are returned as a `LastRound`.
+        The length of a row x is ||b (x - center)||. There are too many long rows if chance and noise do not explain
+        their number for normal rows. The check, the choice and the mean see the rows only through private queries, the
+        methods of `self.rows`. Each answer about real rows has noise and is paid from the budget, and the mean takes
+        all that is left of the budget. The mean is returned as a `LastRound`, with a forecast of its error.
         """
         search, b, n = self.search, self.b, self.n
         seen = self.look()

@@ -81,7 +81,11 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:
-    """Return the three parts of the expected squared error in `forecast`, and their total, as a dictionary by name."""
+    """Return the expected squared error in `forecast` and its three parts, as a dictionary of numbers by name.
+
+    The parts are the errors due to the noise ("noise"), to the variation of what clipping removes ("clipping") and to a
+    center that is not the mean ("center"). Their sum has the name "total".
+    """
     return {name: float(getattr(forecast, name)) for name in _PARTS}
 
 

@@ -134,11 +134,12 @@ class Crossing:
     def formula(self) -> tuple[float, float]:
         """Return the logarithm of the tail at `self.x` by the saddlepoint formula, and its derivative by theta.
 
-        The tail is the lower one if `lower` is true, and otherwise the upper one. Let K be the cumulant function of
-        `form`, let f be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be the second,
-        third and fourth derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction
-        1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3). The derivative by theta, the parameter of this crossing, is computed
-        without the correction.
+        The tail is the lower one if `lower` is true, and otherwise the upper one. The parameter theta of this crossing
+        gives the saddle point c: theta is log(-c) for the lower tail, and log(c / (1 - c)) for the upper tail. Let K be
+        the cumulant function of `form`, let f be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3
+        and f4 be the second, third and fourth derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2)
+        times the correction 1 + f4 / (8 f2^2) - 5 f3^2 / (24 f2^3). The derivative by theta is computed without the
+        correction.
         """
         form, spread, third = self.form, self.spread, self.skew - 2
         fourth = 3 * (self.v**4 @ form.k) + 6
@@ -187,10 +188,11 @@ def _beyond_centers(form: Form, v: Any) -> Any:
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s for the given `x`, where K is the cumulant function of `form`.
 
-    The saddle point is returned as a `Crossing`. `x` is divided by the unit of `form`. The upper tail has a saddle
-    point c > 0, and the lower tail has one with c < 0. If `lower` is true, the saddle point of the lower tail is
-    returned, and if it is false, that of the upper tail. If `lower` is None, the tail is the lower one for an x below
-    the mean of the distribution, and otherwise the upper one.
+    The saddle point is returned as a `Crossing`. The caller has divided `x` by ``form.unit``, which is twice the
+    largest weight, because K is the cumulant function of Q divided by this unit. The upper tail has a saddle point
+    c > 0, and the lower tail has one with c < 0. If `lower` is true, the saddle point of the lower tail is returned,
+    and if it is false, that of the upper tail. If `lower` is None, the tail is the lower one for an x below the mean of
+    the distribution, and otherwise the upper one.
     """
     x = float(x)
     lower = x < form.mean if lower is None else lower
@@ -373,10 +375,14 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, mass: Complex, weights:
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
     """Compute sum_k sum_j factors[k - 1]_j / (1 - r_j s_i)^k at every node s_i of a quadrature.
 
-    As in `sums_of_inverses`, r_j is the weight w_j of `weights` divided by the largest weight. The nodes are s_i = c +
-    shift_i, where c is the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors`
-    has an entry for each weight. The result has an entry for each node. The power series for the weights of a cluster
-    are those of `sums_of_inverses`.
+    Here r_j is the weight w_j of `weights` divided by the largest weight. The nodes are s_i = c + shift_i, where c is
+    the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors` has an entry for
+    each weight. The result has an entry for each node.
+
+    Close weights may be gathered in clusters. For a weight m (1 + e) in a cluster with the center m, let I be
+    1 / (1 - r s) with the r of the center, and V = I - 1. Then 1 / (1 - r_j s)^k is I^k times the power series in e
+    with the terms binomial(p + k - 1, p) (V e)^p, for p = 0, 1, 2, ... So I and V are computed once for each node and
+    cluster, not for each weight.
     """
     inverse = _inverses(crossing, shift)
     group, e = _places(crossing.form, weights)

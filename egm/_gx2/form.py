@@ -44,9 +44,10 @@ class Form:
 
     @cached_property
     def gap(self) -> Array:
-        """Return 1 - r for each group of weights, where r is the center of the group divided by the largest weight.
+        """Return 1 - r for each group of weights, where r is the entry of `centers` divided by the largest weight of Q.
 
-        The center is subtracted from the largest weight before the division, so that no digits are lost if r is near 1.
+        The largest weight of Q is the largest of all weights in all groups, unit / 2. The center is subtracted from it
+        before the division, so that no digits are lost if r is near 1.
         """
         return (self.unit / 2 - self.centers) / (self.unit / 2)
 

@@ -785,13 +785,18 @@ class GaussianDataMechanism(Mechanism):
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
     ) -> tuple[Array, dict[str, float]]:
-        """Add the noise `drawn` to the sum and to the released numbers of rows; return the estimate and these numbers.
+        """Add the noise `drawn` to the sum and the numbers of rows; return an estimate of the sum and the noisy counts.
 
-        `total` has the sum of the rows and, under `count_clipped`, the number of clipped rows as
-        its last entry. The number of rows, `rows`, is multiplied by `weight`, and the number of
-        clipped rows by `clipped_weight`, before noise is added. The sum, both weights and `drawn`
-        are in multiples of `unit`. The noisy numbers are returned in a dictionary with the keys
-        "count" and "clipped" of `Release`, each only if its weight is not 0.
+        `total` has the sum of the centered, scaled and clipped rows and, under `count_clipped`, the
+        number of clipped rows as its last entry. The number of rows, `rows`, is multiplied by
+        `weight`, and the number of clipped rows by `clipped_weight`, before noise is added. The
+        sum, both weights and `drawn` are in multiples of `unit`.
+
+        The estimate is that of the sum of the rows in the units of the data: the noisy sum times
+        `unit`, divided by the scaling, plus the center times the number of rows (the noisy number
+        if it is released, and otherwise the declared n). Each noisy number of rows is divided by
+        its weight again. These noisy counts are returned in a dictionary with the keys "count" and
+        "clipped" of `Release`, each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]

@@ -140,11 +140,12 @@ def test_files_of_the_download_menu_are_published():
 
 
 def test_every_page_has_links_or_none(book, toc):
-    """If the project has a public address, each page has the buttons that need one; otherwise it only has a download.
+    """If the project has a public address and a commit, each page has links to the repository and to a form for errors.
 
-    The buttons lead to the repository and to a form for errors, and from a chapter also to Binder and Colab. Without an
-    address no page mentions Binder or Colab. `book` is the folder of the built HTML, and `toc` is the list of the
-    book's pages, as paths without suffix.
+    These links are buttons in the header of the page. A chapter then also has buttons for Binder and Colab; other pages
+    have no links to Binder or Colab. Without a public address or a commit, no page has any of these buttons or links.
+    In both cases each page has a button to download the source of the page. The test fails if a page has any other
+    button. `book` is the folder of the built HTML, and `toc` is the list of the book's pages, as paths without suffix.
     """
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:

@@ -622,10 +622,12 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
     """If the budget of `egm plan --adaptive` is too small, the error names a number of rows for which it is enough.
 
-    With this number of rows the command works, and with one row fewer it fails. The error begins with the option of the
-    budget, --epsilon or --rho. For --epsilon it also names an epsilon that is enough for 400 rows; 0.98 times this
-    epsilon is not enough. `budget` holds the options of the budget, and `columns` is the number of columns. The file of
-    sigma is in `folder`.
+    The command is first called with --rows 400, a number of rows for which the budget is too small. With the number of
+    rows that the error names the command works, and with one row fewer it fails. The error begins with the option of
+    the budget, --epsilon or --rho. For --epsilon the error also names a larger epsilon: with it the command works for
+    400 rows, and with 0.98 times this epsilon it fails. `budget` holds the options of the budget, and `columns` is the
+    number of columns. `egm` runs the command, and `folder` has the file of the standard deviations, which --sigma
+    names.
     """
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)

@@ -272,10 +272,13 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """Two large numbers that differ by 1 become integers that are as far apart as those of 0 and 1, within one unit.
+    """A secure release turns x and x + 1 into integers whose difference is that of the integers for 0 and 1, within 1.
 
-    A secure release adds its noise to these integers, which the fixture `handed` notes. `kind` is a type of number in
-    KINDS, and `it` is the name of a mechanism in AT_ONE. The law holds even where neighboring doubles are 1024 apart.
+    Here x is a large number, such as 2**62. A secure release first divides a value by a small unit, rounds the result
+    to a Python integer, and adds its noise to this integer. The fixture `handed` notes these integers. The integers for
+    0 and for 1 differ by more than 2**36 and less than 2**42. `kind` is a type of number in KINDS: the values 0, 1, x
+    and x + 1 are all given in this type. `it` is the name of a mechanism in AT_ONE. A mechanism that converted x and
+    x + 1 to doubles would fail, because large neighboring doubles are more than 1 apart.
     """
     make, values = KINDS[kind]
     for value in values:

@@ -120,10 +120,13 @@ def test_secure_quantiles_have_the_promised_law():
 
 @pytest.fixture
 def scores(monkeypatch):
-    """Return a function found(counts, q), which returns the scores by which `interval(counts, q, 1.0)` draws.
+    """Return a function found(counts, q), which returns the scores by which `quantiles.interval` draws an interval.
 
-    The scores are an array with one number for each interval, and `interval` draws an interval at random. `monkeypatch`
-    replaces the random choice.
+    `counts` holds the number of values in each interval, and q, between 0 and 1, says which quantile is meant. The
+    scores are an array with one number for each interval: minus the number of values between the interval and the
+    q-quantile. They are the utilities of the exponential mechanism, not yet multiplied by epsilon / 2. They do not
+    depend on epsilon, and so `interval` is called with an arbitrary epsilon, 1.0. `monkeypatch` replaces the random
+    choice.
     """
 
     def found(counts, q):

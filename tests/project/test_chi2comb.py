@@ -63,10 +63,12 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """`tools.chi2comb.main` lets pip install a single binary file of a fixed version and hash, and no other packages.
+    """`tools.chi2comb.main` lets pip install one file only: the wheel of chi2comb that tools/chi2comb.txt names.
 
-    chi2comb declares dependencies that it does not need. `monkeypatch` replaces `subprocess.run`, so nothing is
-    installed: the test looks at the options for pip, and at the file with the version and the hash.
+    A wheel is a binary package, and chi2comb.txt has the version and the hash of this wheel. The dependencies that
+    chi2comb declares are not installed, because it does not need them. `monkeypatch` replaces `subprocess.run`, so that
+    the test installs nothing. The test fails if an option for pip is missing (--no-deps, --require-hashes or
+    --only-binary), or if tools/chi2comb.txt is not one line with the version and one hash.
     """
     monkeypatch.setattr(tool, "unavailable", lambda: None)
     ran = []

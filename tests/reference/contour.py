@@ -149,7 +149,9 @@ def parabola(c, width, bend):
 def hyperbola(c, height, bend):
     """Return a function that maps u to (s, ds/du) for the hyperbola s(u) = c + a (cosh u - 1) + i height sinh u.
 
-    The constant a is chosen so that the hyperbola has the curvature of `parabola` at c, for the same `bend`.
+    The hyperbola crosses the real axis at `c`. The constant a is chosen so that `bend` says how far the hyperbola bends
+    there: near c, a point with the imaginary part y has approximately the real part c + `bend` y^2. Every point of the
+    `parabola` for the same `bend` has exactly this real part. The imaginary part of s(u) is `height` times sinh u.
     """
     a = 2 * bend * height * height
 

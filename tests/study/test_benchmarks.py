@@ -36,10 +36,11 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Each function of `rivals.available()` returns the upper tail P[sum_j Z_j**2 / j > 15] within 90 % of `gx2.sf`.
+    """Each function of `rivals.available()` returns P[sum_j Z_j**2 / j > 15] with a relative error of at most 0.9.
 
-    The Z_j are ten independent standard normal variables. The tolerance is wide, because some of the programs are rough
-    approximations; a program that is called with wrong arguments would be far worse. There are at least ten functions.
+    The Z_j are ten independent standard normal variables, and the error is the difference from `gx2.sf`, divided by the
+    value of `gx2.sf`. The tolerance is wide, because some of the programs are rough approximations; a program that is
+    called with wrong arguments would be far worse. There are at least ten functions.
     """
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10

@@ -82,8 +82,8 @@ def test_a_name_stands_beside_its_line(ax, side, across, up):
     """`name_curves` writes a name at half of the width of the axes `ax`, on the side `side` of the line.
 
     The axes are logarithmic. `across` and `up` say where the center of the name is expected, seen from the point of the
-    line: `across` is 1 for right, -1 for left and 0 for neither, and `up` is 1 for above, -1 for below and 0 for
-    neither.
+    line that is at half of the width of the axes. `across` is 1 for right of this point, -1 for left and 0 for neither;
+    `up` is 1 for above the point, -1 for below and 0 for neither.
     """
     ax.plot([1, 1000], [1, 1e6], label="power")
     plots.name_curves(plots.log_axis(ax).set(xlim=(1, 1000)) and ax, [0.5], side)

@@ -91,9 +91,10 @@ def test_saddlepoint_formula_is_near(d, p, unit):
 
 
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
-    """For 10 000 equal weights, `lugannani_rice` has a relative error below 1e-4 where the exact upper tail is 1e-6.
+    """For 10 000 equal weights, `lugannani_rice` has a relative error of at most 1e-4 at an exact upper tail of 1e-6.
 
-    For d equal weights, the error is of the order 1/d.
+    `lugannani_rice` approximates the upper tail of a sum of squared independent standard normal variables, each
+    multiplied by a weight. For d equal weights, the relative error is of the order 1/d.
     """
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)

@@ -260,9 +260,11 @@ def reach_all(app):
 
 
 def entitle(app, env):
-    """Give the article the title of its own page instead of the book's title, which Jupyter Book has set.
+    """Give the article, the page "The paper" in LaTeX, the title of this page instead of the title of the book.
 
-    `app` is the Sphinx application, and `env` is Sphinx's environment of the build, which has the titles of all pages.
+    The article is this one page of the book, typeset alone; Jupyter Book gives it the title of the book. In a build of
+    the whole book nothing is changed. `app` is the Sphinx application, and `env` is Sphinx's environment of the build,
+    which has the titles of all pages.
     """
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
