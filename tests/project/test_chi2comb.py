@@ -63,7 +63,7 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """`tools.chi2comb.main` makes the installer take one file only: the wheel of chi2comb that tools/chi2comb.txt names.
+    """`tools.chi2comb.main` makes the installer take one file: the wheel of chi2comb that tools/chi2comb.txt names.
 
     A wheel is a binary package, and chi2comb.txt has the version and the hash of this wheel. The dependencies that
     chi2comb declares are not installed, because it does not need them. `monkeypatch` replaces `subprocess.run`, so that
