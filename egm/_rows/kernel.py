@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["add_rows"]
+__all__ = ["add_rotated", "add_rows"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
+_TOGETHER = 64, 1 << 16  # most rows that are rotated at a time, and about how many numbers
+_FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -152,3 +154,119 @@ def _flush(integers: Array, total: NDArray[np.int64]) -> None:
     for j in range(total.size):
         total[j] += np.int64(integers[j])
         integers[j] = 0.0
+
+
+@_compiled()
+def add_rotated(
+    X: Array,
+    center: Array,
+    entries: Array,
+    plan: NDArray[np.int64],
+    scaling: Array,
+    clip_norm: float,
+    target: float,
+    total: NDArray[np.int64],
+    clipped: NDArray[np.int64],
+) -> int:
+    """Rotate, clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many were shortened.
+
+    The function does what `add_rows` does, with y = U (x - center) * scaling for the matrix U of a basis. `entries` and
+    `plan` are the results of `egm._basis.Basis.plan`, which defines U. All sums of a row are added in one order, by
+    additions and multiplications of doubles, so that y is the same for a row x wherever it is in `X`.
+
+    Rows are the last axis while they are rotated: so the processor multiplies several rows at a time.
+    """
+    n, d = X.shape
+    width = max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
+    while _FLUSH % width:
+        width -= 4
+    integers, z, y = np.zeros(d), np.zeros(d * width), np.zeros(d * width)
+    square, factor = np.zeros(width), np.zeros(width)
+    for first in range(0, n, width):
+        rows = min(width, n - first)
+        if rows < width:
+            z[:] = 0.0
+            factor[:] = 0.0
+        for r in range(rows):
+            row = X[first + r]
+            for j in range(d):
+                z[j * width + r] = row[j] - center[j]
+        z, y = _rotated(z, y, entries, plan, width)
+        square[:] = 0.0
+        for j in range(d):
+            part = z[j * width : (j + 1) * width]
+            for r in range(width):
+                part[r] *= scaling[j]
+                square[r] += part[r] * part[r]
+        for r in range(rows):
+            norm = math.sqrt(square[r])
+            if not _ROUGH[0] <= square[r] <= _ROUGH[1]:
+                place = _first_not_finite(X[first + r])
+                if place >= 0:
+                    return (first + r) * d + place
+                alone = _cut(X[first + r], center)
+                alone, _ = _rotated(alone, np.zeros(d), entries, plan, 1)
+                for j in range(d):
+                    alone[j] *= scaling[j]
+                place = _first_nan(alone)
+                if place >= 0:
+                    return (first + r) * d + place
+                norm = _careful_norm(alone)
+                for j in range(d):
+                    z[j * width + r] = alone[j]
+            factor[r] = target / max(norm, clip_norm)
+            clipped[0] += norm > clip_norm
+        for j in range(d):
+            part, whole = z[j * width : (j + 1) * width], 0.0
+            for r in range(width):
+                whole += np.trunc(part[r] * factor[r])
+            integers[j] += whole
+        if (first + width) % _FLUSH == 0:
+            _flush(integers, total)
+    _flush(integers, total)
+    return -1
+
+
+@_compiled()
+def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
+    """Multiply `width` rows by the matrix of a basis; return an array with the products, and one without meaning.
+
+    `z` has the rows, shape (d, width) in one vector, and `y` is an array of the same size; both are changed. `entries`
+    and `plan` are the results of `egm._basis.Basis.plan`.
+    """
+    done = 0
+    for step in range(plan.shape[0]):
+        before, m, after = plan[step]
+        run = after * width
+        for o in range(before):
+            base = o * m * run
+            for i in range(m):
+                out = y[base + i * run : base + (i + 1) * run]
+                out[:] = 0.0
+                weights = entries[done + i * m : done + (i + 1) * m]
+                k = 0
+                while k + 4 <= m:
+                    a, b, c, e = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                    start = base + k * run
+                    z0, z1 = z[start : start + run], z[start + run : start + 2 * run]
+                    z2, z3 = z[start + 2 * run : start + 3 * run], z[start + 3 * run : start + 4 * run]
+                    for r in range(run):
+                        out[r] = (((out[r] + a * z0[r]) + b * z1[r]) + c * z2[r]) + e * z3[r]
+                    k += 4
+                while k < m:
+                    a, z0 = weights[k], z[base + k * run : base + (k + 1) * run]
+                    for r in range(run):
+                        out[r] += a * z0[r]
+                    k += 1
+        z, y = y, z
+        done += m * m
+    return z, y
+
+
+@_compiled()
+def _cut(row: Array, center: Array) -> Array:
+    """Return `row` minus `center`, with entries beyond 1e290 in size replaced by 1e290 with the sign of the entry."""
+    found = np.empty(row.size)
+    for j in range(row.size):
+        found[j] = min(max(row[j] - center[j], -_FAR), _FAR)
+    return found

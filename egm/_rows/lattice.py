@@ -53,6 +53,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._basis import Basis, BasisLike
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
@@ -66,6 +67,7 @@ _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
+_FAR = 1e290  # entries of a row that are cut before an operator rotates it
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -102,36 +104,66 @@ class Lattice:
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
-    def sum(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> Whole:
+    def sum(
+        self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
+    ) -> Whole:
         """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling for all rows x of `X`.
 
         X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
-        `center` and `scaling` are numbers or vectors of d entries. The result, shape (d,), holds Python integers. On
-        processors of one kind a row always gives the same integers, whatever rows it is added with; another kind of
-        processor may compute the norm of the row in another order. Raise ValueError for an entry of X that is not
-        finite.
+        `center` and `scaling` are numbers or vectors of d entries. With a `basis`, the coordinates of x - center along
+        its vectors are scaled instead. The result, shape (d,), holds Python integers. On processors of one kind a row
+        always gives the same integers, whatever rows it is added with; another kind of processor may compute the norm
+        of the row in another order. Raise ValueError for an entry of X that is not finite.
         """
-        return self.sum_and_clipped(X, center, scaling)[0]
+        return self.sum_and_clipped(X, center, scaling, basis)[0]
 
-    def sum_and_clipped(self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> tuple[Whole, int]:
-        """Return the result of `sum`, and how many of the rows (x - center) * scaling are longer than the clip norm.
+    def sum_and_clipped(
+        self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
+    ) -> tuple[Whole, int]:
+        """Return the result of `sum`, and how many of the scaled rows are longer than the clip norm.
 
-        The arguments `X`, `center` and `scaling` are those of `sum`. Whether a row is counted does not depend on the
-        other rows, and is the same on all processors of one kind.
+        The arguments `X`, `center`, `scaling` and `basis` are those of `sum`. Whether a row is counted does not depend
+        on the other rows, and is the same on all processors of one kind.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
-        totals = _in_parallel(lambda part: self._part(X, part, center, scaling), _parts(*X.shape))
+        add = self._adder(center, scaling, basis)
+        totals = _in_parallel(lambda part: self._part(X, part, add), _parts(*X.shape))
         *total, clipped = sum((part.astype(object) for part in totals), np.zeros(X.shape[1] + 1, dtype=object))
         return np.array(total, dtype=object), clipped
 
-    def _part(self, X: NDArray[Any], part: range, center: Array, scaling: Array) -> NDArray[np.int64]:
-        """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
+    def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
+        """Return a function that adds the rows of a block, an array of doubles, to a sum and to a number of rows.
 
-        The arguments `X`, `center` and `scaling` are those of `sum`, as arrays. The result is one array of shape (d +
-        1,): the sum, and as its last entry the number of clipped rows.
+        The arguments `center`, `scaling` and `basis` are those of `sum`. The function is one of `egm._rows.kernel`, of
+        which only the arguments `X`, `total` and `clipped` are left.
         """
         from egm._rows import kernel  # compiles
 
+        scale = scaling, self.clip_norm, self.radius * self.shrink
+        if basis is None:
+            return lambda X, total, clipped: kernel.add_rows(X, center, *scale, total, clipped)
+        if isinstance(basis, Basis):
+            plan = basis.plan
+            return lambda X, total, clipped: kernel.add_rotated(X, center, *plan, *scale, total, clipped)
+
+        def add(X: Array, total: NDArray[np.int64], clipped: NDArray[np.int64]) -> int:
+            place = int(np.argmin(np.isfinite(X))) if X.size else 0
+            if X.size and not np.isfinite(X.flat[place]):
+                return place
+            with np.errstate(all="ignore"):  # a warning could reveal a row
+                rows = np.nan_to_num(basis.forward(np.clip(X - center, -_FAR, _FAR)), posinf=_FAR, neginf=-_FAR)
+            rows.flags.writeable = False
+            kernel.add_rows(rows, np.zeros_like(center), *scale, total, clipped)
+            return -1
+
+        return add
+
+    def _part(self, X: NDArray[Any], part: range, add: Callable[..., int]) -> NDArray[np.int64]:
+        """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
+
+        `add` is a result of `_adder`. The result is one array of shape (d + 1,): the sum, and as its last entry the
+        number of clipped rows.
+        """
         joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
         total, clipped = joint[:-1], joint[-1:]
         step = len(part) if plain else max(1, _COPIED // X.shape[1])
@@ -139,8 +171,7 @@ class Lattice:
             with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
                 block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
             block.flags.writeable = False  # one type of array, one compiled function
-            target = self.radius * self.shrink
-            place = kernel.add_rows(block, center, scaling, self.clip_norm, target, total, clipped)
+            place = add(block, total, clipped)
             if place >= 0:
                 i, j = divmod(place, X.shape[1])
                 raise ValueError(f"X[{start + i}, {j}] must be finite")

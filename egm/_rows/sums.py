@@ -13,18 +13,25 @@ from egm._types import Array, ArrayLike, Whole
 from egm._validate import unread_matrix
 
 if TYPE_CHECKING:
+    from egm._basis import BasisLike
     from egm._rows.lattice import Lattice
 
 __all__ = ["clipped_sum"]
 
 
 def clipped_sum(
-    X: ArrayLike | Iterator[ArrayLike], grid: Lattice, center: Array, scaling: Array, count_clipped: bool = False
+    X: ArrayLike | Iterator[ArrayLike],
+    grid: Lattice,
+    center: Array,
+    scaling: Array,
+    count_clipped: bool = False,
+    basis: BasisLike | None = None,
 ) -> tuple[Whole, int]:
     """Center, scale and clip rows, and round them to integers; return the sum of the rows and the number of rows.
 
     `X` is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. X is read once, and never
-    changed or copied as a whole. Each row x is replaced by (x - center) * scaling, with vectors `center` and `scaling`.
+    changed or copied as a whole. Each row x is replaced by (x - center) * scaling, with vectors `center` and `scaling`;
+    with a `basis`, the coordinates of x - center along its vectors are scaled.
     The `Lattice` `grid` says at which norm a row is clipped, and how it is rounded.
 
     The sum has shape (d,), in Python integers. It is exact: it is the same for any order of the rows, any division into
@@ -32,7 +39,9 @@ def clipped_sum(
     last entry is the number of rows that were clipped. Raise ValueError for an array of another shape or with an entry
     that is not finite, and TypeError for anything but real numbers.
     """
-    of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped)
+    of_block = partial(
+        _of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped, basis=basis
+    )
     if isinstance(X, Iterator):
         results: Iterable[tuple[Whole, int]] = map(of_block, X)
     elif dask.is_dask(X):
@@ -45,14 +54,16 @@ def clipped_sum(
     return total, rows
 
 
-def _of_block(X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool) -> tuple[Whole, int]:
+def _of_block(
+    X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
+) -> tuple[Whole, int]:
     """Return the result of `clipped_sum` for one array or list `X` of rows: the sum of the rows and their number.
 
-    The arguments `grid`, `center`, `scaling` and `count_clipped` are those of `clipped_sum`.
+    The arguments `grid`, `center`, `scaling`, `count_clipped` and `basis` are those of `clipped_sum`.
     """
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
     if not count_clipped:
-        return grid.sum(X, center, scaling), len(X)
-    return np.append(*grid.sum_and_clipped(X, center, scaling)), len(X)
+        return grid.sum(X, center, scaling, basis), len(X)
+    return np.append(*grid.sum_and_clipped(X, center, scaling, basis)), len(X)

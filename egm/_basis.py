@@ -1,0 +1,439 @@
+"""Represent an orthonormal basis of rows, and multiply rows by its matrix: a given one, or a fast transform of axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from egm._types import Array, ArrayLike
+from egm._validate import count, finite
+
+__all__ = ["Basis", "BasisLike", "Operator", "as_basis", "dct", "given", "haar"]
+
+_SLACK = 1e-6  # largest entry of U U^T - I for which a matrix counts as orthogonal, up to the rounding of its entries
+_PROBES = 4  # random vectors with which an operator is tested
+_AT_ONCE = 1 << 20  # numbers in a block of unit vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    r"""Orthonormal basis of the rows of a table: an orthogonal matrix, or a small one for each axis.
+
+    The functions of `egm.bases` make such objects.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of a row as an array, for example (8, 8) for an image of 64 pixels. The product of its
+        entries is d, the number of columns.
+    factors : tuple of ndarray or None
+        For each axis of `shape` an orthogonal matrix whose rows are the vectors of the basis, or
+        None for an axis that stays as it is.
+    name : str
+        Name of the basis, which messages show.
+    sigma : ndarray, shape (d,), optional
+        Standard deviations along the vectors of the basis, if they are known with it.
+
+    Notes
+    -----
+    The matrix of the basis is the Kronecker product :math:`U = F_1 \otimes F_2 \otimes \cdots` of the
+    factors. A product with U takes :math:`d \sum_k m_k` multiplications for axes of :math:`m_k`
+    entries, and no array of d times d numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import bases
+    >>> basis = bases.dct((2, 2))
+    >>> basis
+    Basis('dct', shape=(2, 2))
+    >>> basis.forward([1, 1, 1, 1]).round(9)  # an image of one color
+    array([2., 0., 0., 0.])
+    >>> basis.inverse([2, 0, 0, 0]).round(9)
+    array([1., 1., 1., 1.])
+    """
+
+    shape: tuple[int, ...]
+    factors: tuple[Array | None, ...]
+    name: str
+    sigma: Array | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"Basis({self.name!r}, shape={self.shape})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Basis) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[Any, ...]:
+        """Return what determines the basis: its shape, and the bytes of its factors."""
+        return self.shape, tuple(None if factor is None else factor.tobytes() for factor in self.factors)
+
+    @property
+    def size(self) -> int:
+        """Return d, the number of vectors of the basis."""
+        return math.prod(self.shape)
+
+    @property
+    def matrix(self) -> Array:
+        """Return the orthogonal matrix U of the basis, shape (d, d), whose rows are its vectors."""
+        return np.ascontiguousarray(self.inverse(np.eye(self.size)))
+
+    def forward(self, rows: ArrayLike) -> Array:
+        """Return the coordinates of rows along the vectors of the basis, which are the rows times the matrix.
+
+        Parameters
+        ----------
+        rows : array_like, shape (..., d)
+            One row, or several rows.
+
+        Returns
+        -------
+        ndarray, shape (..., d)
+            The product U x for each row x.
+
+        Examples
+        --------
+        >>> from egm import bases
+        >>> bases.haar(2).forward([[3, 1], [2, 2]]).round(3)
+        array([[2.828, 1.414],
+               [2.828, 0.   ]])
+        """
+        return self._product(rows, [None if factor is None else factor.T for factor in self.factors])
+
+    def inverse(self, rows: ArrayLike) -> Array:
+        """Return the rows whose coordinates along the vectors of the basis are given.
+
+        Parameters
+        ----------
+        rows : array_like, shape (..., d)
+            Coordinates z of one row, or of several rows.
+
+        Returns
+        -------
+        ndarray, shape (..., d)
+            The product of the transposed matrix and z, for each z.
+
+        Examples
+        --------
+        >>> from egm import bases
+        >>> basis = bases.haar(4)
+        >>> basis.inverse(basis.forward([1, 2, 3, 4])).round(9)
+        array([1., 2., 3., 4.])
+        """
+        return self._product(rows, self.factors)
+
+    def variances(self, variances: ArrayLike) -> Array:
+        """Return the variances of the entries of a row whose coordinates along the basis are uncorrelated.
+
+        Parameters
+        ----------
+        variances : array_like, shape (..., d)
+            Variances of the coordinates along the vectors of the basis.
+
+        Returns
+        -------
+        ndarray, shape (..., d)
+            The variance of each entry of the row.
+
+        Examples
+        --------
+        >>> from egm import bases
+        >>> bases.haar(2).variances([3, 1]).round(9)
+        array([2., 2.])
+        """
+        return self._product(variances, [None if factor is None else factor**2 for factor in self.factors])
+
+    def std(self, covariance: ArrayLike) -> Array:
+        """Return the standard deviations along the vectors of the basis, for rows with a known covariance matrix.
+
+        Parameters
+        ----------
+        covariance : array_like, shape (d, d)
+            Covariance matrix of a row.
+
+        Returns
+        -------
+        ndarray, shape (d,)
+            Standard deviations of the coordinates of a row along the basis.
+
+        Raises
+        ------
+        ValueError
+            If `covariance` has another shape, or an entry that is not finite.
+
+        Examples
+        --------
+        >>> from egm import bases
+        >>> bases.haar(2).std([[1, 0.8], [0.8, 1]]).round(3)
+        array([1.342, 0.447])
+        """
+        return np.sqrt(np.maximum(np.diagonal(rotated(self, covariance)), 0.0))
+
+    def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
+        """Multiply `rows`, reshaped to the axes of the basis, by the matrix in `factors` for each axis from the right."""
+        rows = finite(rows=rows)
+        if rows.shape[-1:] != (self.size,):
+            raise ValueError(f"rows must have the {self.size} columns of the basis, got shape {rows.shape}")
+        found = rows.reshape(rows.shape[:-1] + self.shape)
+        for axis, factor in enumerate(factors, start=-len(factors)):
+            if factor is not None:
+                found = np.moveaxis(np.moveaxis(found, axis, -1) @ factor, -1, axis)
+        return found.reshape(rows.shape)
+
+    @property
+    def plan(self) -> tuple[Array, NDArray[np.int64]]:
+        """Return the factors for `egm._rows.kernel`: their entries in one vector, and a matrix with a row for each one.
+
+        Such a row has the number of entries of the axes before the factor's axis, of this axis, and of the axes after
+        it.
+        """
+        steps, entries, before = [], [], 1
+        for m, factor in zip(self.shape, self.factors, strict=True):
+            if factor is not None:
+                steps.append((before, m, self.size // (before * m)))
+                entries.append(factor.ravel())
+            before *= m
+        empty = np.empty((0, 3), dtype=np.int64)
+        return np.concatenate([np.empty(0), *entries]), np.array(steps, dtype=np.int64) if steps else empty
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Orthonormal basis that an operator defines, such as a `scipy.sparse.linalg.LinearOperator`.
+
+    `operator` is an object with the methods ``matvec`` and ``rmatvec``, which multiply a vector by the matrix of the
+    basis and by the transposed matrix. Each row is multiplied by itself, so that the result for a row cannot depend on
+    other rows.
+    """
+
+    operator: Any
+    sigma = None
+
+    @property
+    def size(self) -> int:
+        """Return d, the number of vectors of the basis."""
+        return int(self.operator.shape[0])
+
+    def forward(self, rows: ArrayLike) -> Array:
+        """Return the coordinates of `rows`, shape (..., d), along the vectors of the basis."""
+        return _each(self.operator.matvec, rows)
+
+    def inverse(self, rows: ArrayLike) -> Array:
+        """Return the rows whose coordinates along the vectors of the basis are `rows`, shape (..., d)."""
+        return _each(self.operator.rmatvec, rows)
+
+    def variances(self, variances: ArrayLike) -> Array:
+        """Return the variances of the entries of a row; its coordinates have the `variances`, and are uncorrelated."""
+        found, d = np.zeros(self.size), self.size
+        step = max(1, _AT_ONCE // d)
+        for start in range(0, d, step):
+            unit = np.eye(min(step, d - start), d, start)
+            found += np.asarray(variances)[start : start + step] @ self.inverse(unit) ** 2
+        return found
+
+
+BasisLike: TypeAlias = Basis | Operator
+
+
+def _each(function: Any, rows: ArrayLike) -> Array:
+    """Return an array with function(row) for each row of the array `rows`, shape (..., d)."""
+    rows = np.asarray(rows, dtype=float)
+    flat = rows.reshape(-1, rows.shape[-1])
+    return np.array([np.asarray(function(row), dtype=float).ravel() for row in flat]).reshape(rows.shape)
+
+
+def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
+    """Return the covariance matrix, shape (d, d), of the coordinates along `basis`, from the one of the columns."""
+    given = finite(covariance=covariance)
+    if given.shape != (basis.size, basis.size):
+        raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {given.shape}")
+    return basis.forward(basis.forward(given).T)
+
+
+def as_basis(basis: object, d: int) -> BasisLike:
+    """Return the argument `basis` of a mechanism for `d` columns as an object with a forward and an inverse product.
+
+    Raise a ValueError if it is not orthogonal, is for another number of columns, or has an unknown name.
+    """
+    if isinstance(basis, str):
+        found: BasisLike = _named(basis, d)
+    elif isinstance(basis, Basis | Operator):
+        found = basis
+    elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):
+        found = _tested(basis)
+    else:
+        found = given(basis)  # type: ignore[arg-type]  # it refuses what is no matrix
+    if found.size != d:
+        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {found.size}")
+    return found
+
+
+def _named(text: str, d: int) -> Basis:
+    """Return the transform of `d` columns that `text` names, such as "dct", "haar" or "dct:8x8"."""
+    name, _, axes = text.partition(":")
+    makers = {"dct": dct, "haar": haar}
+    shape = [axis for axis in axes.split("x")] if axes else [str(d)]
+    if name not in makers or not all(axis.isdecimal() and int(axis) for axis in shape):
+        raise ValueError(f'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got {text!r}')
+    return makers[name](tuple(map(int, shape)))
+
+
+def _tested(operator: Any) -> Operator:
+    """Return the `Operator` of a linear operator; raise a ValueError if random vectors show that it is not orthogonal."""
+    shape = tuple(operator.shape)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"basis must be a square operator, got shape {shape}")
+    found = Operator(operator)
+    probes = np.random.default_rng(0).standard_normal((_PROBES, shape[0]))
+    for there, back in ((found.forward, found.inverse), (found.inverse, found.forward)):
+        images = there(probes)
+        off = np.max(np.abs(back(images) - probes)) if images.shape == probes.shape else math.inf
+        off = max(off, np.max(np.abs(images @ images.T - probes @ probes.T)) / shape[0])
+        if not off <= _SLACK:
+            raise ValueError(f"basis must be orthogonal, but matvec and rmatvec are off by {off:.3g} on random vectors")
+    return found
+
+
+def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None) -> Basis:
+    """Return the basis whose vectors are the rows of an orthogonal `matrix`, shape (d, d); `name` and `sigma` are kept.
+
+    The matrix may be rounded to six digits or more; it is replaced by the nearest orthogonal matrix. Raise a ValueError
+    for a matrix that is not square, or not orthogonal up to such rounding.
+    """
+    U = finite(basis=matrix)
+    if U.ndim != 2 or U.shape[0] != U.shape[1] or not U.size:
+        raise ValueError(f"basis must be a square matrix whose rows are the basis vectors, got shape {U.shape}")
+    identity = np.eye(len(U))
+    off = np.abs(U @ U.T - identity) if np.max(np.abs(U)) < 2 else np.abs(U)
+    if not np.max(off) <= _SLACK:
+        i, j = np.unravel_index(np.argmax(off), off.shape)
+        raise ValueError(
+            f"basis must be orthogonal: rows {i} and {j} have the inner product {U[i] @ U[j]:.9g} and not {identity[i, j]:g}"
+        )
+    for _ in range(2):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
+        U = U @ (3 * identity - U.T @ U) / 2
+    return Basis((len(U),), (_fixed(U),), name, sigma=sigma)
+
+
+def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+    r"""Make the basis of the discrete cosine transform, for rows that are signals, images or tables of time.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of a row as an array, in C order: the length of a signal, or for example (8, 8) for an
+        image of 64 pixels.
+    axes : sequence of int, optional
+        Axes of `shape` along which the transform is taken; by default all. A table of 24 hours and
+        5 sensors has the shape (24, 5), and ``axes=[0]`` transforms along the hours.
+
+    Returns
+    -------
+    Basis
+        The orthonormal basis. Its first vector is constant, and later ones oscillate faster.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `shape` is not >= 1, or if an axis does not exist.
+
+    Notes
+    -----
+    Along an axis of m entries, vector k has the entries :math:`\sqrt{2/m} \cos(\pi k (2 j + 1) / (2 m))` for
+    :math:`j = 0, \dots, m - 1`, and :math:`\sqrt{1/m}` for :math:`k = 0` (the transform "DCT-II", normalized). Where
+    neighboring entries are alike, most of the variance is in the slow vectors.
+
+    Examples
+    --------
+    >>> from egm import bases
+    >>> bases.dct(3).matrix.round(3)
+    array([[ 0.577,  0.577,  0.577],
+           [ 0.707,  0.   , -0.707],
+           [ 0.408, -0.816,  0.408]])
+    """
+    return _transform("dct", lambda m: fft.dct(np.eye(m), norm="ortho", axis=0), shape, axes)
+
+
+def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+    r"""Make the basis of the Haar wavelets, for rows that are signals, images or tables of time with sudden changes.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of a row as an array, in C order, as for `dct`. Axes of any length are allowed.
+    axes : sequence of int, optional
+        Axes of `shape` along which the transform is taken; by default all.
+
+    Returns
+    -------
+    Basis
+        The orthonormal basis. Its first vector is constant. Each other vector is positive on the
+        first half of an interval, negative on the second half, and zero elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If an entry of `shape` is not >= 1, or if an axis does not exist.
+
+    Notes
+    -----
+    An interval of an odd number of entries has a first half that is longer by one entry. The vectors
+    come in the order from long to short intervals.
+
+    Examples
+    --------
+    >>> from egm import bases
+    >>> bases.haar(4).matrix.round(3)
+    array([[ 0.5  ,  0.5  ,  0.5  ,  0.5  ],
+           [ 0.5  ,  0.5  , -0.5  , -0.5  ],
+           [ 0.707, -0.707,  0.   ,  0.   ],
+           [ 0.   ,  0.   ,  0.707, -0.707]])
+    """
+    return _transform("haar", _haar, shape, axes)
+
+
+def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequence[int] | None) -> Basis:
+    """Return the `Basis` called `name` for rows of the `shape`; factor(m) is its matrix along one of `axes`."""
+    lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]
+    if not lengths:
+        raise ValueError("shape must have at least one axis")
+    chosen = range(len(lengths)) if axes is None else axes
+    if not all(-len(lengths) <= axis < len(lengths) for axis in chosen):
+        raise ValueError(f"axes must be axes of the shape {lengths}, got {axes!r}")
+    found = {axis % len(lengths) for axis in chosen}
+    factors = tuple(_fixed(factor(m)) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
+    return Basis(lengths, factors, name if axes is None else f"{name} along {sorted(found)}")
+
+
+def _haar(m: int) -> Array:
+    """Return the matrix of the Haar wavelets of `m` entries, shape (m, m)."""
+    rows, intervals = [np.full(m, 1 / math.sqrt(m))], [(0, m)]
+    while intervals:
+        halves = []
+        for start, stop in intervals:
+            if (length := stop - start) < 2:
+                continue
+            left, right = (length + 1) // 2, length // 2
+            row = np.zeros(m)
+            row[start : start + left], row[start + left : stop] = math.sqrt(right / left), -math.sqrt(left / right)
+            rows.append(row / math.sqrt(length))
+            halves += [(start, start + left), (start + left, stop)]
+        intervals = halves
+    return np.array(rows)
+
+
+def _fixed(matrix: Array) -> Array:
+    """Return a read-only copy of `matrix`, in C order."""
+    copy = np.array(matrix, dtype=float, order="C")
+    copy.flags.writeable = False
+    return copy
