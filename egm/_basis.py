@@ -177,10 +177,10 @@ class Basis:
         >>> bases.haar(2).std([[1, 0.8], [0.8, 1]]).round(3)
         array([1.342, 0.447])
         """
-        return np.sqrt(np.maximum(np.diagonal(rotated(self, covariance)), 0.0))
+        return _std(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Multiply `rows`, reshaped to the axes of the basis, by the matrix in `factors` for each axis from the right."""
+        """Multiply `rows`, reshaped to the axes of the basis, by the matrix in `factors` for each axis."""
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):
             raise ValueError(f"rows must have the {self.size} columns of the basis, got shape {rows.shape}")
@@ -241,6 +241,10 @@ class Operator:
             found += np.asarray(variances)[start : start + step] @ self.inverse(unit) ** 2
         return found
 
+    def std(self, covariance: ArrayLike) -> Array:
+        """Return the standard deviations along the vectors, for rows with the covariance matrix `covariance`."""
+        return _std(self, covariance)
+
 
 BasisLike: TypeAlias = Basis | Operator
 
@@ -258,6 +262,11 @@ def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
     if given.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {given.shape}")
     return basis.forward(basis.forward(given).T)
+
+
+def _std(basis: BasisLike, covariance: ArrayLike) -> Array:
+    """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`."""
+    return np.sqrt(np.maximum(np.diagonal(rotated(basis, covariance)), 0.0))
 
 
 def as_basis(basis: object, d: int) -> BasisLike:
@@ -282,14 +291,14 @@ def _named(text: str, d: int) -> Basis:
     """Return the transform of `d` columns that `text` names, such as "dct", "haar" or "dct:8x8"."""
     name, _, axes = text.partition(":")
     makers = {"dct": dct, "haar": haar}
-    shape = [axis for axis in axes.split("x")] if axes else [str(d)]
+    shape = axes.split("x") if axes else [str(d)]
     if name not in makers or not all(axis.isdecimal() and int(axis) for axis in shape):
         raise ValueError(f'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got {text!r}')
     return makers[name](tuple(map(int, shape)))
 
 
 def _tested(operator: Any) -> Operator:
-    """Return the `Operator` of a linear operator; raise a ValueError if random vectors show that it is not orthogonal."""
+    """Return the `Operator` of a linear operator; raise a ValueError if it is not orthogonal for random vectors."""
     shape = tuple(operator.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"basis must be a square operator, got shape {shape}")
@@ -313,13 +322,14 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     U = finite(basis=matrix)
     if U.ndim != 2 or U.shape[0] != U.shape[1] or not U.size:
         raise ValueError(f"basis must be a square matrix whose rows are the basis vectors, got shape {U.shape}")
-    identity = np.eye(len(U))
-    off = np.abs(U @ U.T - identity) if np.max(np.abs(U)) < 2 else np.abs(U)
-    if not np.max(off) <= _SLACK:
-        i, j = np.unravel_index(np.argmax(off), off.shape)
-        raise ValueError(
-            f"basis must be orthogonal: rows {i} and {j} have the inner product {U[i] @ U[j]:.9g} and not {identity[i, j]:g}"
-        )
+    i, j = np.unravel_index(np.argmax(np.abs(U)), U.shape)
+    if abs(U[i, j]) > 2:
+        raise ValueError(f"basis must be orthogonal, but basis[{i}, {j}] = {U[i, j]:g}")
+    identity, products = np.eye(len(U)), U @ U.T
+    i, j = np.unravel_index(np.argmax(np.abs(products - identity)), U.shape)
+    if abs(products[i, j] - identity[i, j]) > _SLACK:
+        shown = f"{products[i, j]:.9g} and not {identity[i, j]:g}"
+        raise ValueError(f"basis must be orthogonal: rows {i} and {j} have the inner product {shown}")
     for _ in range(2):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
         U = U @ (3 * identity - U.T @ U) / 2
     return Basis((len(U),), (_fixed(U),), name, sigma=sigma)
@@ -349,9 +359,10 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
 
     Notes
     -----
-    Along an axis of m entries, vector k has the entries :math:`\sqrt{2/m} \cos(\pi k (2 j + 1) / (2 m))` for
-    :math:`j = 0, \dots, m - 1`, and :math:`\sqrt{1/m}` for :math:`k = 0` (the transform "DCT-II", normalized). Where
-    neighboring entries are alike, most of the variance is in the slow vectors.
+    Along an axis of m entries, vector k has the entries :math:`\sqrt{2/m} \cos(\pi k (2 j + 1) /
+    (2 m))` for :math:`j = 0, \dots, m - 1`, and :math:`\sqrt{1/m}` for :math:`k = 0` (the transform
+    "DCT-II", normalized). Where neighboring entries are alike, most of the variance is in the slow
+    vectors.
 
     Examples
     --------

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import chdtri, gammainccinv
 
 from egm import _tables, forecast, gx2, scaling
+from egm._basis import BasisLike, as_basis, rotated
 from egm._clip_region import best_axes
 from egm._mechanisms.base import (
     Mechanism,
@@ -64,7 +65,8 @@ class GaussianDataMechanism(Mechanism):
     ----------
     sigma : array_like or mapping, shape (d,)
         Public guess of the standard deviations of the columns, in the units of the data, from
-        1e-100 to 1e100.
+        1e-100 to 1e100. With a `basis` these are the standard deviations along its vectors, without
+        names.
     n : int
         Number of rows, >= 1. For "add_remove" it is only a guess, which sets the clip norm.
     epsilon : float
@@ -100,6 +102,13 @@ class GaussianDataMechanism(Mechanism):
         smaller error than Gaussian noise unless delta is large compared with epsilon; the gain is
         largest for few coordinates. "best" takes the one of these two laws that has the smaller
         error.
+    basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
+        Public orthonormal basis for correlated columns: an orthogonal matrix whose rows are the
+        vectors of the basis; the name of a transform, such as "dct", "haar" or, for images of 8
+        times 8 pixels, "dct:8x8"; an object of `egm.bases`; or an object with the methods
+        ``matvec`` and ``rmatvec``, such as a `scipy.sparse.linalg.LinearOperator`. Rows are clipped
+        in the coordinates along these vectors, and the noise has independent coordinates there. By
+        default the coordinates are the columns.
 
     Attributes
     ----------
@@ -169,6 +178,16 @@ class GaussianDataMechanism(Mechanism):
     sensitivity :math:`\sqrt{C^2 + w^2}`, instead of :math:`2 C`. The center is multiplied by the
     noisy number of rows instead of :math:`n`.
 
+    **Basis.** With an orthogonal matrix :math:`U`, the rows are :math:`y_i = b (U (x_i -
+    \hat\mu))`, and the noisy sum is multiplied by :math:`U^T` after it is divided by :math:`b`. The
+    proof of privacy is the same, because any function of a single row may be applied before the row
+    is clipped; rounding errors of the product with :math:`U` therefore cost no privacy. Then
+    `sigma`, `b`, `center_std` and the argument `sigma` of `error` are along the vectors of the
+    basis, while `center`, `noise_std`, `columns` and the estimate are those of the columns. For
+    normal rows the eigenvectors of the covariance matrix are the best basis (see `egm.bases`). A
+    matrix whose entries are rounded to six digits or more is replaced by the nearest orthogonal
+    one.
+
     **Scaling.** "optimal" has the least noise for normal rows: up to a half less than
     "expected_norm" in the cases that chapter 10 of the book shows. But this scaling relies on a far
     quantile of the norm of a row. If columns are correlated, or if the center is wrong by about
@@ -234,6 +253,7 @@ class GaussianDataMechanism(Mechanism):
     columns: Columns = field(default=None, kw_only=True)
     count_clipped: bool = field(default=False, kw_only=True)
     noise: Noise = field(default="gaussian", kw_only=True)
+    basis: Any = field(default=None, kw_only=True)
     noise_law: NoiseLaw = field(init=False, repr=False)
     noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
@@ -262,15 +282,20 @@ class GaussianDataMechanism(Mechanism):
             columns: Iterable[Hashable] | None = ...,
             count_clipped: bool = ...,
             noise: Noise = ...,
+            basis: ArrayLike | str | BasisLike | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.count_clipped, bool):
             raise TypeError(f"count_clipped must be True or False, got {self.count_clipped!r}")
+        if self.basis is not None and _tables.declared(None, sigma=self.sigma) is not None:
+            raise ValueError("sigma must have no names with a basis: its entries belong to the vectors of the basis")
         fix(self, columns=_tables.declared(self.columns, sigma=self.sigma))
         sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
         match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
+        if self.basis is not None:
+            fix(self, basis=as_basis(self.basis, sigma.size))
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
@@ -307,6 +332,17 @@ class GaussianDataMechanism(Mechanism):
         factor = scalar(partial(between, 1.0, 10.0), sigma_factor=self.sigma_factor)
         fix(self, sigma_factor=factor)
 
+    def _along(self, rows: Array) -> Array:
+        """Return the coordinates along the vectors of the basis of a vector, or of rows, in the units of the data.
+
+        Without a basis these are the vector or the rows themselves.
+        """
+        return rows if self.basis is None else self.basis.forward(rows)
+
+    def _of_columns(self, variances: Array) -> Array:
+        """Return the variances of the columns, if those along the vectors of the basis are `variances`."""
+        return variances if self.basis is None else self.basis.variances(variances)
+
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
         """Return the assumed distance of the mean from the center, and the assumed factors of `sigma`.
@@ -337,7 +373,7 @@ class GaussianDataMechanism(Mechanism):
             b = _scaling(self.scaling, self.sigma, p)
             between(1e-140, 1e140, **{"sigma * scaling": b * self.sigma})
             clip_norm, total = forecast.best_clip_norm(
-                lambda norm, b=b: float(np.sum(self._noise_variances(b, norm))),  # type: ignore[misc]  # has a default
+                lambda norm, b=b: self._noise_total(b, norm),  # type: ignore[misc]  # has a default
                 self.sigma,
                 self.n,
                 b,
@@ -361,7 +397,7 @@ class GaussianDataMechanism(Mechanism):
         """
         weight = self._count_weight(1 / axes, 1.0)
         price = (1 + weight**2 if weight else 4) * (self.noise_multiplier * self._stretch) ** 2
-        return float(np.sum(self._noise_variances(1 / axes, 1.0))), price
+        return self._noise_total(1 / axes, 1.0), price
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the number by which the number of rows is multiplied before it is released together with the sum.
@@ -380,16 +416,32 @@ class GaussianDataMechanism(Mechanism):
         return float(max(np.sqrt(best), clip_norm / 10))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each coordinate of the sum.
+        """Return the variance of the noise in each column of the sum.
 
         The mechanism has the scaling `b` and the clip norm `clip_norm`.
+        """
+        along, of_count = self._noise_parts(b, clip_norm)
+        return self._of_columns(along) + of_count
+
+    def _noise_total(self, b: Array, clip_norm: float) -> float:
+        """Return the sum of `_noise_variances`, which is the same for every basis."""
+        along, of_count = self._noise_parts(b, clip_norm)
+        return float(np.sum(along + of_count))
+
+    def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
+        """Return two parts of the variances of the noise.
+
+        The first part, from the noise in the sum of the rows, is along the vectors of the basis. The
+        second part, from the noise in the number of rows, is that of the columns. The mechanism has
+        the scaling `b` and the clip norm `clip_norm`.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         multiplier = self.noise_multiplier * self._stretch
         if not weight:
-            return (2 * clip_norm * multiplier / b) ** 2
-        return (clip_norm**2 + weight**2) * multiplier**2 * (b**-2.0 + (self.center / weight) ** 2)
+            return (2 * clip_norm * multiplier / b) ** 2, np.zeros(b.shape)
+        joint = (clip_norm**2 + weight**2) * multiplier**2
+        return joint * b**-2.0, joint * (self.center / weight) ** 2 + np.zeros(b.shape)
 
     @property
     def _stretch(self) -> float:
@@ -414,12 +466,13 @@ class GaussianDataMechanism(Mechanism):
         mean : float or array_like or mapping, shape (d,), optional
             True mean of a row, in the units of the data.
         sigma : array_like or mapping, shape (d,), optional
-            True standard deviations of the columns, in the units of the data, from 1e-100 to 1e100.
+            True standard deviations of the columns, in the units of the data, from 1e-100 to 1e100;
+            with a `basis`, those along its vectors.
         covariance : array_like, shape (d, d), optional
-            True covariance matrix of a row, instead of `sigma`, in squared units of the data. It is
-            symmetric and has no negative eigenvalue, up to rounding. A table with names is put into
-            the order of `columns`. If the matrix is computed from private rows, the forecast is
-            private, too.
+            True covariance matrix of the columns, instead of `sigma`, in squared units of the data,
+            with and without a `basis`. It is symmetric and has no negative eigenvalue, up to
+            rounding. A table with names is put into the order of `columns`. If the matrix is
+            computed from private rows, the forecast is private, too.
         target : {"sample", "population"}, default "sample"
             Quantity that the release estimates: the sum of the rows, or n times the true mean.
 
@@ -473,9 +526,11 @@ class GaussianDataMechanism(Mechanism):
             offset, factors = self._doubts
         else:
             there = self.center if mean is None else _tables.ordered(self.columns, mean=mean)
-            offset, factors = _location(there, self.sigma, "mean") - self.center + np.zeros(self.b.shape), (1.0,)
+            off = _location(there, self.sigma, "mean") - self.center + np.zeros(self.b.shape)
+            offset, factors = self._along(off), (1.0,)
         if covariance is not None:
             true = _covariance(_tables.ordered_square(self.columns, covariance=covariance), self.sigma)
+            true = true if self.basis is None else rotated(self.basis, true)
             parts = forecast.correlated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
             return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
         given = _tables.ordered(self.columns, sigma=sigma)
@@ -493,7 +548,8 @@ class GaussianDataMechanism(Mechanism):
         ndarray, shape (d,)
             Expected squared errors by noise and clipping together, in squared units of the data, if
             the mean differs from `center` by `center_std` and the standard deviations from `sigma`
-            by the factor `sigma_factor`. The sum of these errors is ``error().total``.
+            by the factor `sigma_factor`. The sum of these errors is ``error().total``. With a
+            `basis`, the signs of the distances `center_std` are taken to be random.
 
         Examples
         --------
@@ -504,7 +560,7 @@ class GaussianDataMechanism(Mechanism):
         """
         offset, factors = self._doubts
         lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
-        return self.noise_std**2 + self.n * lost[0] + self.n**2 * lost[1]
+        return self.noise_std**2 + self._of_columns(self.n * lost[0] + self.n**2 * lost[1])
 
     def confidence_radius(self, level: float) -> float:
         r"""Compute a bound of the distance from the estimate to the exact sum, which holds with a given probability.
@@ -517,9 +573,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Bound of the distance in the scaled space (after coordinate j is multiplied by
-            ``b[j]``), in the units of `clip_norm`. It is nearly exact if few rows are clipped, and
-            larger than necessary if many rows are clipped.
+            Bound of the distance in the scaled space (after coordinate j, along the basis if there
+            is one, is multiplied by ``b[j]``), in the units of `clip_norm`. It is nearly exact if
+            few rows are clipped, and larger than necessary if many rows are clipped.
 
         Raises
         ------
@@ -691,12 +747,12 @@ class GaussianDataMechanism(Mechanism):
         grid = self._grid() if rng is None else lattice.Lattice(self.clip_norm, self.sigma.size, 1.0)
         arranged = _tables.arranged(X, self.columns)
         center = np.broadcast_to(self.center, self.b.shape)
-        total, rows = sums.clipped_sum(arranged, grid, center, self.b, self.count_clipped)
+        total, rows = sums.clipped_sum(arranged, grid, center, self.b, self.count_clipped, self.basis)
         if self.neighbors == "replace_one" and rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if rng is None:
             return self._secure_release(grid, total, rows)
-        if self.neighbors == "add_remove" or self.count_clipped:
+        if self.neighbors == "add_remove" or self.count_clipped or self.basis is not None:
             return self._simulated_release(grid, total, rows, rng)
         estimate = total.astype(float) * grid.unit / self.b + self.n * self.center
         return noisy(estimate, self.noise_std, self.noise_law, rng)
@@ -807,6 +863,7 @@ class GaussianDataMechanism(Mechanism):
         if weight:
             counts["count"] = float(noisy.pop() / weight)
         estimate = np.array(noisy, dtype=float) * unit / self.b
+        estimate = estimate if self.basis is None else self.basis.inverse(estimate)
         return estimate + counts.get("count", self.n) * self.center, counts
 
     def excess_clipped(self, release: Release) -> float:
@@ -878,7 +935,8 @@ class GaussianDataMechanism(Mechanism):
         Parameters
         ----------
         rows : array_like, shape (rows, d)
-            Rows minus the center, multiplied by `b`. They are not changed.
+            Rows minus the center, along the basis if there is one, multiplied by `b`. They are not
+            changed.
 
         Returns
         -------

@@ -240,27 +240,53 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
         run = after * width
         for o in range(before):
             base = o * m * run
-            for i in range(m):
-                out = y[base + i * run : base + (i + 1) * run]
-                out[:] = 0.0
-                weights = entries[done + i * m : done + (i + 1) * m]
-                k = 0
-                while k + 4 <= m:
-                    a, b, c, e = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-                    start = base + k * run
-                    z0, z1 = z[start : start + run], z[start + run : start + 2 * run]
-                    z2, z3 = z[start + 2 * run : start + 3 * run], z[start + 3 * run : start + 4 * run]
-                    for r in range(run):
-                        out[r] = (((out[r] + a * z0[r]) + b * z1[r]) + c * z2[r]) + e * z3[r]
-                    k += 4
-                while k < m:
-                    a, z0 = weights[k], z[base + k * run : base + (k + 1) * run]
-                    for r in range(run):
-                        out[r] += a * z0[r]
-                    k += 1
+            for i in range(0, m - 1, 2):
+                _two_sums(z, y, entries[done + i * m : done + (i + 2) * m], base, i * run, m, run)
+            if m % 2:
+                _one_sum(z, y, entries[done + (m - 1) * m : done + m * m], base, (m - 1) * run, m, run)
         z, y = y, z
         done += m * m
     return z, y
+
+
+@_compiled()
+def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
+    """Write two weighted sums of `m` vectors into `y`, one after the other from the index base + place.
+
+    The vectors have `run` entries each, and follow each other in `z` from the index `base`. `weights` has the m weights
+    of the first sum, and then those of the second. Each sum is added up in the order of the vectors.
+    """
+    first, second = y[base + place : base + place + run], y[base + place + run : base + place + 2 * run]
+    first[:] = 0.0
+    second[:] = 0.0
+    k = 0
+    while k + 4 <= m:
+        a0, a1, a2, a3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        b0, b1, b2, b3 = weights[m + k], weights[m + k + 1], weights[m + k + 2], weights[m + k + 3]
+        start = base + k * run
+        z0, z1 = z[start : start + run], z[start + run : start + 2 * run]
+        z2, z3 = z[start + 2 * run : start + 3 * run], z[start + 3 * run : start + 4 * run]
+        for r in range(run):
+            first[r] = (((first[r] + a0 * z0[r]) + a1 * z1[r]) + a2 * z2[r]) + a3 * z3[r]
+            second[r] = (((second[r] + b0 * z0[r]) + b1 * z1[r]) + b2 * z2[r]) + b3 * z3[r]
+        k += 4
+    while k < m:
+        z0 = z[base + k * run : base + (k + 1) * run]
+        for r in range(run):
+            first[r] += weights[k] * z0[r]
+            second[r] += weights[m + k] * z0[r]
+        k += 1
+
+
+@_compiled()
+def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
+    """Write a weighted sum of `m` vectors into `y`, from the index base + place; see `_two_sums`."""
+    out = y[base + place : base + place + run]
+    out[:] = 0.0
+    for k in range(m):
+        z0 = z[base + k * run : base + (k + 1) * run]
+        for r in range(run):
+            out[r] += weights[k] * z0[r]
 
 
 @_compiled()

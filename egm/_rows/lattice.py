@@ -143,8 +143,8 @@ class Lattice:
         if basis is None:
             return lambda X, total, clipped: kernel.add_rows(X, center, *scale, total, clipped)
         if isinstance(basis, Basis):
-            plan = basis.plan
-            return lambda X, total, clipped: kernel.add_rotated(X, center, *plan, *scale, total, clipped)
+            entries, plan = basis.plan
+            return lambda X, total, clipped: kernel.add_rotated(X, center, entries, plan, *scale, total, clipped)
 
         def add(X: Array, total: NDArray[np.int64], clipped: NDArray[np.int64]) -> int:
             place = int(np.argmin(np.isfinite(X))) if X.size else 0

@@ -39,9 +39,7 @@ def clipped_sum(
     last entry is the number of rows that were clipped. Raise ValueError for an array of another shape or with an entry
     that is not finite, and TypeError for anything but real numbers.
     """
-    of_block = partial(
-        _of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped, basis=basis
-    )
+    of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped, basis=basis)
     if isinstance(X, Iterator):
         results: Iterable[tuple[Whole, int]] = map(of_block, X)
     elif dask.is_dask(X):

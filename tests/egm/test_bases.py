@@ -1,0 +1,311 @@
+"""Test bases: their products, the sums of rotated rows, and mechanisms that clip along the vectors of a basis."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import aslinearoperator
+
+from egm import GaussianDataMechanism, bases
+from egm._basis import as_basis
+from egm._rows import lattice
+from egm._rows.lattice import Lattice
+from egm._rows.sums import clipped_sum
+
+D = 24
+CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
+GRID = Lattice(4.5, D, 8.0)
+
+
+def rotation(d=D, seed=1):
+    """Return a random orthogonal matrix, shape (`d`, `d`)."""
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
+
+
+def covariance_of(d=D, seed=1, rank=None):
+    """Return a random covariance matrix, shape (`d`, `d`), whose eigenvalues differ by a factor of about 100."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, rank or d)) * np.geomspace(10, 1, rank or d) * rng.uniform(0.5, 2, (d, 1))
+    return root @ root.T + 1e-9 * np.eye(d)
+
+
+def rows(n=1003, seed=1):
+    """Return `n` random rows, shape (`n`, 24), some clipped and a few a million times longer."""
+    X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
+    X[::250] *= 1e6
+    X[n // 2] = CENTER
+    return X
+
+
+BASES = {
+    "a matrix": rotation(),
+    "a signal": "dct",
+    "an image": "dct:4x6",
+    "wavelets": bases.haar((2, 3, 4)),
+    "a table of time": bases.dct((6, 4), axes=[0]),
+    "columns": np.eye(D),
+    "an operator": aslinearoperator(rotation(seed=2)),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_products_are_those_with_an_orthogonal_matrix(name):
+    basis = as_basis(BASES[name], D)
+    U, x = basis.forward(np.eye(D)).T, np.random.default_rng(2).normal(size=(3, D))
+    np.testing.assert_allclose(U @ U.T, np.eye(D), atol=1e-14)
+    np.testing.assert_allclose(basis.forward(x), x @ U.T, atol=1e-14)
+    np.testing.assert_allclose(basis.inverse(x), x @ U, atol=1e-14)
+    np.testing.assert_allclose(basis.variances(x[0] ** 2), x[0] ** 2 @ U**2, rtol=1e-13)
+    S = covariance_of()
+    np.testing.assert_allclose(basis.std(S) ** 2, np.diag(U @ S @ U.T), rtol=1e-12)
+
+
+def test_transforms_are_the_textbook_ones():
+    k, j = np.mgrid[:5, :5]
+    cosines = np.cos(np.pi * k * (2 * j + 1) / 10) * np.sqrt(np.where(k == 0, 1, 2) / 5)
+    np.testing.assert_allclose(bases.dct(5).matrix, cosines, atol=1e-15)
+    np.testing.assert_allclose(bases.dct((5, 2)).matrix, np.kron(cosines, bases.dct(2).matrix), atol=1e-15)
+    np.testing.assert_allclose(bases.dct((5, 2), axes=[-1]).matrix, np.kron(np.eye(5), bases.dct(2).matrix), atol=1e-15)
+    r = np.sqrt(0.5)
+    haar = [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, -0.5, -0.5], [r, -r, 0, 0], [0, 0, r, -r]]
+    np.testing.assert_allclose(bases.haar(4).matrix, haar, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
+    X, basis = rows(), as_basis(BASES[name], D)
+    total, clipped = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
+    y = basis.forward(X - CENTER) * SCALING
+    norms = np.linalg.norm(y, axis=1)
+    exact = np.sum(y * (GRID.clip_norm / np.maximum(norms, GRID.clip_norm))[:, None], axis=0)
+    np.testing.assert_allclose(np.float64(total) * GRID.unit, exact, atol=len(X) * GRID.unit)
+    assert clipped == np.sum(norms > GRID.clip_norm) > 100
+    for blocks in (X[:, None], np.split(X[::-1], [1, 2, 67, 400])):
+        assert np.array_equal(clipped_sum(iter(blocks), GRID, CENTER, SCALING, basis=basis)[0], total)
+    assert np.array_equal(GRID.sum(np.asfortranarray(X), CENTER, SCALING, basis), total)
+
+
+def test_threads_do_not_matter(monkeypatch):
+    X, basis = rows(), as_basis("dct:4x6", D)
+    alone = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
+    monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(lattice.os, "cpu_count", lambda: 5)
+    again = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
+    assert np.array_equal(again[0], alone[0])
+    assert again[1] == alone[1]
+
+
+@pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
+@pytest.mark.parametrize("size", [1e-310, 1e-160, 1e160, 1e300, 1.7e308])
+def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
+    basis = as_basis(BASES[name], D)
+    X = np.random.default_rng(3).choice([-size, size], (40, D))
+    with np.errstate(all="raise"):
+        found = [np.float64(GRID.sum(x[None], CENTER, SCALING, basis)) for x in X]
+    norms = np.linalg.norm(found, axis=1)
+    assert np.all(norms <= GRID.radius)
+    assert size < 1 or np.all(norms > GRID.radius * (1 - 1e-6))
+
+
+@pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_an_entry_that_is_not_finite_is_found(name, wrong):
+    X = rows()
+    X[701, 5] = wrong
+    with pytest.raises(ValueError, match=r"X\[701, 5\] must be finite"):
+        GRID.sum(X, CENTER, SCALING, as_basis(BASES[name], D))
+
+
+# Mechanisms
+
+
+def mechanism(basis, S, n=400, **options):
+    """Return a mechanism for `n` rows with the covariance matrix `S`, in `basis`."""
+    return GaussianDataMechanism(as_basis(basis, len(S)).std(S), n, 1.0, 1e-6, basis=basis, **options)
+
+
+OPTIONS = {
+    "plain": {},
+    "add_remove": {"neighbors": "add_remove"},
+    "counted": {"count_clipped": True, "noise": "l2"},
+    "joint": {"scaling": "optimal", "clip_probability": "optimal"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("secure", [False, True])
+def test_noise_has_the_forecast_variance_in_every_column(options, secure):
+    d, n = 6, 40
+    S = covariance_of(d)
+    it = mechanism(rotation(d), S, n, center=np.linspace(1, 2, d), **OPTIONS[options])
+    X = np.tile(it.center, (n, 1))
+    draws = [it.release(X, rng=None if secure else np.random.default_rng(i)).estimate for i in range(600)]
+    off = (np.array(draws) - n * it.center) / it.noise_std
+    tails = 1.0 if it.noise_law == "gaussian" else 3.0  # l2 noise has longer tails
+    assert np.all(np.abs(off.mean(axis=0)) < 4.5 / np.sqrt(600))
+    assert np.all(np.abs((off**2).mean(axis=0) - 1) < 4.5 * tails * np.sqrt(2 / 600))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_simulated_error_is_the_forecast(seed):
+    """The mean squared error of 150 releases is the forecast within 4.5 standard errors, for wrong bases, too."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(2, 9)), int(rng.integers(20, 400))
+    S, guess = covariance_of(d, seed), covariance_of(d, seed + 100 * (seed % 2))  # every second basis is a wrong one
+    basis = [bases.from_covariance(guess), rotation(d, seed), "dct", bases.haar(d)][seed % 4]
+    p = float(rng.choice([0.001, 0.05, 0.3]))
+    sigma = as_basis(basis, d).std(guess)
+    mean = rng.normal(size=d) * np.sqrt(np.diag(S)) * (seed % 3) / 3
+    it = GaussianDataMechanism(sigma, n, 50.0, 1e-6, basis=basis, clip_probability=p)  # clipping matters
+    root, errors = np.linalg.cholesky(S), []
+    for _ in range(150):
+        X = mean + rng.normal(size=(n, d)) @ root.T
+        errors.append(np.sum((it.release(X, rng=rng).estimate - X.sum(axis=0)) ** 2))
+    error = it.error(mean=mean, covariance=S)
+    assert abs(np.mean(errors) - error.total) < 4.5 * np.std(errors) / np.sqrt(len(errors))
+    if not mean.any():
+        np.testing.assert_allclose(np.sum(it.noise_std**2), error.noise)
+
+
+def test_a_basis_changes_nothing_but_the_coordinates():
+    """In any basis a mechanism is the one of the rotated rows: the same sums, clip norm and forecasts."""
+    U, S = rotation(), covariance_of()
+    sigma, X = np.sqrt(np.diag(U @ S @ U.T)), rows()
+    options = {"center": CENTER, "count_clipped": True}
+    it = GaussianDataMechanism(sigma, len(X), 1.0, 1e-6, basis=U, **options)
+    plain = GaussianDataMechanism(sigma, len(X), 1.0, 1e-6, **options | {"center": U @ CENTER})
+    assert it.clip_norm == plain.clip_norm
+    assert np.array_equal(it.b, plain.b)
+    np.testing.assert_allclose(it.error().total, plain.error().total, rtol=1e-13)
+    np.testing.assert_allclose(it.error(mean=0).total, plain.error(mean=0).total, rtol=1e-10)
+    np.testing.assert_allclose(np.sum(it.error_by_column()), it.error().total, rtol=1e-12)
+    rotated = plain.release(X @ U.T, rng=np.random.default_rng(1))
+    here = it.release(X, rng=np.random.default_rng(1))
+    np.testing.assert_allclose(U @ here.estimate, rotated.estimate, rtol=1e-9, atol=1e-6)
+    assert here.clipped == rotated.clipped
+    assert it.excess_clipped(here) == plain.excess_clipped(rotated)
+    assert it.confidence_radius(0.9) == plain.confidence_radius(0.9)
+
+
+def test_columns_are_matched_by_name_before_they_are_rotated():
+    S = covariance_of(3)
+    basis = bases.from_covariance(S)
+    options = {"columns": ["a", "b", "c"], "center": {"c": 3, "a": 1, "b": 2}}
+    it = GaussianDataMechanism(basis.sigma, 5, 1.0, 1e-6, basis=basis, **options)
+    assert it.center.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="sigma must have no names with a basis"):
+        GaussianDataMechanism({"a": 1, "b": 2, "c": 3}, 5, 1.0, 1e-6, basis=basis)
+
+
+def test_equal_bases_make_equal_mechanisms():
+    one, other = (GaussianDataMechanism(np.ones(4), 9, 1.0, 1e-6, basis=b) for b in ("dct", bases.dct(4)))
+    assert one == other == pickle.loads(pickle.dumps(one))
+    assert hash(one) == hash(other)
+    assert one != GaussianDataMechanism(np.ones(4), 9, 1.0, 1e-6, basis="haar")
+    assert "Basis('dct', shape=(4,))" in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("basis", "message"),
+    [
+        (np.ones((4, 4)), "basis must be orthogonal: rows 0 and 1 have the inner product 4 and not 0"),
+        (np.eye(4) + 1e-5, "basis must be orthogonal: rows 0 and 0"),
+        (np.eye(4)[:3], r"basis must be a square matrix whose rows are the basis vectors, got shape \(3, 4\)"),
+        (np.eye(3), "basis must have the 4 entries of sigma in each of its vectors, got 3"),
+        (np.full((4, 4), np.nan), "basis"),
+        (1e200 * np.eye(4), r"basis must be orthogonal, but basis\[0, 0\] = 1e\+200"),
+        ("fourier", 'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got \'fourier\''),
+        ("dct:2x", "basis must be a matrix or a name"),
+        ("dct:2x3", "basis must have the 4 entries of sigma in each of its vectors, got 6"),
+        (aslinearoperator(np.diag([1.0, 1, 1, 2])), "basis must be orthogonal, but matvec and rmatvec are off by"),
+        (aslinearoperator(np.eye(4)[:2]), r"basis must be a square operator, got shape \(2, 4\)"),
+    ],
+)
+def test_bad_bases_are_refused(basis, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianDataMechanism(np.ones(4), 9, 1.0, 1e-6, basis=basis)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        ([[1, 0.5]], r"covariance must be a square matrix, got shape \(1, 2\)"),
+        ([[1, 1], [1, 1]], "covariance must be positive definite, but the least eigenvalue of its correlation"),
+        ([[1, 2], [2, 1]], "covariance must be positive definite"),
+        ([[1, 0.5], [0.4, 1]], "covariance must be symmetric"),
+        ([[1, 0], [0, 0]], r"covariance must have positive variances, got covariance\[1, 1\] = 0"),
+        ([[1, np.nan], [np.nan, 1]], "covariance"),
+    ],
+)
+def test_bad_covariances_are_refused(covariance, message):
+    with pytest.raises(ValueError, match=message):
+        bases.from_covariance(covariance)
+
+
+def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
+    U = rotation()
+    for rounded in (U.astype(np.float32), U.round(7)):
+        polished = as_basis(rounded, D).matrix
+        np.testing.assert_allclose(polished @ polished.T, np.eye(D), atol=1e-14)
+        u, _, v = np.linalg.svd(rounded.astype(float))
+        np.testing.assert_allclose(polished, u @ v, atol=1e-12)
+
+
+# Bases from covariance matrices and from public rows
+
+
+def noise(basis, S, sigma):
+    """Return the expected squared length of a scaled row with the covariance matrix `S`, times the trace of noise."""
+    return np.sum(basis.std(S) ** 2 / sigma) * np.sum(sigma)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_rotation_beats_the_eigenvectors(seed):
+    """By the theorem of Schur and Horn; random rotations, near and far, are at most equal."""
+    S = covariance_of(7, seed)
+    best, rng = bases.from_covariance(S), np.random.default_rng(seed)
+    least = np.sum(best.sigma) ** 2
+    np.testing.assert_allclose(best.sigma, best.std(S), rtol=1e-9)
+    assert least <= np.sum(np.sqrt(np.diag(S))) ** 2
+    for angle in (1e-3, 0.1, 10.0):
+        K = rng.normal(size=(7, 7)) * angle
+        U = np.linalg.qr(np.eye(7) + K - K.T)[0] @ best.matrix
+        assert np.sum(as_basis(U, 7).std(S)) ** 2 >= least * (1 - 1e-12)
+
+
+def tables():
+    """Return covariance matrices by name: smooth series and images, a factor model, and independent columns."""
+    lag = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
+    rng = np.random.default_rng(5)
+    load = rng.normal(size=(30, 3))
+    return {
+        "image": np.kron(0.95**lag, 0.95**lag),
+        "series": 0.9 ** np.abs(np.subtract.outer(np.arange(30), np.arange(30))),
+        "factors": load @ load.T + np.diag(rng.uniform(0.2, 2, 30)),
+        "independent": np.diag(np.geomspace(1, 100, 30)),
+        "equal": np.eye(30),
+    }
+
+
+@pytest.mark.parametrize("name", tables())
+def test_thirty_public_rows_help_and_never_hurt(name):
+    S, ratios = tables()[name], []
+    for seed in range(6):
+        X = np.random.default_rng(seed).multivariate_normal(np.zeros(len(S)), S, 30, method="cholesky")
+        basis = bases.from_public(X)
+        columns = noise(as_basis(np.eye(len(S)), len(S)), S, X.std(axis=0, ddof=1))
+        ratios.append(noise(basis, S, basis.sigma) / columns)
+    assert max(ratios) < 1.05
+    if name in ("image", "series", "factors"):
+        assert np.mean(ratios) < {"image": 0.4, "series": 0.8, "factors": 0.8}[name]
+
+
+def test_compare_puts_the_best_basis_first():
+    S = tables()["image"]
+    choice = {"columns": None, "dct": "dct:8x8", "haar": "haar", "best": bases.from_covariance(S)}
+    found = bases.compare(choice, S, 10_000, 1.0, 1e-6)
+    totals = [forecast.total for forecast in found.values()]
+    assert totals == sorted(totals)
+    assert list(found)[0::3] == ["best", "columns"]
+    one = GaussianDataMechanism(bases.dct((8, 8)).std(S), 10_000, 1.0, 1e-6, basis="dct:8x8")
+    assert found["dct"] == one.error(covariance=S)
