@@ -415,7 +415,7 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
 
 def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequence[int] | None) -> Basis:
     """Return the `Basis` called `name` for rows of the `shape`; factor(m) is its matrix along one of `axes`."""
-    lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]
+    lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]  # it has entries
     if not lengths:
         raise ValueError("shape must have at least one axis")
     chosen = range(len(lengths)) if axes is None else axes

@@ -87,8 +87,8 @@ def blind(stack, rows, seed):
     rng = np.random.default_rng(seed)
     clipped_sum, rounded = sums.clipped_sum, lattice.rounded
 
-    def fixed_sum(X, grid, center, b, count_clipped):
-        found, _ = clipped_sum(X, grid, center, b, count_clipped)
+    def fixed_sum(X, grid, center, b, count_clipped, basis):
+        found, _ = clipped_sum(X, grid, center, b, count_clipped, basis)
         return np.zeros(len(found), dtype=object), rows
 
     def fixed_integers(value, unit):
@@ -127,6 +127,7 @@ FIXED = {
     "center": {"center": [5.0, -3.0, 0.1]},
     "optimal clip": {"clip_probability": "optimal"},
     "add or remove": {"neighbors": "add_remove", "center": 2.0},
+    "basis": {"basis": "haar", "center": 2.0},
     "too private to be released": {"epsilon": 60.0, "delta": 1e-20},
 }
 
