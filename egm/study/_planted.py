@@ -14,6 +14,7 @@ from numpy.random import Generator as Rng
 
 from egm import quantiles, samplers
 from egm._adaptive import private_rows
+from egm._basis import BasisLike
 from egm._rows import lattice, norms
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.mechanisms import GaussianDataMechanism, Release
@@ -139,8 +140,15 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
     of numbers to integers.
     """
 
-    def total(grid: lattice.Lattice, X: ArrayLike, center: Floats = 0.0, scaling: Floats = 1.0) -> Whole:
-        rows = (np.asarray(X, dtype=float) - center) * scaling
+    def total(
+        grid: lattice.Lattice,
+        X: ArrayLike,
+        center: Floats = 0.0,
+        scaling: Floats = 1.0,
+        basis: BasisLike | None = None,
+    ) -> Whole:
+        rows = np.asarray(X, dtype=float) - center
+        rows = (rows if basis is None else basis.forward(rows)) * scaling
         lengths = np.maximum(norms.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
         return rounding(rows * (grid.radius * grid.shrink / lengths)[:, None]).astype(int).astype(object).sum(axis=0)
 
