@@ -237,14 +237,15 @@ def _plan_sum(args: Namespace) -> None:
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
-    expected = np.sqrt(mechanism.error_by_column())
+    expected, variances = np.sqrt(mechanism.error_by_column()), mechanism.sigma**2
+    spread = np.sqrt(variances if mechanism.basis is None else mechanism.basis.variances(variances))
     plan = {
         "forecast": errors(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},
         "noises": {name: other.error().total for name, other in noises.items()},
         "columns": list(names),
         "noise_std": mechanism.noise_std.tolist(),
-        "share": (expected / (mechanism.sigma * np.sqrt(mechanism.n))).tolist(),
+        "share": (expected / (spread * np.sqrt(mechanism.n))).tolist(),
         "parameters": parameters(mechanism),
     }
     with output(args) as write:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import sys
 import time
@@ -43,7 +44,7 @@ __all__ = [
 
 _NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
-    **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped")},
+    **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -123,9 +124,21 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
+    if args.basis is not None and (named := _vectors(args)[args.sigma][0]) is not None:
+        raise Mistake(f"--sigma {args.sigma}: names {named[0]!r}, but with --basis its values belong to basis vectors")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
-    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors}
+    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args)}
+
+
+def _basis(args: Namespace) -> Any:
+    """Return the value of --basis or, if it is the path of a file, the matrix in this file; None without the option.
+
+    `args` holds the options of the command.
+    """
+    if args.basis is None or not os.path.exists(args.basis):
+        return args.basis
+    return np.concatenate(list(files.rows(args.basis, header="no").blocks()))
 
 
 def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:

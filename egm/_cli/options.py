@@ -27,6 +27,7 @@ _NEVER_WITH_ADAPTIVE = (
     "neighbors",
     "count_clipped",
     "noise",
+    "basis",
 )
 _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
 
@@ -217,6 +218,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     text = """the law of the noise: gaussian (default); l2, which has less error unless delta is large compared with
         epsilon, most of all for few columns; or best, whichever of both has less error"""
     it.option("--noise", text, choices=("gaussian", "l2", "best"), default="gaussian")
+    text = """a public orthonormal basis, if columns are correlated: dct or haar, the transforms of signals; dct:8x8, of
+        images with 8 times 8 pixels; or a FILE with a square matrix, without a header, with one vector of the basis in
+        each row. --sigma, --center-std and --scaling are then along the vectors of the basis"""
+    it.option("--basis", text, metavar="B|FILE")
 
 
 def _ranges(it: _Parser, when: str, *, required: bool) -> None:

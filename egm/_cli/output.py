@@ -71,7 +71,8 @@ def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
     vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
-    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **vectors}
+    rotated = {} if mechanism.basis is None else {"basis": mechanism.basis.name}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **rotated, **vectors}
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
             raise Mistake("--format npy is not for a terminal: name a file with --output")
         yield lambda content: _print(_FORMS[form](content), args)
         return
-    for name in ("data", *VECTORS):
+    for name in ("data", "basis", *VECTORS):
         path = getattr(args, name, None)
         if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
             raise Mistake(f"--output {args.output}: is also read")

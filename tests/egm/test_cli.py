@@ -183,17 +183,32 @@ OPTIONS = {
     ("--scaling", "center2.csv"): {"scaling": [1.0, 2.0, 3.0]},
     PRIVATE: {"neighbors": "add_remove", "n": 300},
 }
+ROTATION = [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
+ROTATED = {
+    ("--basis", "dct"): {"basis": "dct"},
+    ("--basis", "rotation.csv", "--center", "center.csv", *PRIVATE): {
+        "basis": ROTATION,
+        "center": MU,
+        **OPTIONS[PRIVATE],
+    },
+    ("--basis", "rotation.npy", "--count-clipped"): {"basis": ROTATION, "count_clipped": True},
+}
 
 
 @pytest.mark.parametrize(
     ("option", "sigma"),
-    [*((option, "named.csv") for option in OPTIONS), (("--center", "center.csv"), "sigma.csv")],
+    [
+        *((option, "named.csv") for option in OPTIONS),
+        *((option, "sigma.csv") for option in [("--center", "center.csv"), *ROTATED]),
+    ],
     ids=lambda given: given if isinstance(given, str) else " ".join(given),
 )
 def test_options_are_those_of_the_mechanism(released, silent, option, sigma, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
+    np.savetxt(folder / "rotation.csv", ROTATION, delimiter=",")
+    np.save(folder / "rotation.npy", ROTATION)
     found = released("sum", "data.csv", "--sigma", sigma, *BUDGET, *option, "--header", "yes")
-    it = mechanism(**OPTIONS[option])
+    it = mechanism(**(OPTIONS | ROTATED)[option])
     release = it.release(rows())
     assert found["estimate"] == release.estimate.tolist()
     assert found["noise_std"] == it.noise_std.tolist()
@@ -505,8 +520,11 @@ def test_column_names_survive_csv(egm):
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
-IN_SHORT = ((), ("--center", "center.csv"), OPTIMAL, PRIVATE, ("--noise", "best", *PRIVATE))
-AT_LENGTH = [option for option in OPTIONS if option not in IN_SHORT]
+PLANNED = OPTIONS | {
+    option: ROTATED[option] for option in [("--basis", "dct"), ("--basis", "rotation.npy", "--count-clipped")]
+}
+IN_SHORT = ((), ("--basis", "dct"), ("--center", "center.csv"), OPTIMAL, PRIVATE, ("--noise", "best", *PRIVATE))
+AT_LENGTH = [option for option in PLANNED if option not in IN_SHORT]
 
 
 @pytest.mark.parametrize(
@@ -514,20 +532,22 @@ AT_LENGTH = [option for option in OPTIONS if option not in IN_SHORT]
 )
 def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
+    np.save(folder / "rotation.npy", ROTATION)
     sigma = "named.csv" if "center.csv" in option else "sigma.csv"
     plan = released("plan", "--rows", "400", "--sigma", sigma, *BUDGET, *option)
-    it = mechanism(**OPTIONS.get(option, {}))
+    it = mechanism(**PLANNED.get(option, {}))
     order = [2, 0, 1] if sigma == "named.csv" else [0, 1, 2]
     assert plan["columns"] == ([NAMES[i] for i in order] if sigma == "named.csv" else ["1", "2", "3"])
     assert plan["noise_std"] == pytest.approx(it.noise_std[order], rel=1e-9)
     assert plan["forecast"]["total"] == pytest.approx(it.error().total, rel=1e-9)
-    squares = np.square(plan["share"]) * SIGMA[order] ** 2 * it.n
+    spread = SIGMA[order] ** 2 if it.basis is None else it.basis.variances(SIGMA**2)
+    squares = np.square(plan["share"]) * spread * it.n
     assert np.sum(squares) == pytest.approx(plan["forecast"]["total"], rel=1e-9)
     for scaling in ("none", "expected_norm", "optimal"):
-        other = mechanism(**OPTIONS.get(option, {}) | {"scaling": scaling})
+        other = mechanism(**PLANNED.get(option, {}) | {"scaling": scaling})
         assert plan["scalings"][scaling] == pytest.approx(other.error().total, rel=1e-9)
     for noise in ("gaussian", "best"):
-        other = mechanism(**OPTIONS.get(option, {}) | {"noise": noise})
+        other = mechanism(**PLANNED.get(option, {}) | {"noise": noise})
         assert plan["noises"][noise] == pytest.approx(other.error().total, rel=1e-9)
 
 
@@ -751,6 +771,15 @@ BAD = [  # command line, message
     ((*SUM, "--output", "data.csv", "--force"), "--output data.csv: is also read"),
     ((*SUM, "--output", "./named.csv", "--force"), r"--output \./named.csv: is also read"),
     ((*SUM, "--output", ".", "--force"), r"\.: is not a regular file"),
+    (
+        (*PLAN, "--basis", {"b.csv": "1,0,0\n0,1,0\n0,0,1\n"}, "--output", "b.csv", "--force"),
+        "--output b.csv: is also read",
+    ),
+    ((*PLAN, "--basis", "sine"), '--basis must be a matrix or a name such as "dct", .* got .sine.'),
+    ((*PLAN, "--basis", "dct:2x2"), "--basis must have the 3 entries of sigma in each of its vectors, got 4"),
+    ((*PLAN, "--basis", {"b.csv": "1,0,0\n0,1,0\n0,1,0\n"}), "--basis must be orthogonal: rows 1 and 2"),
+    ((*PLAN, "--basis", {"b.csv": "1,0\n0,1\n0,x\n"}), "b.csv: "),
+    ((*SUM, "--basis", "dct"), "--sigma .*: names '.*', but with --basis its values belong to basis vectors"),
     ((*SUM, "--output", "no/out.csv"), "no/out.csv: No such file or directory"),
     (("plan", "--sigma", "sigma.csv", *BUDGET), "required: --rows"),
     (("plan", "data.csv", *PLAN[1:]), "unrecognized arguments: data.csv"),
@@ -770,6 +799,7 @@ BAD = [  # command line, message
             ("--sigma-factor", "1"),
             ("--neighbors", "add_remove"),
             ("--count-clipped",),
+            ("--basis", "dct"),
         )
     ),
     *(
