@@ -12,13 +12,26 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from egm._types import Array, ArrayLike
-from egm._validate import count, finite
+from egm._validate import between, count, finite
 
-__all__ = ["Basis", "BasisLike", "Operator", "as_basis", "dct", "given", "haar"]
+__all__ = [
+    "Basis",
+    "BasisLike",
+    "Operator",
+    "as_basis",
+    "checked",
+    "covariance_matrix",
+    "dct",
+    "given",
+    "haar",
+    "rotated",
+]
 
 _SLACK = 1e-6  # largest entry of U U^T - I for which a matrix counts as orthogonal, up to the rounding of its entries
 _PROBES = 4  # random vectors with which an operator is tested
 _AT_ONCE = 1 << 20  # numbers in a block of unit vectors
+_RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
+_LEAST = 1e-12  # least eigenvalue of a correlation matrix that is not a rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +269,39 @@ def _each(function: Any, rows: ArrayLike) -> Array:
     return np.array([np.asarray(function(row), dtype=float).ravel() for row in flat]).reshape(rows.shape)
 
 
+def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
+    """Check that `covariance` is a covariance matrix, up to rounding, and return it as a symmetric array.
+
+    Raise a ValueError for a matrix that is not square, or not symmetric; that has an entry which is not finite, or a
+    variance which is not from 1e-200 to 1e200; or that has a negative eigenvalue or, unless it may be `singular`, one
+    that is not positive.
+    """
+    given = finite(covariance=covariance)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.size:
+        raise ValueError(f"covariance must be a square matrix, got shape {given.shape}")
+    variances = between(1e-200, 1e200, **{"the diagonal of covariance": np.diag(given)})
+    with np.errstate(over="ignore"):  # such a matrix is refused below
+        correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
+    if not np.all(np.abs(correlation) <= 1 + _RECORDED):
+        raise ValueError("covariance must have no entry above the product of the two columns' standard deviations")
+    if np.max(np.abs(correlation - correlation.T)) > _RECORDED:
+        raise ValueError("covariance must be symmetric")
+    least = float(np.linalg.eigvalsh(correlation)[0])
+    if least < -_RECORDED:
+        raise ValueError(f"covariance must have no negative eigenvalue, but its correlation matrix has {least:.3g}")
+    if not singular and least <= _LEAST:
+        raise ValueError(
+            f"covariance must be positive definite, but its correlation matrix has the eigenvalue {least:.3g}"
+        )
+    return np.asarray((given + given.T) / 2)
+
+
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
     """Return the covariance matrix, shape (d, d), of the coordinates along `basis`, from the one of the columns."""
-    given = finite(covariance=covariance)
-    if given.shape != (basis.size, basis.size):
-        raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {given.shape}")
-    return basis.forward(basis.forward(given).T)
+    found = finite(covariance=covariance)
+    if found.shape != (basis.size, basis.size):
+        raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
+    return basis.forward(basis.forward(found).T)
 
 
 def _std(basis: BasisLike, covariance: ArrayLike) -> Array:
@@ -274,6 +314,25 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
     Raise a ValueError if it is not orthogonal, is for another number of columns, or has an unknown name.
     """
+    found = _of_any_size(basis, d)
+    if found.size != d:
+        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {found.size}")
+    return found
+
+
+def checked(basis: object) -> BasisLike | str:
+    """Return the argument `basis` of a mechanism as `as_basis` does, but a name of a transform as it is.
+
+    The number of columns is not known yet. Raise a ValueError for a basis that is not orthogonal, or an unknown name.
+    """
+    if isinstance(basis, str):
+        _named(basis, 1)
+        return basis
+    return _of_any_size(basis, 0)
+
+
+def _of_any_size(basis: object, d: int) -> BasisLike:
+    """Return `basis` as an object with both products; one that has a name is for `d` columns, or for those it names."""
     if isinstance(basis, str):
         found: BasisLike = _named(basis, d)
     elif isinstance(basis, Basis | Operator):
@@ -282,8 +341,6 @@ def as_basis(basis: object, d: int) -> BasisLike:
         found = _tested(basis)
     else:
         found = given(basis)  # type: ignore[arg-type]  # it refuses what is no matrix
-    if found.size != d:
-        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {found.size}")
     return found
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from egm._adaptive.last_round import last_round
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._adaptive.search import Search, least_rho
+from egm._basis import BasisLike, as_basis, checked, covariance_matrix, rotated
 from egm._types import ArrayLike
 from egm._validate import between, count, finite, matrix, positive, scalar, unread, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
@@ -52,7 +54,12 @@ class AdaptiveDataMechanism:
         > 0 and at most 1e100.
     sigma_range : tuple of float
         Lower and upper bound of the standard deviations of the columns, in the units of the data,
-        from 1e-100 to 1e100.
+        from 1e-100 to 1e100. With a `basis`, the lower bound is also that of the standard
+        deviations along its vectors.
+    basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
+        Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
+        "learn", for one that is found privately with a fiftieth of the budget. By default the
+        coordinates are the columns.
 
     Raises
     ------
@@ -64,6 +71,7 @@ class AdaptiveDataMechanism:
     See Also
     --------
     egm.mechanisms.GaussianDataMechanism : Takes guesses of center and spread.
+    egm.bases : Public bases.
 
     Notes
     -----
@@ -81,10 +89,19 @@ class AdaptiveDataMechanism:
     a twentieth if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of :math:`60
     / (n \sqrt{\rho})` above 1200.
 
+    **Learned basis.** With "learn" the mechanism asks for the second moments of the columns after they
+    are divided by their standard deviations and clipped to a private median of the norm. From the
+    noisy moments it keeps the directions that stand out of the noise [3]_. It takes the eigenvectors
+    of the resulting covariance matrix as the basis if the noise, by Lemma 4.1, is then expected to be
+    less by 6 percent or more. Otherwise, and for more than 1024 columns, the columns remain the
+    coordinates. For few rows, among which no correlation could be seen, nothing is asked and nothing
+    spent.
+
     References
     ----------
     .. [1] Bun and Steinke (2016), "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds".
     .. [2] Feldman and Zrnic (2021), "Individual Privacy Accounting via a Rényi Filter".
+    .. [3] Gavish and Donoho (2017), "Optimal Shrinkage of Singular Values".
 
     Examples
     --------
@@ -105,6 +122,19 @@ class AdaptiveDataMechanism:
     rho: float
     radius: float = field(kw_only=True)
     sigma_range: tuple[float, float] = field(kw_only=True)
+    basis: Any = field(default=None, kw_only=True)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            n: int,
+            rho: float,
+            *,
+            radius: float,
+            sigma_range: tuple[float, float],
+            basis: ArrayLike | str | BasisLike | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         n, rho = count(n=self.n), scalar(positive, rho=self.rho)
@@ -116,8 +146,13 @@ class AdaptiveDataMechanism:
         values = {"n": n, "rho": rho, "radius": scalar(positive, radius=self.radius)}
         between(0.0, _RANGE[1], radius=values["radius"])
         between(0.0, _MOST, rho=rho)
-        for name, value in {**values, "sigma_range": tuple(bounds.tolist())}.items():
+        basis = self.basis if self.basis is None or self._learns else checked(self.basis)
+        for name, value in {**values, "sigma_range": tuple(bounds.tolist()), "basis": basis}.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def _learns(self) -> bool:
+        return isinstance(self.basis, str) and self.basis == "learn"
 
     def epsilon(self, delta: float) -> float:
         """Compute the epsilon of the (epsilon, delta)-differential privacy of a release.
@@ -185,15 +220,20 @@ class AdaptiveDataMechanism:
         """
         return least_rho(self.n, count(d=d), self.radius, self.sigma_range[0])
 
-    def forecast(self, sigma: ArrayLike, center: ArrayLike = 0.0) -> AdaptiveForecast:
+    def forecast(
+        self, sigma: ArrayLike | None = None, center: ArrayLike = 0.0, *, covariance: ArrayLike | None = None
+    ) -> AdaptiveForecast:
         """Forecast the expected error of a release for normal rows, and the probability that the search succeeds.
 
         Parameters
         ----------
-        sigma : array_like, shape (d,)
-            True standard deviations of the columns, in the units of the data, > 0.
+        sigma : array_like, shape (d,), optional
+            True standard deviations of the columns, in the units of the data, > 0; with a public
+            `basis`, those along its vectors.
         center : float or array_like, shape (d,), default 0.0
             True mean of a row, in the units of the data.
+        covariance : array_like, shape (d, d), optional
+            True covariance matrix of the columns, instead of `sigma`, in squared units of the data.
 
         Returns
         -------
@@ -204,15 +244,16 @@ class AdaptiveDataMechanism:
         Raises
         ------
         ValueError
-            If a parameter is outside its range or has another shape, or if `rho` is below
-            ``least_rho(d)``.
+            If a parameter is outside its range or has another shape, if not exactly one of `sigma`
+            and `covariance` is given, or if `rho` is below ``least_rho(d)``.
         TypeError
             If a parameter is not made of real numbers.
 
         Notes
         -----
-        The search is run with the answers that are expected of normal rows with the mean `center`
-        and the standard deviations `sigma`.
+        The search is run with the answers that are expected of normal rows with the mean `center`,
+        and either the standard deviations `sigma` and independent coordinates, or the covariance
+        matrix `covariance`.
 
         Examples
         --------
@@ -222,14 +263,22 @@ class AdaptiveDataMechanism:
         >>> print(f"{forecast.error.total ** 0.5:.1e}")  # expected error of the sum
         3.5e+04
         """
-        sigma = vector(sigma=sigma)
+        if (sigma is None) == (covariance is None):
+            raise ValueError("exactly one of sigma and covariance must be given")
+        true = None if covariance is None else covariance_matrix(covariance)
+        sigma = vector(sigma=sigma) if true is None else np.sqrt(np.diag(true))
         center = finite(center=center)
         if center.shape not in ((), sigma.shape):
             raise ValueError(f"center must be a number or have the {sigma.size} entries of sigma, got {center.shape}")
-        center = np.broadcast_to(center, sigma.shape)
+        center, basis = np.broadcast_to(center, sigma.shape), self._basis(sigma.size)
         self._require_enough(sigma.size)
-        rows = ExpectedRows(self.n, self.rho, sigma, center)
-        search = Search(rows, self.radius, self.sigma_range)
+        if basis is not None:
+            center = basis.forward(center)
+        if basis is not None and true is not None:
+            true = rotated(basis, true)
+            sigma = np.sqrt(np.diag(true))
+        rows = ExpectedRows(self.n, self.rho, sigma, center, true)
+        search = Search(rows, self.radius, self.sigma_range, basis, self._learns)
         search.run()
         found = last_round(search)
         return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
@@ -275,6 +324,7 @@ class AdaptiveDataMechanism:
             raise ValueError(f"X must have shape ({self.n}, columns), got {np.shape(X)}")
         if rows != self.n:
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+        self._basis(columns[0] if columns else 1)
         self._require_enough(columns[0] if columns else 1)
 
     def release(self, X: ArrayLike, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
@@ -327,14 +377,15 @@ class AdaptiveDataMechanism:
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X)
-        rows = PrivateRows(matrix(None, X=X), self.rho, rng)
+        array = matrix(None, X=X)
+        rows = PrivateRows(array, self.rho, rng, self._basis(array.shape[1]))
         if rows.n != self.n:  # the shape of a dask data frame is known only now
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows.n}")
         self._require_enough(rows.d)
-        search = Search(rows, self.radius, self.sigma_range)
+        search = Search(rows, self.radius, self.sigma_range, rows.basis, self._learns)
         with np.errstate(under="ignore"):  # the caller may have switched this warning on
             search.run()
-            center = search.center
+            center = search.center_of_columns
             found = last_round(search)
         return AdaptiveRelease(
             estimate=self.n * found.mean,
@@ -342,11 +393,16 @@ class AdaptiveDataMechanism:
             bias=found.bias,
             center=center,
             sigma=search.sigma,
+            basis=search.basis,
             forecast=found.forecast,
             model_holds=found.model_holds,
             spent=dict(rows.account.spent),
             simulated=rng is not None,
         )
+
+    def _basis(self, d: int) -> BasisLike | None:
+        """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""
+        return None if self.basis is None or self._learns else as_basis(self.basis, d)
 
     def _require_enough(self, d: int) -> None:
         """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from egm._basis import Basis, BasisLike, as_basis, dct, given, haar
+from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, given, haar
 from egm._types import Array, ArrayLike
-from egm._validate import finite, matrix
+from egm._validate import matrix
 from egm.forecast import ErrorForecast
 from egm.mechanisms import GaussianDataMechanism
 
@@ -34,7 +34,6 @@ __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 _SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # tried shares of the diagonal
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
-_LEAST = 1e-12  # least eigenvalue of a correlation matrix: smaller ones are rounding errors
 
 
 def from_covariance(covariance: ArrayLike) -> Basis:
@@ -71,21 +70,7 @@ def from_covariance(covariance: ArrayLike) -> Basis:
     >>> round(rotated.total / columns.total, 2)
     0.78
     """
-    found = finite(covariance=covariance)
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
-        raise ValueError(f"covariance must be a square matrix, got shape {found.shape}")
-    if not np.all(np.diag(found) > 0):
-        j = int(np.argmin(np.diag(found)))
-        raise ValueError(f"covariance must have positive variances, got covariance[{j}, {j}] = {found[j, j]}")
-    spread = np.sqrt(np.diag(found))
-    correlation = found / spread / spread[:, None]
-    if not np.max(np.abs(correlation - correlation.T)) <= 1e-6:
-        raise ValueError("covariance must be symmetric")
-    if not (least := float(np.linalg.eigvalsh(correlation)[0])) > _LEAST:
-        raise ValueError(
-            f"covariance must be positive definite, but the least eigenvalue of its correlation matrix is {least:.3g}"
-        )
-    variances, vectors = np.linalg.eigh((found + found.T) / 2)
+    variances, vectors = np.linalg.eigh(covariance_matrix(covariance, singular=False))
     if not variances[0] > 0:
         raise ValueError(f"covariance must be positive definite, but its least eigenvalue is {variances[0]:.3g}")
     return given(vectors.T[::-1], name="eigenvectors", sigma=np.sqrt(variances[::-1]))
@@ -216,10 +201,7 @@ def compare(
     >>> {name: round(forecast.total / found["columns"].total, 2) for name, forecast in found.items()}
     {'dct': 0.88, 'haar': 0.91, 'columns': 1.0}
     """
-    covariance = finite(covariance=covariance)
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
-        raise ValueError(f"covariance must be a square matrix, got shape {covariance.shape}")
-    found = {}
+    covariance, found = covariance_matrix(covariance), {}
     for name, basis in bases.items():
         one: BasisLike | None = None if basis is None else as_basis(basis, len(covariance))
         variances = np.diag(covariance) if one is None else one.std(covariance) ** 2

@@ -14,6 +14,7 @@ import numpy as np
 from egm._adaptive.private_rows import Account, Intervals
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import APART
+from egm._basis import BasisLike, rotated
 from egm._types import Array, Floats
 
 __all__ = ["ExpectedRows"]
@@ -22,15 +23,21 @@ __all__ = ["ExpectedRows"]
 class ExpectedRows:
     """Answer the questions of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
-    The deviations are the standard deviations of the columns. So a release can be forecast without data. Each public
+    The deviations are the standard deviations of the columns. The columns are independent, unless the matrix
+    `covariance` is given, whose diagonal is `sigma` squared. So a release can be forecast without data. Each public
     method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
     a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
     bound of the probability that some answer about real rows would be so wrong that the search fails.
     """
 
-    def __init__(self, n: int, rho: float, sigma: Array, mu: Array) -> None:
+    def __init__(self, n: int, rho: float, sigma: Array, mu: Array, covariance: Array | None = None) -> None:
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
-        self.failure = 0.0
+        self.covariance, self.failure = covariance, 0.0
+
+    def turn(self, basis: BasisLike) -> None:
+        """Take the coordinates of the rows along the vectors of `basis` in all further questions."""
+        self.covariance = rotated(basis, np.diag(self.sigma**2) if self.covariance is None else self.covariance)
+        self.sigma, self.mu = np.sqrt(np.diag(self.covariance)), basis.forward(self.mu)
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.
@@ -84,7 +91,7 @@ class ExpectedRows:
         off = np.sqrt((std / b) ** 2 + (offset * share) ** 2 + (self.sigma**2 + offset**2) * lost / self.n)
         return b * (offset - off), std
 
-    def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
+    def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.
 
         `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
@@ -92,8 +99,23 @@ class ExpectedRows:
         `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        std = 1.3 * math.sqrt(3 * self.d / rho) / self.n
+        std = 1.3 * math.sqrt(3 * self.d / rho) * heavy / self.n
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
+
+    def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
+        """Return a typical noisy mean of the matrices y y^T over vectors y from the rows, and how noisy it is.
+
+        The vector y is (x - center) / spread for a row x. The mean is that of vectors which are not shortened to
+        `clip_norm`, and the noise in it is drawn once and for all. The second result is the standard deviation of the
+        noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
+        `step`, the name of a step of the search.
+        """
+        self.account.spend(step, rho)
+        covariance = np.diag(self.sigma**2) if self.covariance is None else self.covariance
+        off = (self.mu - center) / spread
+        std = clip_norm**2 / math.sqrt(rho) / self.n
+        noise = np.random.default_rng(0).normal(0.0, std / 2, (self.d, self.d))
+        return covariance / spread / spread[:, None] + np.outer(off, off) + noise + noise.T, std
 
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
         """Return the expected number of rows from each edge to the next edge, and how noisy a private answer would be.
@@ -125,7 +147,12 @@ class ExpectedRows:
 
         `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
         """
-        return Radial(self.sigma, self.mu - center, np.broadcast_to(b, self.d))
+        if self.covariance is None:
+            return Radial(self.sigma, self.mu - center, np.broadcast_to(b, self.d))
+        scaling = np.broadcast_to(b, self.d)
+        weights, vectors = np.linalg.eigh(scaling[:, None] * self.covariance * scaling)
+        spread = np.sqrt(np.maximum(weights, 0.0))
+        return Radial(spread, vectors.T @ (scaling * (self.mu - center)), np.ones(self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
         """Add to `failure` a bound of the probability that a private q-quantile is outside the range of its numbers.

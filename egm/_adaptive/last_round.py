@@ -176,13 +176,14 @@ class _LastRound:
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
             bias = clip.at_most / b
+        bias, noise_std = search.of_columns(bias), search.of_columns(noise_std)
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
         bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
         farthest = 2 * n * search.bound  # from one end of the declared range to the other
         most = self.search.d * _square(farthest)
         expected = ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
-        return LastRound(search.center, noise_std, np.minimum(bias, farthest), expected, clip.model)
+        return LastRound(search.center_of_columns, noise_std, np.minimum(bias, farthest), expected, clip.model)
 
     def share(self, length: float) -> float:
         """Return the probability that 1.05 times the norm of a scaled normal row is larger than `length`.
@@ -232,7 +233,8 @@ class _LastRound:
         method `ask` must have been called before.
         """
         shells = self.shells
-        return shells.tail(_windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True))
+        windows = _windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True)
+        return shells.tail(self.confirmed(windows))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
@@ -355,21 +357,26 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
     A shell is a range of norms, counts[i] is the noisy number of rows in shell i, and `std` is the standard deviation
     of the noise in each number. Only the shells with indices from `start` to `stop` - 1 are searched. The ranges that
-    are found are in ascending order and do not overlap. If `most` is true, the only result is the range with the most
-    rows relative to the noise, even if noise explains them.
+    are found are in ascending order and do not overlap. They end early: a range that reaches too far makes the clip
+    norm far too large, while a few rows beyond a range are assumed anyway (`egm._adaptive.tail`). If `most` is true,
+    the only result is the range with the most rows relative to the noise, even if noise explains them.
     """
     if start >= stop:
         return []
     sums = np.concatenate([[0.0], np.cumsum(counts[start:stop])])
     width = np.subtract.outer(np.arange(sums.size), np.arange(sums.size))
     beyond = np.where(width > 0, np.subtract.outer(sums, sums) / np.sqrt(np.maximum(width, 1)), -np.inf)
-    end, begin = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
-    low, high = start + int(begin), start + int(end)
+    seen = np.flatnonzero(np.max(beyond, axis=1) > _SEEN[1] * std)
     if most:
-        return [(low, high)]
-    if beyond[end, begin] <= _SEEN[1] * std:
+        high, low = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+        return [(start + int(low), start + int(high))]
+    if not seen.size:
         return []
-    return [*_windows(counts, start, low, std), (low, high), *_windows(counts, high, stop, std)]
+    end = int(seen[0])
+    begin = int(np.argmax(beyond[end]))
+    explained = np.flatnonzero(beyond[end, begin + 1 : end] <= _SEEN[0] * std)  # last shells that noise explains
+    first, last = start + begin, start + (begin + 1 + int(explained[0]) if explained.size else end)
+    return [*_windows(counts, start, first, std), (first, last), *_windows(counts, last, stop, std)]
 
 
 def _square(number: float) -> float:

@@ -1,4 +1,4 @@
-"""Answer the six questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
+"""Answer the seven questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced. These are the
@@ -9,6 +9,10 @@ methods of `PrivateRows` and their costs, where std is the standard deviation of
     mean, squares     A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
                       of them differ by at most D K, this costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke
                       2020, Theorem 14).
+    products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
+                      and above the diagonal, with a variance half as large above it. Two such matrices differ by at
+                      most sqrt(2) K**2 in the Frobenius norm, which counts the entries above the diagonal twice. So
+                      this costs K**4 / std**2 (the same theorem).
     shells            The numbers of rows in ranges of distances cost 1 / std**2 together: a replaced row changes two
                       of them by one.
     longer            The number of rows beyond a distance costs 1 / (2 std**2): a replaced row changes it by one.
@@ -23,8 +27,10 @@ from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egm import quantiles, samplers
+from egm._basis import BasisLike
 from egm._rows import lattice, norms
 from egm._types import Array, Floats, Whole
 
@@ -39,6 +45,7 @@ _BLOCK = 1 << 20  # numbers handled at a time
 _ROUNDED_DOWN = 1 - 2.0**-50  # factor that takes an epsilon below its exact value, in spite of four roundings
 _ROUNDED_UP = 1 + 2.0**-50  # factor that takes a standard deviation above its exact value
 _SQUARE = 12.0  # largest square, in units of its expectation
+_EXACT = 53  # bits up to which integers, and sums of them, are doubles without rounding
 
 
 class Account:
@@ -100,9 +107,13 @@ class PrivateRows:
     Generator; then the answers are simulations, fit for experiments only.
     """
 
-    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
-        self.X, self.rng, self.account = X, rng, Account(rho)
+    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None, basis: BasisLike | None = None) -> None:
+        self.X, self.rng, self.account, self.basis = X, rng, Account(rho), basis
         self.n, self.d = X.shape
+
+    def turn(self, basis: BasisLike) -> None:
+        """Take the coordinates of the rows along the vectors of `basis`, a public basis, in all further questions."""
+        self.basis = basis
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
@@ -126,8 +137,12 @@ class PrivateRows:
         recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        columns = (np.abs(np.clip(self.X[:, j], -_LARGEST, _LARGEST) - center[j]) for j in range(self.d))
-        return np.array([self._quantile(column, 0.5, intervals, rho / self.d) for column in columns])
+        counts = np.zeros((self.d, intervals[1].size), dtype=np.int64)
+        for block in self._blocks():
+            found = np.searchsorted(intervals[0], np.abs(block - center).T)
+            for count, places in zip(counts, found, strict=True):
+                count += np.bincount(places, minlength=count.size)
+        return np.array([self._drawn(count, 0.5, intervals, rho / self.d) for count in counts])
 
     @_unseen
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
@@ -139,27 +154,57 @@ class PrivateRows:
         the name of a step of the search.
         """
         self.account.spend(step, rho)
-        return self._mean(lambda grid: grid.sum(self.X, center, b), clip_norm, 2.0, rho)
+        blocks, zero = [self.X] if self.basis is None else self._blocks(), np.zeros(self.d, dtype=object)
+        return self._mean(lambda grid: sum((grid.sum(block, center, b) for block in blocks), zero), clip_norm, 2.0, rho)
 
     @_unseen
-    def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]:
+    def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
         """Return a noisy mean of ((x - center) / spread)**2 over the rows x, and the standard deviation of its noise.
 
         `center` and `spread` have one entry for each column, and so has the mean; the noise in each entry has the
         returned standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
         under `step`, the name of a step of the search.
 
-        To limit what one row can change, each entry of a vector of squares is limited to 12, and the vector is clipped
-        to a norm V that depends only on the number of columns. Two vectors of norm at most V without negative entries
-        differ by at most sqrt(2) V, and the noise is chosen for this difference.
+        To limit what one row can change, each entry of a vector of squares is limited to 12 times `heavy`, and the
+        vector is clipped to a norm V that depends only on the number of columns and on `heavy`. Two vectors of norm at
+        most V without negative entries differ by at most sqrt(2) V, and the noise is chosen for this difference.
         """
         self.account.spend(step, rho)
-        cut = math.sqrt(_SQUARE)  # applied before squaring, because an overflow would reveal a long row
+        cut = math.sqrt(_SQUARE * heavy)  # applied before squaring, because an overflow would reveal a long row
         squares = (np.minimum(np.abs((block - center) / spread), cut) ** 2 for block in self._blocks())
         zero = np.zeros(self.d, dtype=object)
-        return self._mean(
-            lambda grid: sum(map(grid.sum, squares), zero), 1.3 * math.sqrt(3 * self.d), math.sqrt(2), rho
-        )
+        norm = 1.3 * math.sqrt(3 * self.d) * heavy
+        return self._mean(lambda grid: sum(map(grid.sum, squares), zero), norm, math.sqrt(2), rho)
+
+    @_unseen
+    def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
+        """Return a noisy mean of the matrices y y^T, and the standard deviation of its noise, for y from the rows.
+
+        The vector y is (x - center) / spread for a row x, shortened to the norm `clip_norm` if it is longer. `center`
+        and `spread` have one entry for each column. The mean is symmetric, shape (d, d); the noise in each entry of the
+        diagonal has the returned standard deviation, and the noise above it has half the variance. The privacy cost
+        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+
+        The vectors become vectors of integers whose norm is at most K. K is so small that the sum of their products is
+        exact in doubles, in whatever order it is computed.
+        """
+        self.account.spend(step, rho)
+        K = 2.0 ** ((_EXACT - (self.n - 1).bit_length()) // 2)
+        target = K * (1 - (self.d + 16) * 2.0**-52)  # the rounding of norms and products makes no vector longer than K
+        total = np.zeros((self.d, self.d))
+        for block in self._blocks():
+            y = (block - center) / spread
+            y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
+            np.trunc(y, out=y)
+            total += y.T @ y
+        std, above, diagonal = K**2 / math.sqrt(rho) * _ROUNDED_UP, np.triu_indices(self.d, 1), np.diag_indices(self.d)
+        noisy = np.zeros((self.d, self.d))
+        for entries, deviation in ((diagonal, std), (above, std / math.sqrt(2) * _ROUNDED_UP)):
+            whole = np.array([int(entry) for entry in total[entries]], dtype=object)
+            noisy[entries] = (whole + self._gaussian(deviation, whole.size)).astype(float)
+        noisy[above[::-1]] = noisy[above]
+        unit = (clip_norm / target) ** 2 / self.n
+        return noisy * unit, std * unit
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
@@ -195,10 +240,13 @@ class PrivateRows:
         `intervals` is a pair of arrays, as `log_intervals` returns it: the bounds between the intervals, and one point
         in each interval.
         """
-        bounds, middles = intervals
-        counts = np.bincount(np.searchsorted(bounds, values), minlength=middles.size)
+        counts = np.bincount(np.searchsorted(intervals[0], values), minlength=intervals[1].size)
+        return self._drawn(counts, q, intervals, rho)
+
+    def _drawn(self, counts: NDArray[np.int64], q: float, intervals: Intervals, rho: float) -> float:
+        """Draw the interval of a private q-quantile, as `_quantile`, from the number of values in each interval."""
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
-        return float(middles[quantiles.interval(counts, q, epsilon, self.rng)])
+        return float(intervals[1][quantiles.interval(counts, q, epsilon, self.rng)])
 
     def _mean(
         self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
@@ -226,12 +274,14 @@ class PrivateRows:
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _blocks(self) -> Iterator[Array]:
-        """Yield the rows in blocks, arrays with d columns, in which no entry is larger than 1e150 in absolute value.
+        """Yield the rows in blocks, arrays with d columns, after entries beyond 1e150 in size are cut to this size.
 
-        A larger entry is replaced by 1e150 with the sign of the entry.
+        With a basis, a block has the coordinates of its rows along the vectors of the basis.
         """
         step = max(1, _BLOCK // self.d)
-        return (np.clip(self.X[i : i + step], -_LARGEST, _LARGEST) for i in range(0, self.n, step))
+        for i in range(0, self.n, step):
+            block = np.clip(self.X[i : i + step], -_LARGEST, _LARGEST)
+            yield block if self.basis is None else self.basis.forward(block)
 
     def _distances(self, center: Array, b: Floats) -> Array:
         """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from egm._basis import BasisLike
 from egm._types import Array
 from egm._validate import probability, scalar
 from egm.forecast import ErrorForecast
@@ -29,7 +30,8 @@ class AdaptiveRelease:
     center : ndarray, shape (d,)
         Center of the rows, as the search found it before the sum was released.
     sigma : ndarray, shape (d,)
-        Standard deviations of the rows, as the search found them.
+        Standard deviations of the rows, as the search found them; with a `basis`, those along its
+        vectors.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only.
     model_holds : bool
@@ -42,6 +44,8 @@ class AdaptiveRelease:
     simulated : bool
         Whether the randomness came from a NumPy Generator. If True, the release is fit for
         experiments and not for publication.
+    basis : egm.bases.Basis or None
+        Basis of the coordinates in which rows were clipped, given or learned; None for the columns.
 
     Examples
     --------
@@ -64,6 +68,7 @@ class AdaptiveRelease:
     model_holds: bool
     spent: dict[str, float]
     simulated: bool
+    basis: BasisLike | None = None
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Compute, for each entry of the exact sum, an interval that contains it with the probability `confidence`.

@@ -11,7 +11,9 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
    Otherwise that of coordinate j is found by a median of |x_j - center_j|.
-3. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
+3. Learn, if asked to. The noisy second moments of the columns, divided by their standard deviations, give a covariance
+   matrix, and its eigenvectors are the coordinates from here on (`learned.py`).
+4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
    budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
    the center stays good even if the clipped parts of all rows point in one direction.
 """
@@ -26,8 +28,10 @@ import numpy as np
 from scipy.special import chdtri
 
 from egm import gx2, scaling
+from egm._adaptive.learned import correlation, largest_gain
 from egm._adaptive.private_rows import Account, Intervals, log_intervals
 from egm._adaptive.radial import Radial
+from egm._basis import BasisLike, given
 from egm._types import Array, Floats
 
 __all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
@@ -56,7 +60,14 @@ _SHRUNK = 0.85  # locating ends if the new radius is more than this part of the 
 _GROWN = 1.5  # but not if the new radius is more than this multiple: then the old one was wrong
 _ROUNDS = 60
 _ALIKE = 1.15  # d divided by the effective dimension, up to which all coordinates get one standard deviation
+_LEARN = 0.02  # share of the budget for the second moments from which a basis is learned
+_WIDEST = 1024  # columns up to which a basis is learned
+_PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
+_SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
+_FAR, _FAR_SURE = 0.9, 300.0  # quantile of the lengths of rows that shows long tails, and its epsilon * n
+_HEAVIEST = 50.0  # largest such quantile, over the root of the number of columns
 _LITTLE = 0.5  # largest error of a refined center by clipped parts that all point one way, in expected errors
+_FARTHEST = 1e150  # largest step of a coordinate of the center
 _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartile of Z
 
 
@@ -74,7 +85,11 @@ class Answers(Protocol):
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float: ...
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array: ...
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]: ...
-    def squares(self, step: str, center: Array, spread: Array, rho: float) -> tuple[Array, float]: ...
+    def squares(
+        self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0
+    ) -> tuple[Array, float]: ...
+    def products(self, step: str, center: Array, spread: Array, norm: float, rho: float) -> tuple[Array, float]: ...
+    def turn(self, basis: BasisLike) -> None: ...
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]: ...
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]: ...
 
@@ -121,10 +136,18 @@ class Search:
     `sigma_range`.
     """
 
-    def __init__(self, rows: Answers, radius: float, sigma_range: tuple[float, float]) -> None:
+    def __init__(
+        self,
+        rows: Answers,
+        radius: float,
+        sigma_range: tuple[float, float],
+        basis: BasisLike | None = None,
+        learn: bool = False,
+    ) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
         self.rho, root = self.account.rho, math.sqrt(rows.d)
-        self.sigma_range = sigma_range
+        self.basis, self.learn = basis, learn
+        self.sigma_range = sigma_range if basis is None else (sigma_range[0], root * sigma_range[1])
         self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
         self.bound = radius
         self.center, self.center_std = np.zeros(self.d), np.full(self.d, radius)
@@ -138,6 +161,12 @@ class Search:
         """
         radius = self.locate()
         alike = self.spread_out(radius)
+        if self.measurable and self.learn:
+            alike = not self.learned() and alike
+        elif self.basis is not None and self.measurable:
+            self.reweigh()
+            self.reweigh()
+            alike = False
         for step, rho in enumerate(self.plan(alike), start=1):
             self.refine(f"center {step}", rho)
         if not alike:
@@ -212,14 +241,30 @@ class Search:
         self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
-        """Add `step` to the center, and clip each entry of the new center to the declared range of the means.
+        """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
 
-        The result is what the clipping removed: the center before it minus the center after it, shape (d,).
+        `step` is along the basis, if there is one. The result is what the clipping removed, in the columns: the center
+        before it minus the center after it, shape (d,).
         """
         there = self.center + step
-        self.center = np.clip(there, -self.bound, self.bound)
-        beyond: Array = there - self.center
+        if self.basis is not None:
+            there = self.basis.inverse(np.clip(there, -_FARTHEST, _FARTHEST))
+        within = np.clip(there, -self.bound, self.bound)
+        self.center = within if self.basis is None else self.basis.forward(within)
+        beyond: Array = there - within
         return beyond
+
+    @property
+    def center_of_columns(self) -> Array:
+        """Return the center in the coordinates of the columns, whatever the basis is."""
+        return self.center if self.basis is None else self.basis.inverse(self.center)
+
+    def of_columns(self, std: Array) -> Array:
+        """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
+
+        The noise has independent coordinates along the basis.
+        """
+        return std if self.basis is None else np.sqrt(self.basis.variances(std**2))
 
     # Spread -----------------------------------------------------------------------------------------------------------
 
@@ -231,6 +276,8 @@ class Search:
         """
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
+        if self.basis is not None:
+            return True
         intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
         if self.d == 1 or self.reach(_QUARTILE) < _SUREST[0] or self.spare < 3 * cost:
             return True
@@ -246,6 +293,33 @@ class Search:
         self.set_sigma(median / _NORMAL_MEDIAN)
         return False
 
+    def learned(self) -> bool:
+        """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
+
+        The basis comes from a noisy matrix of second moments. Return False, and leave everything as it is, if no
+        correlation could be seen in so few rows, or if the basis found would gain little by Lemma 4.1.
+        """
+        cost, d = _LEARN * self.rho, self.d
+        if largest_gain(d, d / math.sqrt(2 * cost) / self.n, self.n) < _PAYS:
+            return False
+        self.reweigh()
+        spread = self.spread()
+        norm = self.rows.radius("basis", 0.5, self.around(math.sqrt(d)), self.once, self.center, 1 / spread)
+        moments, std = self.rows.products("basis", self.center, spread, norm, cost)
+        found = correlation(moments, std / math.sqrt(2), self.n) * np.outer(spread, spread)
+        variances, vectors = np.linalg.eigh(found)
+        along = np.sqrt(np.maximum(variances, 0.0))
+        if (np.sum(spread) / np.sum(along)) ** 2 < _PAYS:
+            return False
+        self.basis = given(vectors.T[::-1], name="learned")
+        self.rows.turn(self.basis)
+        self.center = self.basis.forward(self.center)
+        self.center_std = np.sqrt(self.basis.matrix**2 @ self.center_std**2)
+        self.sigma_range = self.sigma_range[0], math.sqrt(d) * self.sigma_range[1]
+        self.set_sigma(along[::-1])
+        self.reweigh()
+        return True
+
     def remeasure(self, rho: float) -> None:
         """Ask for the mean square of every column, and correct the standard deviations `sigma` by the answers.
 
@@ -253,6 +327,31 @@ class Search:
         """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, rho)
+        self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
+
+    @property
+    def measurable(self) -> bool:
+        """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
+        cost = _REMEASURED * self.rho
+        noise = 1.3 * math.sqrt(3 * self.d / cost) / self.n
+        return (
+            1 < self.d <= _WIDEST
+            and noise < _SHARP
+            and self.spare > _LEARN * self.rho + self.once + 2 * (cost + self.cost(_FAR_SURE))
+        )
+
+    def reweigh(self) -> None:
+        """Ask for the mean squares along the basis, and take them for the variances, also where there are long tails.
+
+        `remeasure` is for variances that are nearly known, and for normal rows. Here the 0.9-quantile of the lengths of
+        the rows, divided by their standard deviations, says by how much more the squares vary than those of normal
+        rows.
+        """
+        spread, root = self.spread(), math.sqrt(self.d)
+        intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
+        far = self.rows.radius("spread", _FAR, intervals, self.cost(_FAR_SURE), self.center, 1 / spread)
+        heavy = max(1.0, far**2 / chdtri(self.d, 1 - _FAR))
+        mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     def spread(self) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import chdtri, gammainccinv
 
 from egm import _tables, forecast, gx2, scaling
-from egm._basis import BasisLike, as_basis, rotated
+from egm._basis import BasisLike, as_basis, covariance_matrix, rotated
 from egm._clip_region import best_axes
 from egm._mechanisms.base import (
     Mechanism,
@@ -32,7 +32,6 @@ from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Nois
 from egm._validate import (
     between,
     count,
-    finite,
     matrix,
     nonnegative,
     probability,
@@ -48,7 +47,6 @@ _CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the other sensitivity: 0.
 _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
 _TOLERANCE = 1e-4  # relative tolerance of the best clip norm: the error is flat there
-_RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
 _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are doubles
 
 
@@ -1003,22 +1001,8 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
 
 
 def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
-    """Check the matrix `covariance`, which has one row for each entry of `sigma`; return it as a symmetric array.
-
-    Raise a ValueError if the matrix is not symmetric or has a negative eigenvalue, up to rounding.
-    """
-    given = finite(covariance=covariance)
-    if given.shape != 2 * sigma.shape:
-        raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {given.shape}")
-    variances = np.diag(given)
-    between(_RANGE[0] ** 2, _RANGE[1] ** 2, **{"the diagonal of covariance": variances})
-    with np.errstate(over="ignore"):  # such a matrix is refused below
-        correlation = given / np.sqrt(variances) / np.sqrt(variances)[:, None]
-    if not np.all(np.abs(correlation) <= 1 + _RECORDED):
-        raise ValueError("covariance must have no entry above the product of the two columns' standard deviations")
-    if np.max(np.abs(correlation - correlation.T)) > _RECORDED:
-        raise ValueError("covariance must be symmetric")
-    least = float(np.linalg.eigvalsh(correlation)[0])
-    if least < -_RECORDED:
-        raise ValueError(f"covariance must have no negative eigenvalue, but its correlation matrix has {least:.3g}")
-    return (given + given.T) / 2
+    """Check the covariance matrix `covariance`, one row for each entry of `sigma`; return it as a symmetric array."""
+    found = covariance_matrix(covariance)
+    if found.shape != 2 * sigma.shape:
+        raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {found.shape}")
+    return found

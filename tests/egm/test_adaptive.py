@@ -58,6 +58,7 @@ def costs(monkeypatch):
     found, lattices, asked = [], [], []
     squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
     squared |= {"shells": lambda: 2, "longer": lambda: 1}
+    diagonals = []  # standard deviations on the diagonal of a matrix of products, whose noise is drawn in two parts
 
     def spy(owner, name, note):
         own = getattr(owner, name)
@@ -69,6 +70,15 @@ def costs(monkeypatch):
         monkeypatch.setattr(owner, name, spied)
 
     def gaussian(private, std, size):
+        if asked[-1] == "products" and len(diagonals) % 2 == 0:
+            largest = 2 ** ((53 - (private.n - 1).bit_length()) // 2)  # norm of a vector of integers
+            found.append(("products", Fraction(largest) ** 4 / Fraction(std) ** 2))
+            diagonals.append(std)
+            return
+        if asked[-1] == "products":
+            assert 2 * Fraction(std) ** 2 >= Fraction(diagonals[-1]) ** 2  # above the diagonal entries count twice
+            diagonals.append(std)
+            return
         found.append((asked[-1], squared[asked[-1]]() / (2 * Fraction(std) ** 2)))
 
     class Lattice(lattice.Lattice):
@@ -76,7 +86,7 @@ def costs(monkeypatch):
             super().__init__(*given)
             lattices.append(self)
 
-    for name in ("radius", "spreads", "mean", "squares", "shells", "longer"):
+    for name in QUESTIONS:
         spy(PrivateRows, name, lambda *given, name=name: asked.append(name))
     spy(PrivateRows, "_gaussian", gaussian)
     spy(quantiles, "interval", lambda counts, q, epsilon, rng: found.append((asked[-1], Fraction(epsilon) ** 2 / 8)))
@@ -96,7 +106,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
-    asked = {"radius", "mean", "shells", "longer"} | ({"spreads", "squares"} if alpha else set())
+    asked = set(QUESTIONS) - {"products"} - (set() if alpha else {"spreads", "squares"})
     assert {name for name, _ in costs} == asked
     spent = sum(map(Fraction, release.spent.values()))
     assert (1 - 1e-9) * spent < sum(cost for _, cost in costs) <= spent
@@ -162,6 +172,7 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
     "spreads": lambda it, rho: it.spreads("step", STEPS, rho, 0 * ONE),
     "mean": lambda it, rho: it.mean("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
     "squares": lambda it, rho: it.squares("step", 0 * ONE, np.array([1, 2.0, 3]), rho),
+    "products": lambda it, rho: it.products("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
     "shells": lambda it, rho: it.shells("step", 0 * ONE, ONE, np.array([1.0, 2, 4]), rho),
     "longer": lambda it, rho: it.longer("step", 0 * ONE, ONE, 2.0, rho),
 }
@@ -192,7 +203,7 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 
 
 @PATHS
-@pytest.mark.parametrize("name", ["mean", "squares", "shells", "longer"])
+@pytest.mark.parametrize("name", ["mean", "squares", "products", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
@@ -221,7 +232,7 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
     both. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
-    for name in ("mean", "squares", "shells", "longer"):
+    for name in ("mean", "squares", "products", "shells", "longer"):
         (secure, std), (simulated, same) = (
             QUESTIONS[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
         )
@@ -245,6 +256,9 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     squares = np.minimum((X / b) ** 2, 12)
     squares *= np.minimum(1, 1.3 * 3 / np.linalg.norm(squares, axis=1))[:, None]
     assert answers["squares"][0] == pytest.approx(squares.mean(axis=0), abs=1e-9)
+    scaled = X / b
+    clipped = scaled * np.minimum(1, 2.5 / np.linalg.norm(scaled, axis=1))[:, None]
+    assert answers["products"][0] == pytest.approx(clipped.T @ clipped / 501, abs=1e-5)  # 22 bits
     assert answers["shells"][0].tolist() == np.histogram(norms, [1, 2, 4, np.inf])[0].tolist()
     assert answers["longer"][0] == np.sum(norms > 2)
     assert answers["radius"] == pytest.approx(np.median(norms), rel=0.1)
