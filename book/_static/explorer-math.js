@@ -564,7 +564,37 @@ const mathematics = () => {
     };
   }
 
-  return { forecast, gain, isf, zipfSigma };
+  /* ---- two correlated columns ---- */
+
+  /** The scaling of Lemma 4.1 for two columns in the basis that is turned by `angle`, in radians: the standard deviations
+      along its vectors, the clip norm with which correlated rows are clipped with probability p, and the noise. The
+      weights of a scaled row are the eigenvalues of its covariance matrix, whose trace is 1. */
+  function turned([a, b], r, angle, p, multiplier) {
+    const c = Math.cos(angle), s = Math.sin(angle), both = 2 * c * s * r * a * b;
+    const variances = [(c * a) ** 2 + both + (s * b) ** 2, (s * a) ** 2 - both + (c * b) ** 2];
+    const sigma = variances.map(Math.sqrt), axes = sigma.map((value) => Math.sqrt(value * sum(sigma))); // 1 / b_j
+    const determinant = (1 - r * r) * ((a * b) / (axes[0] * axes[1])) ** 2;
+    const largest = (1 + Math.sqrt(Math.max(0, 1 - 4 * determinant))) / 2;
+    const clipNorm = Math.sqrt(isf(p, [largest, determinant / largest]));
+    const noiseStd = axes.map((value) => 2 * clipNorm * value * multiplier);
+    const [noise, product] = [dot(noiseStd, noiseStd), sum(sigma) ** 2];
+    return { angle, sigma, clipNorm, clipAxes: axes.map((value) => clipNorm * value), noiseStd, noise, product };
+  }
+
+  /** What the page shows of two columns whose standard deviations add up to 1: the clip region and the noise in the columns
+      and in a basis ("columns", "eigenvectors", or "turned" by an angle in degrees), and the law's own ellipse, in which a
+      row lies with probability 1 - p. The first eigenvector has the larger variance. */
+  function pair({ ratio, r, basis, angle, n, epsilon, delta, noise, p }) {
+    const sigma = [1 / (1 + ratio), ratio / (1 + ratio)], clipped = typeof p === "number" ? p : 1 / n;
+    const multiplier = noise === "l2" ? l2Multiplier(epsilon, delta, 2) : gaussianMultiplier(epsilon, delta);
+    const eigen = Math.atan2(2 * r * ratio, 1 - ratio * ratio) / 2;
+    const at = (radians) => turned(sigma, r, radians, clipped, multiplier), eigenvectors = at(eigen), columns = at(0);
+    const chosen = { columns, eigenvectors }[basis] ?? at((angle * Math.PI) / 180);
+    const law = { angle: eigen, axes: eigenvectors.sigma.map((value) => value * Math.sqrt(-2 * Math.log(clipped))) };
+    return { columns, chosen, law, p: clipped, multiplier };
+  }
+
+  return { forecast, gain, isf, pair, zipfSigma };
 };
 
 const egm = mathematics();

@@ -1,6 +1,6 @@
 /* The explorer's page: parameters and a choice of scaling in, numbers and figures out. All mathematics is in
-   explorer-math.js and runs in a worker, so that the page answers while it computes. The setting is kept in the page's
-   address, after the "#". */
+   explorer-math.js and runs in a worker, so that the page answers while it computes; only two columns are computed at once.
+   The setting is kept in the page's address, after the "#". */
 
 "use strict";
 
@@ -14,6 +14,12 @@
     { name: "offset", text: "Center off by", symbol: "t σ", low: 0, high: 3, start: 0, step: 0.01 },
     { name: "p", text: "Clip probability", symbol: "p", low: 1e-12, high: 0.5, start: 0.001 },
   ];
+  const PAIR = [
+    { name: "ratio", text: "Ratio of the spreads", symbol: "σ₂/σ₁", low: 0.01, high: 1, start: 0.5 },
+    { name: "r", text: "Correlation", symbol: "r", low: -0.99, high: 0.99, start: 0.8, step: 0.01 },
+    { name: "angle", text: "Angle in degrees", symbol: "θ", low: -90, high: 90, start: -30, step: 1 },
+  ];
+  const BASES = { columns: "the columns", eigenvectors: "the eigenvectors", turned: "the columns, turned by an angle" };
   const SCALINGS = { none: "none", expected_norm: "Lemma 4.1, the report's", optimal: "optimal" };
   const NOISES = { gaussian: "Gaussian", l2: "l2" };
   const CLIPS = { default: "1/n, the report's", best: "best, with the least total error", given: "another" };
@@ -24,6 +30,8 @@
   const page = document.getElementById("egm-explorer");
   const form = page.querySelector("form");
   const results = page.querySelector(".explorer-results");
+  const pairPage = document.getElementById("egm-pair");
+  const pairResults = pairPage.querySelector(".pair-results");
   const setting = { scaling: "expected_norm", clip: "default", own: [] };
 
   /** An element with attributes and children; strings become text. */
@@ -143,13 +151,13 @@
     };
     slider.addEventListener("input", () => {
       parameter.show(values[slider.value]);
-      refresh();
+      changed(name);
     });
     number.addEventListener("input", () => {
       const value = number.value.trim() === "" ? NaN : Number(number.value), words = objection(parameter, value);
       if (words) return complain(words);
       take(value);
-      refresh();
+      changed(name);
     });
     parameter.inputs = [number, slider];
     parameter.control = element("div", { class: "explorer-control" }, label, number, slider, complaint);
@@ -162,7 +170,7 @@
       const radio = element("input", { type: "radio", name, value, id: `explorer-${name}-${value}` });
       radio.addEventListener("change", () => {
         setting[name] = value;
-        refresh();
+        changed(name);
       });
       return element("label", {}, radio, ` ${text}`);
     });
@@ -215,22 +223,30 @@
     const pairs = [...location.hash.replaceAll("%2C", ",").matchAll(STATE)].map(([, key, value]) => [key, value]);
     const given = Object.fromEntries(pairs);
     if (Object.hasOwn(SCALINGS, given.scaling ?? "")) setting.scaling = given.scaling;
-    for (const parameter of PARAMETERS) {
+    for (const parameter of [...PAIR, ...PARAMETERS]) {
       const value = Number(given[parameter.name]);
       parameter.show(parameter.name in given && !objection(parameter, value) ? value : parameter.start);
     }
     const [numbers, words] = listed(given.sigma ?? "");
     showOwn(words ? [] : numbers);
     setting.noise = Object.hasOwn(NOISES, given.noise ?? "") ? given.noise : "gaussian";
+    setting.basis = Object.hasOwn(BASES, given.basis ?? "") ? given.basis : "eigenvectors";
     setting.clip = given.p === "best" ? "best" : setting.p === Number(given.p) ? "given" : "default";
-    for (const name of ["scaling", "noise", "clip"]) form.querySelector(`#explorer-${name}-${setting[name]}`).checked = true;
+    for (const name of ["scaling", "noise", "clip", "basis"])
+      document.getElementById(`explorer-${name}-${setting[name]}`).checked = true;
   }
 
   function writeAddress() {
     const value = (name) => (name === "p" && setting.clip !== "given" ? clip() : plain(setting[name]));
-    const parts = PARAMETERS.map(({ name }) => `${name}=${value(name)}`);
+    const parts = [`basis=${setting.basis}`, ...[...PAIR, ...PARAMETERS].map(({ name }) => `${name}=${value(name)}`)];
     if (setting.own.length) parts.push(`sigma=${setting.own.map(plain).join(",")}`);
     history.replaceState(null, "", `#${parts.join("&")}&scaling=${setting.scaling}&noise=${setting.noise}`);
+  }
+
+  /** Writes the address soon: browsers refuse one that changes with every step of a slider. */
+  function keepAddress() {
+    clearTimeout(writing);
+    writing = setTimeout(writeAddress, 300);
   }
 
   const clip = () => ({ default: "1/n", best: "best", given: setting.p })[setting.clip];
@@ -316,21 +332,23 @@
     return [line, ...dots];
   }
 
-  /** The labels of the lines: each close to its line, inside the frame, where it hides the least of lines and labels. */
-  function labels(lines, paths, frame) {
+  /** The labels of the lines: each close to its line, inside the frame, where it hides the least of lines and labels.
+      `names` are other texts, and `strokes` other lines. */
+  function labels(lines, paths, frame, { names = [], strokes = [] } = {}) {
     ruler.font = `13px ${getComputedStyle(page).fontFamily}`;
-    const dense = paths.map((path) => Array.from({ length: 201 }, (_, i) => between(path, i / 200)));
-    const placed = [];
-    return lines.map(({ kind, text }, i) => {
+    const dense = paths.map((path, i) =>
+      lines[i].closed ? path : Array.from({ length: 201 }, (_, i) => between(path, i / 200)));
+    const placed = [...names], points = [...dense, ...strokes].flat();
+    return lines.map(({ kind, text, closed }, i) => {
       const width = ruler.measureText(text.replace("_", "")).width + 4;
-      const places = dense[i].filter((_, k) => k % 10 === 0).flatMap(([px, py]) =>
+      const places = dense[i].filter((_, k) => k % (closed ? 2 : 10) === 0).flatMap(([px, py]) =>
         [-9, 17, -24, 32].map((dy, far) => {
           const x = Math.max(frame.left + 6, Math.min(px - width / 2, frame.right - width)), y = py + dy;
           const inside = ([qx, qy]) => qx > x - 3 && qx < x + width + 3 && qy > y - 14 && qy < y + 7;
           const beside = (other) => x > other.x + other.width + 6 || other.x > x + width + 6;
           const over = placed.filter((other) => Math.abs(other.y - y) < 17 && !beside(other));
           const outside = y < 13 || y > frame.bottom - 8;
-          return { x, y, width, cost: dense.flat().filter(inside).length + far + 1e3 * over.length + (outside ? 1e4 : 0) };
+          return { x, y, width, cost: points.filter(inside).length + far + 1e3 * over.length + (outside ? 1e4 : 0) };
         }),
       );
       const best = places.reduce((one, other) => (other.cost < one.cost ? other : one));
@@ -509,8 +527,8 @@
   /** Compute and show; what changes in the meantime is computed next. The old results stay until then, marked. */
   async function refresh() {
     adapt();
-    clearTimeout(writing);
-    writing = setTimeout(writeAddress, 300); // browsers refuse an address that changes with every step of a slider
+    keepAddress();
+    showPair();
     results.setAttribute("aria-busy", true);
     again = true;
     if (asking) return;
@@ -527,11 +545,82 @@
     if (last) await completeGains();
   }
 
+  /* ---- two correlated columns, which are computed at once ---- */
+
+  /** Ellipses around a center, { kind, text, angle, axes }, each with its label; the vectors of the last one are drawn. */
+  function plane(width, reach, ellipses, title) {
+    const height = 300, [cx, cy] = [width / 2, height / 2], unit = (cy - 4) / reach;
+    const point = (angle, along, across) => {
+      const [c, s] = [Math.cos(angle), Math.sin(angle)];
+      return [cx + unit * (c * along - s * across), cy - unit * (s * along + c * across)];
+    };
+    const turns = Array.from({ length: 201 }, (_, i) => (i * Math.PI) / 100);
+    const arc = ({ angle, axes: [a, b] }) => turns.map((t) => point(angle, a * Math.cos(t), b * Math.sin(t)));
+    const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+    svg.append(element("line", { class: "grid", x1: 0, x2: width, y1: cy, y2: cy }));
+    svg.append(element("line", { class: "grid", x1: cx, x2: cx, y1: 0, y2: height }));
+    const names = [{ x: 4, y: 14, width: 72 }, { x: width - 76, y: height - 6, width: 72 }];
+    names.forEach(({ x, y }, i) => svg.append(svgText({ x, y }, ["column 2 ↑", "column 1 →"][i])));
+    const { kind, angle, axes } = ellipses[ellipses.length - 1], shares = turns.map((t) => t / turns[200]);
+    const vectors = [[axes[0], 0], [0, axes[1]]].map(([a, b]) => shares.map((share) => point(angle, share * a, share * b)));
+    for (const vector of vectors) svg.append(...drawn(kind, vector));
+    const lines = ellipses.map((ellipse) => ({ ...ellipse, closed: true })), paths = lines.map(arc);
+    lines.forEach((line, i) => svg.append(...drawn(line.kind, paths[i])));
+    const cross = shares.flatMap((share) => [[share * width, cy], [cx, share * height]]);
+    svg.append(...labels(lines, paths, { left: 0, right: width, bottom: height }, { names, strokes: [cross, ...vectors] }));
+    return svg;
+  }
+
+  /** Shows the clip region and the noise of two columns, at the privacy and the clip probability that are set above. */
+  function showPair() {
+    PAIR[2].control.hidden = setting.basis !== "turned";
+    const { columns, chosen, law, p, multiplier } = egm.pair({ ...setting, p: clip() });
+    const width = pairResults.clientWidth, wide = width > 700 ? Math.floor((width - 24) / 2) : width;
+    const angle = counted(Number(((chosen.angle * 180) / Math.PI).toFixed(1))), degrees = `${angle.replace("-", "−")}°`;
+    const ellipses = (part) => [
+      { kind: "columns", text: "columns", angle: 0, axes: columns[part] },
+      { kind: "expected_norm", text: `at ${degrees}`, angle: chosen.angle, axes: chosen[part] },
+    ];
+    const reach = Math.sqrt(-2.3 * Math.log(p)) * Math.hypot(...columns.sigma), times = 2 * multiplier;
+    const regions = [{ kind: "row", text: "rows", ...law }, ...ellipses("clipAxes")], noises = ellipses("noiseStd");
+    const titles = ["Rows and clip regions", "Noise"].map((title) => `${title}: in the columns, and at ${degrees}`);
+    const norm = ({ clipNorm }) => `clip norm C = ${rough(clipNorm)}`;
+    const product = `${rough(chosen.product / columns.product)} at the mean square radius`;
+    const share = `p = ${rough(p)}`.replaceAll(" ", "\u00a0");
+    pairResults.replaceChildren(
+      element(
+        "div",
+        { class: "explorer-cards", "aria-live": "polite" },
+        card("pair-ratio", "Noise over that of the columns", chosen.noise / columns.noise, "", product),
+        card("pair-columns", "Noise variance, columns", columns.noise, "(Σσ)²", norm(columns)),
+        card("pair-chosen", `Noise variance at ${degrees}`, chosen.noise, "(Σσ)²", norm(chosen)),
+      ),
+      element(
+        "div",
+        { class: "explorer-figures" },
+        figure(plane(wide, reach, regions, titles[0]), `Each ellipse holds all rows but the share ${share}.`),
+        figure(
+          plane(wide, times * reach, noises, titles[1]),
+          `One standard deviation of the noise in the sum: the clip region, ${rough(times)} times as large.`,
+        ),
+      ),
+    );
+  }
+
+  /** Shows what depends on a parameter or a choice. */
+  function changed(name) {
+    if (name !== "basis" && !PAIR.some((parameter) => parameter.name === name)) return refresh();
+    keepAddress();
+    showPair();
+  }
+
   const controls = PARAMETERS.map(control), ownP = controls.pop();
   const choices = [choice("scaling", "Scaling", SCALINGS), choice("noise", "Noise", NOISES)];
   form.append(...controls, ownSigma(), ...choices, choice("clip", "Clip probability", CLIPS, ownP));
-  form.addEventListener("submit", (event) => event.preventDefault());
-  page.hidden = false;
+  const [ratio, correlation, angle] = PAIR.map(control), pairForm = pairPage.querySelector("form");
+  pairForm.append(ratio, correlation, choice("basis", "Basis", BASES, angle));
+  for (const one of [form, pairForm]) one.addEventListener("submit", (event) => event.preventDefault());
+  page.hidden = pairPage.hidden = false;
   readAddress();
   addEventListener("hashchange", () => {
     if (!location.hash.includes("alpha=")) return;
@@ -543,6 +632,7 @@
     if (results.clientWidth === width) return;
     width = results.clientWidth;
     show();
+    showPair();
   }).observe(results);
   refresh();
 })();

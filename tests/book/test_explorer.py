@@ -7,8 +7,8 @@ from itertools import count, pairwise, product
 import numpy as np
 import pytest
 
-from egm import GaussianDataMechanism, calibration, scaling
-from egm.gx2 import isf
+from egm import GaussianDataMechanism, bases, calibration, scaling
+from egm.gx2 import isf, sf
 from egm.study.plots import COLORS, STYLES
 from egm.study.tables import zipf_sigma
 
@@ -239,6 +239,211 @@ def test_quantiles(page, weights, p):
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
 
 
+def pair_settings():
+    """Return settings of the panel "Two correlated columns" as dictionaries: at the ends of the ranges, and random."""
+    rng = np.random.default_rng(22)
+    shapes = [
+        *product((0.01, 0.5, 1.0), (-0.99, 0.0, 0.99)),
+        *zip(rng.uniform(0.01, 1, 31), rng.uniform(-0.99, 0.99, 31), strict=True),
+    ]
+    levers = [*product(("columns", "eigenvectors", "turned"), ("gaussian", "l2"), ("1/n", 1e-12, 0.02, 0.5))]
+    names, found = ("ratio", "r", "basis", "noise", "p"), []
+    for i, shape in enumerate(shapes):
+        lever = levers[7 * i % len(levers)]
+        rest = {
+            "angle": rng.uniform(-90, 90),
+            "n": round(10 ** rng.uniform(1, 9)),
+            "epsilon": 10 ** rng.uniform(-2, 1.69),
+        }
+        found.append(dict(zip(names, (*shape, *lever), strict=True)) | rest | {"delta": 10 ** rng.uniform(-12, -1)})
+    return found
+
+
+def turned(covariance, angle, p, options):
+    """Return what the package computes for the basis of two columns that is turned by an angle in radians.
+
+    These are the matrix of the basis, the standard deviations along its vectors, and the mechanism whose clip norm
+    clips correlated rows with the probability `p`. `options` are other arguments of `GaussianDataMechanism`.
+    """
+    U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    sigma = np.sqrt(np.diag(U @ covariance @ U.T))
+    b = scaling.expected_norm(sigma)
+    squared_norm = isf(p, np.linalg.eigvalsh(U @ covariance @ U.T * np.outer(b, b)))
+    believed = sf(squared_norm, (b * sigma) ** 2)  # the probability for uncorrelated coordinates with this clip norm
+    return U, sigma, GaussianDataMechanism(sigma, basis=U, clip_probability=believed, **options)
+
+
+@pytest.mark.parametrize("setting", pair_settings(), ids=lambda s: "-".join(str(value)[:6] for value in s.values()))
+def test_pair_same_as_the_package(page, setting):
+    """For two correlated columns the explorer's function `egm.pair` and the package agree in every number.
+
+    They agree in the clip norm with the true clip probability, in the clip region, and in the noise, in the columns and
+    in the basis that is chosen. The eigenvectors are those of `bases.from_covariance`. For uncorrelated columns the
+    noise is that of the package's default mechanism.
+    """
+    found = page.evaluate("setting => egm.pair(setting)", setting)
+    sigma = np.array([1, setting["ratio"]]) / (1 + setting["ratio"])
+    covariance = np.outer(sigma, sigma) * [[1, setting["r"]], [setting["r"], 1]]
+    p = 1 / setting["n"] if setting["p"] == "1/n" else setting["p"]
+    options = {name: setting[name] for name in ("n", "epsilon", "delta", "noise")}
+    eigen = bases.from_covariance(covariance)
+    angles = {
+        "turned": np.radians(setting["angle"]),
+        "eigenvectors": np.arctan2(*eigen.matrix[0][::-1]),
+        "columns": 0.0,
+    }
+    for name, angle in (("columns", 0.0), ("chosen", angles[setting["basis"]])):
+        U, std, mechanism = turned(covariance, angle, p, options)
+        one, near = found[name], {"rtol": L2}
+        np.testing.assert_allclose(np.sin(one["angle"] - angle), 0, atol=1e-12)  # a vector may point the other way
+        np.testing.assert_allclose(one["sigma"], std, **near)
+        np.testing.assert_allclose(one["clipNorm"], mechanism.clip_norm, **near)
+        np.testing.assert_allclose(one["clipAxes"], mechanism.clip_norm / mechanism.b, **near)
+        np.testing.assert_allclose(one["noise"], np.sum(mechanism.noise_std**2), **near)
+        assert one["noise"] == pytest.approx(np.sum(np.square(one["noiseStd"])), rel=1e-14)
+        np.testing.assert_allclose(np.square(U.T) @ np.square(one["noiseStd"]), mechanism.noise_std**2, **near)
+        np.testing.assert_allclose(one["product"], np.sum(std) ** 2, **near)
+    np.testing.assert_allclose(found["law"]["axes"], eigen.sigma * np.sqrt(-2 * np.log(p)), rtol=L2)
+    if setting["r"] == 0:
+        plain = GaussianDataMechanism(sigma, clip_probability=p, **options)
+        np.testing.assert_allclose(found["columns"]["noise"], np.sum(plain.noise_std**2), rtol=L2)
+
+
+@pytest.mark.parametrize(("ratio", "r"), [(0.01, 0.3), (0.5, 0.0), (0.5, -0.8), (0.9, 0.99), (1.0, 0.5)])
+@pytest.mark.parametrize("p", [0.3, 1e-2, 1e-6, 1e-12])
+def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
+    """In the explorer's panel of two columns no angle has less noise than the eigenvectors, which is as in chapter 10.
+
+    This is proved for clipping to the mean square radius; for exact clip norms and these clip probabilities it is what
+    is found. Turning the basis by a right angle changes nothing but the order of its vectors.
+    """
+    setting = {"ratio": ratio, "r": r, "n": 100, "epsilon": 1, "delta": 1e-6, "noise": "gaussian", "p": p}
+    pair = "([setting, angles]) => angles.map((angle) => egm.pair({ ...setting, basis: 'turned', angle }).chosen)"
+    least = page.evaluate("setting => egm.pair(setting).chosen", setting | {"basis": "eigenvectors"})
+    angles = page.evaluate(pair, [setting, list(range(-90, 91))])
+    for name in ("noise", "product"):
+        values = np.array([one[name] for one in angles])
+        assert np.all(values >= least[name] * (1 - 1e-9))
+        np.testing.assert_allclose(values[:91], values[90:], rtol=1e-9)
+        assert np.max(values) > least[name] * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("p", ["1/n", "best", 0.02])
+@pytest.mark.parametrize(("basis", "angle"), [("columns", 0), ("eigenvectors", None), ("turned", -37.5)])
+def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
+    """The panel of two columns shows the package's numbers to six digits, for the privacy that is set above it.
+
+    If the clip probability is the best one, the panel takes 1/n, as its text says.
+    """
+    start(page)
+    setting = {"n": 54321, "epsilon": 0.3, "delta": 1e-9}
+    type_in(page, **setting)
+    page.check(f"#explorer-noise-{noise}")
+    page.check(f"#explorer-clip-{'default' if p == '1/n' else 'best' if p == 'best' else 'given'}")
+    if p == 0.02:
+        type_in(page, p=p)
+    page.check(f"#explorer-basis-{basis}")
+    assert page.is_visible("#explorer-angle") == (basis == "turned")
+    if basis == "turned":
+        type_in(page, angle=angle)
+    type_in(page, ratio=0.4, r=-0.7)
+    covariance = np.array([[1, -0.28], [-0.28, 0.16]]) / 1.96
+    eigenvector = bases.from_covariance(covariance).matrix[0]
+    angle = np.degrees(np.arctan(eigenvector[1] / eigenvector[0])) if angle is None else angle
+    arguments = covariance, p if p == 0.02 else 1 / setting["n"], setting | {"noise": noise}
+    columns, chosen = (turned(covariance, np.radians(one), *arguments[1:])[2] for one in (0, angle))
+    noises = [np.sum(one.noise_std**2) for one in (columns, chosen)]
+    for name, value in (("columns", noises[0]), ("chosen", noises[1]), ("ratio", noises[1] / noises[0])):
+        assert number(page.inner_text(f"#explorer-pair-{name}")) == pytest.approx(value, rel=6e-6), name
+    words = page.inner_text(".pair-results")
+    assert f"at {angle:.3g}°".replace("-", "−") in words
+    clip_norms = [number(text) for text in re.findall("clip norm C = (.*)", words)]
+    assert clip_norms == pytest.approx([columns.clip_norm, chosen.clip_norm], rel=5e-3)
+    assert number(re.search("region, (.*) times", words)[1]) == pytest.approx(2 * columns.noise_multiplier, rel=5e-3)
+
+
+def test_pair_is_drawn_to_scale(page):
+    """The panel of two columns draws the law, two clip regions and two ellipses of the noise, turned as they are."""
+    start(page)
+    found = page.evaluate(
+        "egm.pair({ ratio: 0.5, r: 0.8, basis: 'eigenvectors', angle: 0, n: 1e6, epsilon: 1, delta: 1e-6, p: '1/n' })"
+    )
+    charts = [page.locator("#egm-pair svg").nth(i) for i in (0, 1)]
+    ellipses = [("columns", 0, "columns", "clipAxes"), ("expected_norm", 0, "chosen", "clipAxes")]
+    ellipses += [("columns", 1, "columns", "noiseStd"), ("expected_norm", 1, "chosen", "noiseStd")]
+    drawn = {(0, "row"): (charts[0].locator("polyline.line-row"), found["law"]["axes"], found["law"]["angle"])}
+    for kind, chart, name, axes in ellipses:
+        line = charts[chart].locator(f"polyline.line-{kind}").last
+        drawn[chart, kind] = line, found[name][axes], found[name]["angle"]
+    unit = {}
+    for (chart, _), (line, axes, angle) in drawn.items():
+        x, y = points(line)
+        middle = (np.max(x) + np.min(x)) / 2, (np.max(y) + np.min(y)) / 2
+        first, second = (np.array([x[i] - middle[0], middle[1] - y[i]]) for i in (0, 50))  # ends of the semi-axes
+        assert np.arctan2(first[1], first[0]) == pytest.approx(angle, abs=1e-6)
+        assert first @ second == pytest.approx(0, abs=1e-6)
+        lengths = np.linalg.norm([first, second], axis=1) / axes
+        np.testing.assert_allclose(lengths, unit.setdefault(chart, lengths[0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "some", "following"),
+    [("ratio", 0.01, 1, 0.1, 0.11), ("r", -0.99, 0.99, 0, 0.01), ("angle", -90, 90, 0, 1)],
+)
+def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, following):
+    """The keys move each slider of the panel of two columns; the results of the first panel are not computed again.
+
+    The number `following` is the stop of the slider after the stop `some`.
+    """
+    start(page)
+    page.check("#explorer-basis-turned")
+    above = page.evaluate_handle("document.querySelector('#explorer-total')")
+    assert press(page, name, "Home")[-1] == low
+    first = page.get_attribute("#explorer-pair-chosen", "data-value")
+    values = press(page, name, *["ArrowRight"] * 5)
+    assert all(a < b for a, b in pairwise([low, *values]))
+    assert page.get_attribute("#explorer-pair-chosen", "data-value") != first
+    assert press(page, name, "End") == [high]
+    type_in(page, **{name: some})
+    assert press(page, name, "ArrowRight", "ArrowLeft") == [following, some]
+    assert page.evaluate("total => total.isConnected", above)
+    focused = page.evaluate(FOCUSED + ".outlineWidth")
+    assert float(focused.removesuffix("px")) >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ratio", "0", "σ₂/σ₁ must be a number from 0.01 to 1"),
+        ("r", "1", "r must be a number from -0.99 to 0.99"),
+        ("angle", "91", "θ must be a number from -90 to 90"),
+    ],
+)
+def test_pair_refuses_bad_values(page, name, value, words):
+    """If a bad value is typed into a field of the panel of two columns, a message says what is allowed."""
+    start(page)
+    page.check("#explorer-basis-turned")
+    before = page.inner_text(".pair-results")
+    page.fill(f"#explorer-{name}", value)
+    assert page.inner_text(f"#explorer-{name}-complaint") == words
+    assert page.inner_text(".pair-results") == before
+
+
+def test_address_keeps_the_pair(book, browser, page):
+    """The address contains the setting of the panel of two columns; bad values in an address are replaced."""
+    start(page)
+    page.check("#explorer-basis-turned")
+    type_in(page, ratio=0.3, r=-0.45, angle=12.5)
+    page.wait_for_url(re.compile("#basis=turned&ratio=0.3&r=-0.45&angle=12.5&alpha=1&"))
+    with opened(book, browser, page.url[page.url.index("#") :]) as other:
+        assert other.inner_text(".pair-results") == page.inner_text(".pair-results")
+        assert other.input_value("#explorer-angle") == "12.5"
+    with opened(book, browser, "#alpha=1&basis=best&ratio=2&r=one") as other:
+        assert other.is_checked("#explorer-basis-eigenvectors")
+        assert [other.input_value(f"#explorer-{name}") for name in ("ratio", "r")] == ["0.5", "0.8"]
+
+
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("p", ["1/n", "best", 0.02])
 @pytest.mark.parametrize("sigma", [None, OWN])
@@ -440,11 +645,16 @@ EXTREMES = [
     "#alpha=0.3&d=30&n=1000000000&epsilon=0.01&delta=1e-12&scaling=optimal&p=best&offset=1",
     "#alpha=1&sigma=1e-100,1e100,1,3&n=10&epsilon=1&delta=1e-6&scaling=none",
     "#alpha=1&sigma=18,1200,3,250,0.5&n=10000&epsilon=1&delta=1e-6&scaling=optimal&p=0.5",
+    "#alpha=1&basis=columns&ratio=0.01&r=0&p=0.5",
+    "#alpha=1&basis=turned&ratio=0.01&r=0.99&angle=90&p=1e-12",
+    "#alpha=1&basis=turned&ratio=1&r=-0.99&angle=0&p=0.5",
+    "#alpha=1&basis=turned&ratio=1&r=0.99&angle=-45&p=1e-12",
+    "#alpha=1&basis=turned&ratio=0.7&r=0.3&angle=-12.3",
 ]
 # Lists texts that leave the frame of their figure, labels of lines that overlap, and figures that leave the page.
 STRAY = """() => {
   const found = [];
-  for (const svg of document.querySelectorAll("#egm-explorer svg")) {
+  for (const svg of document.querySelectorAll(":is(#egm-explorer, #egm-pair) svg")) {
     const frame = svg.getBoundingClientRect();
     if (frame.left < 0 || frame.right > document.documentElement.clientWidth) found.push("a figure");
     const texts = [...svg.querySelectorAll("text")].map((text) => [text, text.getBoundingClientRect()]);
@@ -476,10 +686,11 @@ def test_no_label_leaves_the_frame(page, address, width):
     visit(page, address)
     assert page.locator("#egm-explorer svg text").count() > 9
     assert page.evaluate(STRAY) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-@pytest.mark.parametrize(("width", "rows"), [(1280, [3, 3, 3]), (1920, [3, 3, 3]), (390, [1, 2, 2, 2, 2])])
+@pytest.mark.parametrize(("width", "rows"), [(1280, [3] * 4), (1920, [3] * 4), (390, [1, 2, 2, 2, 2, 1, 2])])
 def test_cards_fill_their_rows(page, width, rows):
     """The cards of the explorer, one for each number, stand in full rows; on a phone the first has a row of its own.
 
