@@ -153,6 +153,8 @@ def _adaptive(args: Namespace) -> None:
         found = {"low": low, "high": high, "confidence": _CONFIDENCE, "bias": release.bias.tolist()}
         found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
+        if release.basis is not None:  # what sigma is along
+            found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))
 
 

@@ -204,6 +204,8 @@ class _LastRound:
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
+        if self.search.basis is not None:
+            windows = self.shortened(windows)
         beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
         beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
         expected = self.n * np.array([self.share(t) for t in near])
@@ -234,7 +236,7 @@ class _LastRound:
         """
         shells = self.shells
         windows = _windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True)
-        return shells.tail(self.confirmed(windows))
+        return shells.tail(windows if self.search.basis is None else self.shortened(self.confirmed(windows)))
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
@@ -253,6 +255,24 @@ class _LastRound:
                 break
             windows = windows[:-1]
         return windows
+
+    def shortened(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Check by further questions how far the last of the ranges in `windows` reaches, and return shorter ranges.
+
+        A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
+        the clip norm is then far too large. Along a basis, where the tails are longer than in the columns, this is not
+        rare. So the range is bisected: if noise explains the number of rows beyond its middle, it ends there.
+        """
+        if not windows:
+            return windows
+        *before, (start, stop) = windows
+        cost, last = self.search.doubt / 2, start + 1
+        while last < stop and self.search.account.left - cost > KEPT * self.search.rho:
+            middle = (last + stop) // 2
+            edge = float(self.shells.edges[middle])
+            found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
+            last, stop = (middle + 1, stop) if found > _CONFIRMED * std else (last, middle)
+        return [*before, (start, stop)]
 
     def by_tail(self, tail: Tail) -> _Clip:
         """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.
@@ -357,26 +377,21 @@ def _windows(counts: Array, start: int, stop: int, std: float, most: bool = Fals
 
     A shell is a range of norms, counts[i] is the noisy number of rows in shell i, and `std` is the standard deviation
     of the noise in each number. Only the shells with indices from `start` to `stop` - 1 are searched. The ranges that
-    are found are in ascending order and do not overlap. They end early: a range that reaches too far makes the clip
-    norm far too large, while a few rows beyond a range are assumed anyway (`egm._adaptive.tail`). If `most` is true,
-    the only result is the range with the most rows relative to the noise, even if noise explains them.
+    are found are in ascending order and do not overlap. If `most` is true, the only result is the range with the most
+    rows relative to the noise, even if noise explains them.
     """
     if start >= stop:
         return []
     sums = np.concatenate([[0.0], np.cumsum(counts[start:stop])])
     width = np.subtract.outer(np.arange(sums.size), np.arange(sums.size))
     beyond = np.where(width > 0, np.subtract.outer(sums, sums) / np.sqrt(np.maximum(width, 1)), -np.inf)
-    seen = np.flatnonzero(np.max(beyond, axis=1) > _SEEN[1] * std)
+    end, begin = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+    low, high = start + int(begin), start + int(end)
     if most:
-        high, low = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
-        return [(start + int(low), start + int(high))]
-    if not seen.size:
+        return [(low, high)]
+    if beyond[end, begin] <= _SEEN[1] * std:
         return []
-    end = int(seen[0])
-    begin = int(np.argmax(beyond[end]))
-    explained = np.flatnonzero(beyond[end, begin + 1 : end] <= _SEEN[0] * std)  # last shells that noise explains
-    first, last = start + begin, start + (begin + 1 + int(explained[0]) if explained.size else end)
-    return [*_windows(counts, start, first, std), (first, last), *_windows(counts, last, stop, std)]
+    return [*_windows(counts, start, low, std), (low, high), *_windows(counts, high, stop, std)]
 
 
 def _square(number: float) -> float:

@@ -2,10 +2,10 @@ r"""Estimate how columns are correlated from noisy second moments, for `egm.adap
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
 standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`, and covers
-eigenvalues of R - I that are smaller. It makes larger ones longer, and turns their vectors. If a matrix of low rank
-with the eigenvalue x is seen as y, the estimate :math:`\sqrt{y^2 - 4 t^2 d}` with the seen vector has the least
-expected error of all estimates with this vector (Gavish and Donoho 2017, for a symmetric matrix). So the noise itself
-says how many directions are kept: those whose eigenvalues, positive or negative, stand out of it.
+eigenvalues of R - I that are smaller. It makes larger ones longer, and turns their vectors. If an eigenvalue of a
+matrix of low rank is seen as y, the estimate :math:`\sqrt{y^2 - 4 t^2 d}` with the seen vector has, for large d, the
+least squared error of all estimates with this vector (Gavish and Donoho 2017, for a symmetric matrix). So the noise
+itself says how many directions are kept: those whose eigenvalues, positive or negative, stand out of it.
 """
 
 from __future__ import annotations

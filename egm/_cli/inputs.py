@@ -186,7 +186,8 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    mechanism = AdaptiveDataMechanism(n, _rho(args), radius=args.radius, sigma_range=args.sigma_range)
+    ranges = {"radius": args.radius, "sigma_range": args.sigma_range}
+    mechanism = AdaptiveDataMechanism(n, _rho(args), **ranges, basis=_basis(args))
     if args.delta is None:
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more

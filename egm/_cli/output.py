@@ -78,7 +78,8 @@ def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     """Return the public numbers that `mechanism`, an AdaptiveDataMechanism, was given, as a dictionary by name."""
     ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
-    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges}
+    rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges, **rotated}
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:

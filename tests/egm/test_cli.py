@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, cli, files, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, samplers
 from egm._cli import inputs, terminal
 from egm._files import csv as csv_files
 from egm.calibration import zcdp_rho
@@ -370,6 +371,19 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
     ((same, X, rng),) = calls
     assert (same, rng) == (it, None)
     assert np.array_equal(X, rows())
+
+
+@pytest.mark.parametrize("basis", ["haar", "learn"])
+def test_adaptive_with_a_basis_is_that_of_the_package(released, adaptive, basis):
+    found = released(*ADAPTIVE, "--basis", basis, "--simulate", "5")
+    it = dataclasses.replace(adaptive[0], basis=basis)
+    release = it.release(rows(), rng=np.random.default_rng(5))
+    assert found["estimate"] == release.estimate.tolist()
+    assert found["parameters"]["basis"] == basis
+    if basis == "haar":
+        np.testing.assert_allclose(found["basis"], bases.haar(3).matrix, atol=1e-15)
+    else:  # too few rows to learn anything
+        assert "basis" not in found
 
 
 # --- Nothing but the release ------------------------------------------------------------------------------------------

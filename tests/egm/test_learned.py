@@ -1,0 +1,158 @@
+"""Test AdaptiveDataMechanism with a basis: a public one, or one that it learns from noisy second moments."""
+
+import numpy as np
+import pytest
+
+from egm import AdaptiveDataMechanism, bases
+from egm._adaptive.learned import correlation, largest_gain
+
+N, D, RHO = 10_000, 12, 0.05
+EQUAL = 0.7 + 0.3 * np.eye(D)
+NEIGHBORS = 0.9 ** np.abs(np.subtract.outer(np.arange(D), np.arange(D)))
+MEAN = 3.0
+
+
+def mechanism(basis=None, n=N, rho=RHO):
+    return AdaptiveDataMechanism(n, rho, radius=50.0, sigma_range=(0.01, 10.0), basis=basis)
+
+
+def run(covariance, basis, seed, n=N):
+    """Release the sum of normal rows with simulated noise; return the release and its squared error."""
+    X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
+    release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
+    return release, float(np.sum((release.estimate - X.sum(axis=0)) ** 2))
+
+
+def noise_of(d, std, seed):
+    """Return a symmetric matrix, shape (`d`, `d`), of normal noise with the standard deviation `std` off the diagonal."""
+    Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
+    return Z + Z.T
+
+
+@pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS, np.eye(D)], ids=["equal", "neighbors", "none"])
+@pytest.mark.parametrize("factor", [1.0, 7.0])
+def test_without_noise_the_correlation_is_exact(covariance, factor):
+    np.testing.assert_allclose(correlation(factor * covariance, 0.0, 10**14), covariance, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shrinking_makes_the_error_smaller(seed):
+    """The estimated correlation matrix is nearer to the true one than the noisy matrix, and than no correlation at all.
+
+    It is a correlation matrix: symmetric and positive definite, with ones on the diagonal.
+    """
+    d, std = 60, 1.0
+    R = 0.7 + 0.3 * np.eye(d)
+    seen = R + noise_of(d, std, seed)
+    found = correlation(seen, std, 10**9)
+    errors = [np.linalg.norm(it - R) for it in (found, seen, np.eye(d))]
+    assert errors[0] < 0.5 * min(errors[1:])
+    np.testing.assert_allclose(np.diag(found), 1.0)
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
+    assert np.linalg.eigvalsh(found)[0] > 0
+
+
+def test_noise_alone_shows_no_correlation():
+    off = [
+        np.linalg.norm(correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) - np.eye(40)) for seed in range(20)
+    ]
+    assert np.median(off) == 0
+    assert max(off) < 0.5 * np.linalg.norm(noise_of(40, 0.5, 0))
+
+
+@pytest.mark.parametrize("d", [2, 5, 100])
+def test_largest_gain_is_that_of_equal_columns(d):
+    r = 1 - 1e-9
+    spread = np.sqrt(np.linalg.eigvalsh(r + (1 - r) * np.eye(d)))
+    assert largest_gain(d, 0.0, 10**30) == pytest.approx((d / np.sum(spread)) ** 2, rel=1e-3)
+    gains = [largest_gain(d, std, 10**6) for std in np.geomspace(1e-3, 10 * d, 50)]
+    assert np.all(np.diff(gains) <= 0)
+    assert gains[-1] == 1
+
+
+@pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS], ids=["equal", "neighbors"])
+def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
+    """Over ten runs the errors along learned bases have less than half of the mean in the columns.
+
+    Their mean is the forecast that was made before there were data, within five standard errors and a tenth.
+    """
+    plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
+    errors = np.array([error for _, error in learned])
+    assert np.mean(errors) < 0.5 * np.mean([error for _, error in plain])
+    before = mechanism("learn").forecast(covariance=covariance, center=MEAN).error.total
+    assert abs(np.mean(errors) - before) < 5 * np.std(errors) / np.sqrt(10) + 0.1 * before
+    for release, _ in learned:
+        assert release.basis is not None
+        assert release.model_holds
+        np.testing.assert_allclose(release.sigma, release.basis.std(covariance), rtol=0.25)
+        assert release.spent["basis"] < 0.03 * RHO
+
+
+def test_independent_columns_stay_the_coordinates():
+    release, _ = run(np.eye(D), "learn", 1)
+    assert release.basis is None
+    assert release.spent["basis"] < 0.03 * RHO
+    plain, _ = run(np.eye(D), None, 1)
+    assert np.sum(release.noise_std**2) < 1.06 * np.sum(plain.noise_std**2)
+
+
+def test_where_nothing_could_be_seen_nothing_is_asked():
+    learned, _ = run(EQUAL, "learn", 1, n=3000)
+    plain, _ = run(EQUAL, None, 1, n=3000)
+    assert learned.basis is None
+    assert learned.spent == plain.spent
+    assert learned.estimate.tolist() == plain.estimate.tolist()
+
+
+@pytest.mark.parametrize("basis", ["dct", "haar", bases.from_covariance(NEIGHBORS), np.eye(D)[::-1]], ids=repr)
+def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
+    found = [run(NEIGHBORS, basis, seed) for seed in range(8)]
+    errors = np.array([error for _, error in found])
+    before = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN).error.total
+    if isinstance(basis, bases.Basis):  # elsewhere norms are not those of independent coordinates
+        assert abs(np.mean(errors) - before) < 5 * np.std(errors) / np.sqrt(8) + 0.1 * before
+    for release, error in found:
+        assert error < 5 * release.forecast.total
+        assert np.all(np.abs(release.center - MEAN) < 1)
+        np.testing.assert_allclose(release.sigma, release.basis.std(NEIGHBORS), rtol=0.25)
+        assert np.sum(release.noise_std**2) == pytest.approx(release.forecast.noise)
+
+
+def test_a_forecast_along_a_basis_takes_its_standard_deviations():
+    basis = bases.from_covariance(NEIGHBORS)
+    by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
+    by_covariance = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN)
+    assert by_sigma.error.total == pytest.approx(by_covariance.error.total, rel=1e-6)
+
+
+def test_the_center_stays_in_the_declared_range_of_the_columns():
+    X = 49 + np.random.default_rng(1).normal(size=(N, D)) @ np.linalg.cholesky(EQUAL).T + 30  # beyond the declared 50
+    release = mechanism("dct").release(X, rng=np.random.default_rng(2))
+    assert np.all(np.abs(release.center) <= 50 * (1 + 1e-12))
+    assert np.all(np.abs(release.estimate) <= 50 * N * (1 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("basis", "message"),
+    [
+        (2 * np.eye(D), "basis must be orthogonal"),
+        (np.eye(D)[:5], "basis must be a square matrix"),
+        ("sine", 'basis must be a matrix or a name such as "dct"'),
+        (np.full((D, D), np.nan), "basis.* must be finite"),
+    ],
+)
+def test_bad_bases_are_refused_at_once(basis, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism(basis)
+
+
+@pytest.mark.parametrize("basis", [np.eye(3), "dct:8x8"], ids=["matrix", "name"])
+def test_a_basis_for_other_columns_is_refused_before_rows_are_read(basis):
+    with pytest.raises(ValueError, match=f"basis must have the {D} entries"):
+        mechanism(basis).check(np.zeros((N, D)))
+
+
+@pytest.mark.parametrize("options", [{}, {"sigma": np.ones(D), "covariance": EQUAL}], ids=["none", "both"])
+def test_a_forecast_needs_one_of_sigma_and_covariance(options):
+    with pytest.raises(ValueError, match="exactly one of sigma and covariance"):
+        mechanism().forecast(**options)
