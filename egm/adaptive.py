@@ -93,9 +93,9 @@ class AdaptiveDataMechanism:
     are divided by their standard deviations and clipped to a private median of the norm. From the
     noisy moments it keeps the directions that stand out of the noise [3]_. It takes the eigenvectors
     of the resulting covariance matrix as the basis if the noise, by Lemma 4.1, is then expected to be
-    less by 6 percent or more. Otherwise, and for more than 1024 columns, the columns remain the
-    coordinates. For few rows, among which no correlation could be seen, nothing is asked and nothing
-    spent.
+    less by a fifth or more. Otherwise the columns remain the coordinates. If :math:`n \sqrt{\rho}` is
+    below 2000 (13 000 rows for epsilon = 1 and delta = 1e-6), if there are so many columns that no
+    correlation could be seen, or more than 1024, nothing is asked and nothing spent.
 
     References
     ----------

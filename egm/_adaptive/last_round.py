@@ -105,21 +105,21 @@ class _Shells:
     std: float
     near: int
 
-    def tail(self, windows: list[tuple[int, int]]) -> Tail:
+    def tail(self, windows: list[tuple[int, int]], ends: bool) -> Tail:
         """Fit a `Tail` to the noisy numbers of rows in the shells.
 
         A `Tail` is a model of the number of rows with a norm above t, for each t. A shell is a range of norms; the
         first `near` shells are called near, and all other shells far. `windows` is a list of pairs (start, stop): the
         far shells with indices from start to stop - 1 are taken to have rows. Within such a window, each shell gets the
         mean number of rows of the window. All other far shells are treated as empty. The near shells count with their
-        own numbers.
+        own numbers. If `ends` is true, the end of the last window was checked by a further question.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
             seen[start:stop] = max(np.mean(self.counts[start:stop]), 0.0)
         near = int(np.max(np.flatnonzero(seen > _SEEN[0] * self.std), initial=0))
         last = windows[-1][1] - 1 if windows else near
-        return Tail.through(self.edges, seen, last, self.std)
+        return Tail.through(self.edges, seen, last, self.std, ends)
 
 
 def last_round(search: Search) -> LastRound:
@@ -140,7 +140,7 @@ class _LastRound:
     """
 
     def __init__(self, search: Search) -> None:
-        self.search, self.rows, self.n = search, search.rows, search.n
+        self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
@@ -204,13 +204,13 @@ class _LastRound:
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
-        if self.search.basis is not None:
+        if self.rotated:
             windows = self.shortened(windows)
         beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
         beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
         expected = self.n * np.array([self.share(t) for t in near])
         more = _MORE[0] * shells.std * np.sqrt(np.arange(near.size, 0, -1)) + _MORE[1] * np.sqrt(expected)
-        return shells.tail(windows) if windows or np.any(beyond > expected + more) else None
+        return shells.tail(windows, self.rotated) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
         """Ask for the noisy numbers of rows in ranges of norms, and return them as `_Shells`.
@@ -236,7 +236,7 @@ class _LastRound:
         """
         shells = self.shells
         windows = _windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True)
-        return shells.tail(windows if self.search.basis is None else self.shortened(self.confirmed(windows)))
+        return shells.tail(self.shortened(self.confirmed(windows)) if self.rotated else windows, self.rotated)
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.

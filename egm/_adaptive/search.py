@@ -64,7 +64,9 @@ _LEARN = 0.02  # share of the budget for the second moments from which a basis i
 _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
 _SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
-_FAR, _FAR_SURE = 0.9, 300.0  # quantile of the lengths of rows that shows long tails, and its epsilon * n
+_ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned; below it, long tails are measured too roughly
+_FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails, and its share
+_FAR_SURE = 26.0  # epsilon * n of this quantile, times the share of rows beyond it: one in 10 000 is wrong
 _HEAVIEST = 50.0  # largest such quantile, over the root of the number of columns
 _LITTLE = 0.5  # largest error of a refined center by clipped parts that all point one way, in expected errors
 _FARTHEST = 1e150  # largest step of a coordinate of the center
@@ -161,7 +163,7 @@ class Search:
         """
         radius = self.locate()
         alike = self.spread_out(radius)
-        if self.measurable and self.learn:
+        if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
             alike = not self.learned() and alike
         elif self.basis is not None and self.measurable:
             self.reweigh()
@@ -337,20 +339,22 @@ class Search:
         return (
             1 < self.d <= _WIDEST
             and noise < _SHARP
-            and self.spare > _LEARN * self.rho + self.once + 2 * (cost + self.cost(_FAR_SURE))
+            and self.spare > _LEARN * self.rho + self.once + 2 * (cost + _FAR_SHARE * self.rho)
         )
 
     def reweigh(self) -> None:
         """Ask for the mean squares along the basis, and take them for the variances, also where there are long tails.
 
-        `remeasure` is for variances that are nearly known, and for normal rows. Here the 0.9-quantile of the lengths of
+        `remeasure` is for variances that are nearly known, and for normal rows. Here a far quantile of the lengths of
         the rows, divided by their standard deviations, says by how much more the squares vary than those of normal
         rows.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
-        far = self.rows.radius("spread", _FAR, intervals, self.cost(_FAR_SURE), self.center, 1 / spread)
-        heavy = max(1.0, far**2 / chdtri(self.d, 1 - _FAR))
+        sure = max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
+        q = min(1 - _FAR_SURE / sure, _FAR[1])
+        far = self.rows.radius("spread", q, intervals, self.cost(sure), self.center, 1 / spread)
+        heavy = max(1.0, far**2 / chdtri(self.d, 1 - q))
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 

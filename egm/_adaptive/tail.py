@@ -18,6 +18,7 @@ __all__ = ["Tail"]
 _UNSEEN = 3.0  # standard deviations of the noise: this many rows may be unseen beyond the last shell with rows
 _STEEPEST = 8.0  # largest power of a tail
 _FLATTEST = 1.2, 1.6  # smallest power of a tail, if the numbers show one and if they do not
+_ENDING = 2.2  # largest power that the numbers before and after the last shell with rows give by themselves
 _STEEP = 2.0  # power above which the variance is finite
 _MEMORY = 3  # number of edges before the last over which the power is measured
 _CAUTION = 0.85  # factor that makes the measured power smaller
@@ -46,12 +47,14 @@ class Tail:
         return self.power > _STEEP
 
     @classmethod
-    def through(cls, edges: Array, counts: Array, last: int, std: float) -> Tail:
+    def through(cls, edges: Array, counts: Array, last: int, std: float, ends: bool = False) -> Tail:
         """Fit a `Tail` to noisy numbers of rows.
 
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
-        clearly above the noise. `std` is the standard deviation of the noise in each number.
+        clearly above the noise. `std` is the standard deviation of the noise in each number. If `ends` is true, it was
+        checked that few rows are beyond the next edge. Then the power is at least what the numbers before and after
+        this edge say, up to a limit, even if the tail was flatter before.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -61,6 +64,7 @@ class Tail:
         if start < last and beyond[last] > 0:
             body = math.log(beyond[start] / beyond[last]) / math.log(edges[last] / edges[start])
         power = min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST) if body > 1.1 else max(drop, _FLATTEST[1])
+        power = max(power, min(drop, _ENDING)) if ends else power
         rows = np.maximum(beyond[: end + 1], rest)
         return cls(edges[: end + 1], rows, power)
 

@@ -184,7 +184,7 @@ def asked(monkeypatch):
         (200, 1, 1.0, None),
         pytest.param(200, 3, 1.0, None, marks=pytest.mark.slow),
         (400, 6, 1.0, None),
-        (600, 3, 4.0, "learn"),
+        (1100, 3, 4.0, "learn"),
     ],
 )
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, asked):
@@ -409,7 +409,7 @@ NEIGHBORS = {  # rows, and the first of them before and after it is replaced
     "unequal spreads": (UNEQUAL, [1e6] * 6, [-30.0] * 6),
     "one column against another": (UNEQUAL, [1e6, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1e6]),
     "a tail": (far_rows(300, 2), [300.0, 300.0], [-30.0, -30.0]),
-    "correlated, one against another": (correlated_rows(600, 3), [1e6, 0.0, 0.0], [0.0, 0.0, -1e6]),
+    "correlated, one against another": (correlated_rows(2100, 3), [1e6, 0.0, 0.0], [0.0, 0.0, -1e6]),
     "a tail against center": (far_rows(300, 2), [300.0, 300.0], [0.0, 0.0]),
 }
 RHO = 1.0
