@@ -102,7 +102,7 @@ class Basis:
         return np.ascontiguousarray(self.inverse(np.eye(self.size)))
 
     def forward(self, rows: ArrayLike) -> Array:
-        """Return the coordinates of rows along the vectors of the basis, which are the rows times the matrix.
+        """Return the coordinates of rows along the vectors of the basis.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class Basis:
         >>> bases.haar(2).std([[1, 0.8], [0.8, 1]]).round(3)
         array([1.342, 0.447])
         """
-        return _std(self, covariance)
+        return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
         """Multiply `rows`, reshaped to the axes of the basis, by the matrix in `factors` for each axis."""
@@ -256,7 +256,7 @@ class Operator:
 
     def std(self, covariance: ArrayLike) -> Array:
         """Return the standard deviations along the vectors, for rows with the covariance matrix `covariance`."""
-        return _std(self, covariance)
+        return std_along(self, covariance)
 
 
 BasisLike: TypeAlias = Basis | Operator
@@ -304,7 +304,7 @@ def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
     return basis.forward(basis.forward(found).T)
 
 
-def _std(basis: BasisLike, covariance: ArrayLike) -> Array:
+def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
     """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`."""
     return np.sqrt(np.maximum(np.diagonal(rotated(basis, covariance)), 0.0))
 
@@ -389,7 +389,8 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
         raise ValueError(f"basis must be orthogonal: rows {i} and {j} have the inner product {shown}")
     for _ in range(2):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
         U = U @ (3 * identity - U.T @ U) / 2
-    return Basis((len(U),), (_fixed(U),), name, sigma=sigma)
+    factor = None if np.array_equal(U, identity) else _fixed(U)  # nothing is multiplied by the identity
+    return Basis((len(U),), (factor,), name, sigma=sigma)
 
 
 def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:

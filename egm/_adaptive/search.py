@@ -298,11 +298,11 @@ class Search:
     def learned(self) -> bool:
         """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
 
-        The basis comes from a noisy matrix of second moments. Return False, and leave everything as it is, if no
+        The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if no
         correlation could be seen in so few rows, or if the basis found would gain little by Lemma 4.1.
         """
         cost, d = _LEARN * self.rho, self.d
-        if largest_gain(d, d / math.sqrt(2 * cost) / self.n, self.n) < _PAYS:
+        if d > _WIDEST or largest_gain(d, d / math.sqrt(2 * cost) / self.n, self.n) < _PAYS:
             return False
         self.reweigh()
         spread = self.spread()
@@ -337,7 +337,7 @@ class Search:
         cost = _REMEASURED * self.rho
         noise = 1.3 * math.sqrt(3 * self.d / cost) / self.n
         return (
-            1 < self.d <= _WIDEST
+            self.d > 1
             and noise < _SHARP
             and self.spare > _LEARN * self.rho + self.once + 2 * (cost + _FAR_SHARE * self.rho)
         )

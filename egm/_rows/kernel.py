@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["add_rotated", "add_rows"]
+__all__ = ["FAR", "add_rotated", "add_rows"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
 _TOGETHER = 64, 1 << 16  # most rows that are rotated at a time, and about how many numbers
-_FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
+FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -294,5 +294,5 @@ def _cut(row: Array, center: Array) -> Array:
     """Return `row` minus `center`, with entries beyond 1e290 in size replaced by 1e290 with the sign of the entry."""
     found = np.empty(row.size)
     for j in range(row.size):
-        found[j] = min(max(row[j] - center[j], -_FAR), _FAR)
+        found[j] = min(max(row[j] - center[j], -FAR), FAR)
     return found

@@ -67,7 +67,6 @@ _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _WORTH_A_THREAD = 1 << 19  # numbers
-_FAR = 1e290  # entries of a row that are cut before an operator rotates it
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -151,7 +150,8 @@ class Lattice:
             if X.size and not np.isfinite(X.flat[place]):
                 return place
             with np.errstate(all="ignore"):  # a warning could reveal a row
-                rows = np.nan_to_num(basis.forward(np.clip(X - center, -_FAR, _FAR)), posinf=_FAR, neginf=-_FAR)
+                far = kernel.FAR
+                rows = np.nan_to_num(basis.forward(np.clip(X - center, -far, far)), posinf=far, neginf=-far)
             rows.flags.writeable = False
             kernel.add_rows(rows, np.zeros_like(center), *scale, total, clipped)
             return -1
