@@ -27,7 +27,7 @@ __all__ = [
     "rotated",
 ]
 
-_SLACK = 1e-6  # largest entry of U U^T - I for which a matrix counts as orthogonal, up to the rounding of its entries
+_SLACK = 1e-5  # largest entry of U U^T - I for which a matrix counts as orthogonal, up to the rounding of its entries
 _PROBES = 4  # random vectors with which an operator is tested
 _AT_ONCE = 1 << 20  # numbers in a block of unit vectors
 _RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
@@ -408,7 +408,8 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     Returns
     -------
     Basis
-        The orthonormal basis. Its first vector is constant, and later ones oscillate faster.
+        The orthonormal basis. For one axis its first vector is constant, and later ones oscillate
+        faster; for several axes the vectors are products of such vectors.
 
     Raises
     ------
@@ -446,8 +447,9 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
     Returns
     -------
     Basis
-        The orthonormal basis. Its first vector is constant. Each other vector is positive on the
-        first half of an interval, negative on the second half, and zero elsewhere.
+        The orthonormal basis. For one axis its first vector is constant, and each other vector is
+        positive on the first half of an interval, negative on the second half, and zero elsewhere;
+        for several axes the vectors are products of such vectors.
 
     Raises
     ------

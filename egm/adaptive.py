@@ -27,7 +27,7 @@ from egm._adaptive.last_round import last_round
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._adaptive.search import Search, least_rho
-from egm._basis import BasisLike, as_basis, checked, covariance_matrix, rotated
+from egm._basis import BasisLike, as_basis, checked, covariance_matrix
 from egm._types import ArrayLike
 from egm._validate import between, count, finite, matrix, positive, scalar, unread, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
@@ -58,8 +58,8 @@ class AdaptiveDataMechanism:
         deviations along its vectors.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
-        "learn", for one that is found privately with a fiftieth of the budget. By default the
-        coordinates are the columns.
+        "learn", for one that is found privately with a twentieth of the budget. By default, and
+        where the budget is small (see Notes), the coordinates are the columns.
 
     Raises
     ------
@@ -89,13 +89,14 @@ class AdaptiveDataMechanism:
     a twentieth if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of :math:`60
     / (n \sqrt{\rho})` above 1200.
 
-    **Learned basis.** With "learn" the mechanism asks for the second moments of the columns after they
-    are divided by their standard deviations and clipped to a private median of the norm. From the
-    noisy moments it keeps the directions that stand out of the noise [3]_. It takes the eigenvectors
-    of the resulting covariance matrix as the basis if the noise, by Lemma 4.1, is then expected to be
-    less by a fifth or more. Otherwise the columns remain the coordinates. If :math:`n \sqrt{\rho}` is
-    below 2000 (13 000 rows for epsilon = 1 and delta = 1e-6), if there are so many columns that no
-    correlation could be seen, or more than 1024, nothing is asked and nothing spent.
+    **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`, so that the
+    standard deviations along it can be measured; otherwise the columns remain the coordinates. With
+    "learn" the mechanism asks for the second moments of the columns after they are divided by their
+    standard deviations and clipped to a private median of the norm. From the noisy moments it keeps
+    the directions that stand out of the noise [3]_. It takes the eigenvectors of the resulting
+    covariance matrix as the basis if the noise, by Lemma 4.1, is then expected to be less by a fifth
+    or more. A basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above
+    2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 
     References
     ----------
@@ -272,12 +273,10 @@ class AdaptiveDataMechanism:
             raise ValueError(f"center must be a number or have the {sigma.size} entries of sigma, got {center.shape}")
         center, basis = np.broadcast_to(center, sigma.shape), self._basis(sigma.size)
         self._require_enough(sigma.size)
-        if basis is not None:
-            center = basis.forward(center)
-        if basis is not None and true is not None:
-            true = rotated(basis, true)
-            sigma = np.sqrt(np.diag(true))
-        rows = ExpectedRows(self.n, self.rho, sigma, center, true)
+        along = sigma if basis is not None and true is None else None
+        if basis is not None and along is not None:
+            sigma = np.sqrt(basis.variances(along**2))
+        rows = ExpectedRows(self.n, self.rho, sigma, center, true, along)
         search = Search(rows, self.radius, self.sigma_range, basis, self._learns)
         search.run()
         found = last_round(search)
@@ -377,12 +376,11 @@ class AdaptiveDataMechanism:
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X)
-        array = matrix(None, X=X)
-        rows = PrivateRows(array, self.rho, rng, self._basis(array.shape[1]))
+        rows = PrivateRows(matrix(None, X=X), self.rho, rng)
         if rows.n != self.n:  # the shape of a dask data frame is known only now
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows.n}")
         self._require_enough(rows.d)
-        search = Search(rows, self.radius, self.sigma_range, rows.basis, self._learns)
+        search = Search(rows, self.radius, self.sigma_range, self._basis(rows.d), self._learns)
         with np.errstate(under="ignore"):  # the caller may have switched this warning on
             search.run()
             center = search.center_of_columns

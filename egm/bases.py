@@ -10,10 +10,12 @@ noise of a fixed size in the scaled space. For normal rows with the covariance m
     \Bigl( \sum_j \sqrt{(U \Sigma U^T)_{jj}} \Bigr)^2.
 
 It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). The clip norm
-is larger than the root of the mean squared length, though, and most so where few vectors have
-nearly all of the variance. So noise falls by less than the product; `compare` gives exact figures. A
-basis must be public: it comes from public rows, from a known covariance matrix, or from the structure of
-the rows, as the transforms of images and signals do.
+is larger than the root of the mean squared length, though. With the default clip norms, which take
+the coordinates for independent, noise falls by less than the product, but then more rows are clipped
+in the columns; at the same share of clipped rows it often falls by more. `compare` gives the whole
+error. A basis must be public, unless it is found privately (`egm.adaptive`): it comes from public
+rows, from a known covariance matrix, or from the structure of the rows, as the transforms of images
+and signals do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Answer the questions of the search in `egm.adaptive` as expected for normal rows, to forecast a release without data.
 
 The rows are assumed to be normal with mean mu and standard deviations sigma. The answer to each question is the
-expected one for such rows. Only the mean of the rows is answered wrongly on purpose: each entry is off by the root of
-its mean squared error. So the search runs as it would with data, and ends with the forecast that a release would have.
+expected one for such rows. Only the mean of the rows and their second moments are answered wrongly on purpose: each
+entry of the mean is off by the root of its mean squared error, and the moments have noise. So the search runs as it
+would with data, and ends with the forecast that a release would have.
 """
 
 from __future__ import annotations
@@ -24,20 +25,33 @@ class ExpectedRows:
     """Answer the questions of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
     The deviations are the standard deviations of the columns. The columns are independent, unless the matrix
-    `covariance` is given, whose diagonal is `sigma` squared. So a release can be forecast without data. Each public
+    `covariance` is given, whose diagonal is `sigma` squared. If `along` is given, the coordinates along a public basis
+    are independent and have these standard deviations. So a release can be forecast without data. Each public
     method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
     a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
     bound of the probability that some answer about real rows would be so wrong that the search fails.
     """
 
-    def __init__(self, n: int, rho: float, sigma: Array, mu: Array, covariance: Array | None = None) -> None:
+    def __init__(
+        self,
+        n: int,
+        rho: float,
+        sigma: Array,
+        mu: Array,
+        covariance: Array | None = None,
+        along: Array | None = None,
+    ) -> None:
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
-        self.covariance, self.failure = covariance, 0.0
+        self.covariance, self.along, self.failure = covariance, along, 0.0
 
     def turn(self, basis: BasisLike) -> None:
         """Take the coordinates of the rows along the vectors of `basis` in all further questions."""
-        self.covariance = rotated(basis, np.diag(self.sigma**2) if self.covariance is None else self.covariance)
-        self.sigma, self.mu = np.sqrt(np.diag(self.covariance)), basis.forward(self.mu)
+        self.mu = basis.forward(self.mu)
+        if self.along is None:
+            self.covariance = rotated(basis, np.diag(self.sigma**2) if self.covariance is None else self.covariance)
+            self.sigma = np.sqrt(np.diag(self.covariance))
+        else:
+            self.sigma = self.along
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.

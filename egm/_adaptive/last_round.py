@@ -141,6 +141,7 @@ class _LastRound:
 
     def __init__(self, search: Search) -> None:
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
+        self.ended = False
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
@@ -168,7 +169,7 @@ class _LastRound:
             off_center += _square(self.unit * clip.surely)
             bias = (clip.one_sided + clip.at_most) / b
             unexplained, doubtful = self.moved(mean / b, noise_std)
-            if unexplained > doubtful and (search.few or self.effective >= _MANY):
+            if unexplained > doubtful and (search.few or self.rotated or self.effective >= _MANY):
                 off_center += unexplained
             if self.effective >= _MANY:
                 bias = np.minimum(bias, math.sqrt(max(unexplained, 0.0) + doubtful))
@@ -205,12 +206,12 @@ class _LastRound:
         self.shells = shells = self.ask(near)
         windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
         if self.rotated:
-            windows = self.shortened(windows)
+            windows = self.bounded(windows)
         beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
         beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
         expected = self.n * np.array([self.share(t) for t in near])
         more = _MORE[0] * shells.std * np.sqrt(np.arange(near.size, 0, -1)) + _MORE[1] * np.sqrt(expected)
-        return shells.tail(windows, self.rotated) if windows or np.any(beyond > expected + more) else None
+        return shells.tail(windows, self.ended) if windows or np.any(beyond > expected + more) else None
 
     def ask(self, near: Array) -> _Shells:
         """Ask for the noisy numbers of rows in ranges of norms, and return them as `_Shells`.
@@ -236,7 +237,8 @@ class _LastRound:
         """
         shells = self.shells
         windows = _windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True)
-        return shells.tail(self.shortened(self.confirmed(windows)) if self.rotated else windows, self.rotated)
+        windows = self.bounded(self.confirmed(windows)) if self.rotated else windows
+        return shells.tail(windows, self.ended)
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
@@ -256,23 +258,27 @@ class _LastRound:
             windows = windows[:-1]
         return windows
 
-    def shortened(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Check by further questions how far the last of the ranges in `windows` reaches, and return shorter ranges.
+    def bounded(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Find out by further questions how far the last of the ranges in `windows` reaches, and return the ranges.
 
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
-        the clip norm is then far too large. Along a basis, where the tails are longer than in the columns, this is not
-        rare. So the range is bisected: if noise explains the number of rows beyond its middle, it ends there.
+        the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
+        not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
+        there, and the attribute `ended` is set to true.
         """
         if not windows:
             return windows
         *before, (start, stop) = windows
-        cost, last = self.search.doubt / 2, start + 1
-        while last < stop and self.search.account.left - cost > KEPT * self.search.rho:
-            middle = (last + stop) // 2
-            edge = float(self.shells.edges[middle])
+        cost, low, high, asked = self.search.doubt / 2, start, self.shells.edges.size, stop
+        while low < asked < high and self.search.account.left - cost > KEPT * self.search.rho:
+            edge = float(self.shells.edges[asked])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
-            last, stop = (middle + 1, stop) if found > _CONFIRMED * std else (last, middle)
-        return [*before, (start, stop)]
+            if found > _CONFIRMED * std:
+                low = asked
+            else:
+                high, self.ended = asked, True
+            asked = (low + high) // 2 if self.ended else low + 1
+        return [*before, (start, high if self.ended else max(low, stop))]
 
     def by_tail(self, tail: Tail) -> _Clip:
         """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.

@@ -2,10 +2,11 @@ r"""Estimate how columns are correlated from noisy second moments, for `egm.adap
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
 standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`, and covers
-eigenvalues of R - I that are smaller. It makes larger ones longer, and turns their vectors. If an eigenvalue of a
-matrix of low rank is seen as y, the estimate :math:`\sqrt{y^2 - 4 t^2 d}` with the seen vector has, for large d, the
-least squared error of all estimates with this vector (Gavish and Donoho 2017, for a symmetric matrix). So the noise
-itself says how many directions are kept: those whose eigenvalues, positive or negative, stand out of it.
+eigenvalues of R - I that are less than half as large. It makes larger ones longer, and turns their vectors. If an
+eigenvalue of a matrix of low rank is seen as y, the estimate :math:`\sqrt{y^2 - 4 t^2 d}` with the seen vector has, for
+large d, the least squared error of all estimates with this vector. (Gavish and Donoho 2017 prove this rule for the
+singular values of a square matrix; chapter 17 of the book has it for a symmetric one.) So the noise itself says how
+many directions are kept: those whose eigenvalues, positive or negative, stand out of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from egm._types import Array
 
-__all__ = ["correlation", "largest_gain"]
+__all__ = ["correlation"]
 
 _EDGE = 1.05  # factor by which the largest eigenvalue of the noise may exceed its limit for large d
 _LEAST = 1e-3  # least eigenvalue of an estimated correlation matrix
@@ -25,8 +26,9 @@ _LEAST = 1e-3  # least eigenvalue of an estimated correlation matrix
 def correlation(moments: Array, std: float, n: int) -> Array:
     """Estimate a correlation matrix, shape (d, d), from noisy second moments of `n` rows with standardized columns.
 
-    `moments` is the symmetric matrix of the moments, up to a common factor; `std` is the standard deviation of the
-    noise in each entry above its diagonal. The error from the number of rows is added to this noise.
+    `moments` is the symmetric matrix of the moments, up to a common factor, and nearly so for rows that were clipped.
+    `std` is the standard deviation of the noise in each entry above its diagonal. The error from the number of rows is
+    added to this noise.
     """
     d = len(moments)
     unit = max(float(np.trace(moments)), math.sqrt(d) * std) / d
@@ -39,16 +41,6 @@ def correlation(moments: Array, std: float, n: int) -> Array:
     found = (vectors * np.maximum(values, _LEAST)) @ vectors.T
     spread = np.sqrt(np.diag(found))
     return np.asarray(found / spread / spread[:, None])
-
-
-def largest_gain(d: int, std: float, n: int) -> float:
-    """Return the largest gain that `correlation` could find: that for columns which are all nearly equal.
-
-    The gain is the total variance of the noise in the columns over that in the eigenbasis, by Lemma 4.1. `std` is the
-    standard deviation of the noise in the second moments of `n` rows with `d` standardized columns.
-    """
-    kept = math.sqrt(max((d - 1) ** 2 - _edge(d, std, n) ** 2, 0.0)) / max(d - 1, 1)
-    return float((d / (math.sqrt(1 + (d - 1) * kept) + (d - 1) * math.sqrt(1 - kept))) ** 2)
 
 
 def _edge(d: int, std: float, n: int) -> float:

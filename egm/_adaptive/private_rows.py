@@ -107,8 +107,9 @@ class PrivateRows:
     Generator; then the answers are simulations, fit for experiments only.
     """
 
-    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None, basis: BasisLike | None = None) -> None:
-        self.X, self.rng, self.account, self.basis = X, rng, Account(rho), basis
+    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
+        self.X, self.rng, self.account = X, rng, Account(rho)
+        self.basis: BasisLike | None = None
         self.n, self.d = X.shape
 
     def turn(self, basis: BasisLike) -> None:

@@ -11,8 +11,10 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
    Otherwise that of coordinate j is found by a median of |x_j - center_j|.
-3. Learn, if asked to. The noisy second moments of the columns, divided by their standard deviations, give a covariance
-   matrix, and its eigenvectors are the coordinates from here on (`learned.py`).
+3. Turn, if there is a basis and the budget is large enough. The coordinates along a public basis take the place of the
+   columns instead of step 2. To learn a basis, the noisy second moments of the columns, divided by their standard
+   deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean squares along the
+   basis are measured.
 4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
    budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
    the center stays good even if the clipped parts of all rows point in one direction.
@@ -28,7 +30,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from egm import gx2, scaling
-from egm._adaptive.learned import correlation, largest_gain
+from egm._adaptive.learned import correlation
 from egm._adaptive.private_rows import Account, Intervals, log_intervals
 from egm._adaptive.radial import Radial
 from egm._basis import BasisLike, given
@@ -56,6 +58,7 @@ _LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far a
 _FEW = 424.0  # n * sqrt(rho) below which 3 in 100 rows can be far away and unseen
 _LOOSE = 1.15  # radius of the ball to which rows are clipped, divided by the radius of the rows
 APART = 1e-4  # probability that the noise of a step is so long that locating ends too early
+_CLIPPED_MEAN = 0.3  # distance from the mean of clipped rows to that of all rows, in standard errors of a mean
 _SHRUNK = 0.85  # locating ends if the new radius is more than this part of the old one
 _GROWN = 1.5  # but not if the new radius is more than this multiple: then the old one was wrong
 _ROUNDS = 60
@@ -64,7 +67,7 @@ _LEARN = 0.02  # share of the budget for the second moments from which a basis i
 _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
 _SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
-_ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned; below it, long tails are measured too roughly
+_ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned: below it, long tails are measured too roughly
 _FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails, and its share
 _FAR_SURE = 26.0  # epsilon * n of this quantile, times the share of rows beyond it: one in 10 000 is wrong
 _HEAVIEST = 50.0  # largest such quantile, over the root of the number of columns
@@ -143,13 +146,14 @@ class Search:
         rows: Answers,
         radius: float,
         sigma_range: tuple[float, float],
-        basis: BasisLike | None = None,
+        public: BasisLike | None = None,
         learn: bool = False,
     ) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
         self.rho, root = self.account.rho, math.sqrt(rows.d)
-        self.basis, self.learn = basis, learn
-        self.sigma_range = sigma_range if basis is None else (sigma_range[0], root * sigma_range[1])
+        self.public, self.learn = public, learn
+        self.basis: BasisLike | None = None  # of the coordinates; None for the columns
+        self.sigma_range = sigma_range
         self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
         self.bound = radius
         self.center, self.center_std = np.zeros(self.d), np.full(self.d, radius)
@@ -162,13 +166,14 @@ class Search:
         The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`.
         """
         radius = self.locate()
-        alike = self.spread_out(radius)
-        if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
-            alike = not self.learned() and alike
-        elif self.basis is not None and self.measurable:
-            self.reweigh()
+        if self.public is not None and self.measurable:
+            self.turn(self.public, np.full(self.d, radius / math.sqrt(self.d)))
             self.reweigh()
             alike = False
+        else:
+            alike = self.spread_out(radius)
+            if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
+                alike = not self.learned() and alike
         for step, rho in enumerate(self.plan(alike), start=1):
             self.refine(f"center {step}", rho)
         if not alike:
@@ -240,7 +245,7 @@ class Search:
         """
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
-        self.center_std = np.full(self.d, math.hypot(std, 0.3 * radius / math.sqrt(self.n * self.d)))
+        self.center_std = np.full(self.d, math.hypot(std, _CLIPPED_MEAN * radius / math.sqrt(self.n * self.d)))
 
     def move(self, step: Array) -> Array:
         """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
@@ -264,7 +269,8 @@ class Search:
     def of_columns(self, std: Array) -> Array:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
 
-        The noise has independent coordinates along the basis.
+        The noise has independent coordinates along the basis. For the largest moves along the basis, `std`, of a point
+        in an ellipsoid, the results are its largest moves in the columns.
         """
         return std if self.basis is None else np.sqrt(self.basis.variances(std**2))
 
@@ -278,8 +284,6 @@ class Search:
         """
         typical = radius / math.sqrt(self.d)
         self.set_sigma(np.full(self.d, typical))
-        if self.basis is not None:
-            return True
         intervals, cost = self.around(radius), self.cost(min(max(self.reach(_RELIED), _SUREST[0]), _SUREST[1]))
         if self.d == 1 or self.reach(_QUARTILE) < _SUREST[0] or self.spare < 3 * cost:
             return True
@@ -298,11 +302,11 @@ class Search:
     def learned(self) -> bool:
         """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
 
-        The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if no
-        correlation could be seen in so few rows, or if the basis found would gain little by Lemma 4.1.
+        The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if the
+        basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless.
         """
         cost, d = _LEARN * self.rho, self.d
-        if d > _WIDEST or largest_gain(d, d / math.sqrt(2 * cost) / self.n, self.n) < _PAYS:
+        if d > _WIDEST:
             return False
         self.reweigh()
         spread = self.spread()
@@ -313,14 +317,20 @@ class Search:
         along = np.sqrt(np.maximum(variances, 0.0))
         if (np.sum(spread) / np.sum(along)) ** 2 < _PAYS:
             return False
-        self.basis = given(vectors.T[::-1], name="learned")
-        self.rows.turn(self.basis)
-        self.center = self.basis.forward(self.center)
-        self.center_std = np.sqrt(self.basis.matrix**2 @ self.center_std**2)
-        self.sigma_range = self.sigma_range[0], math.sqrt(d) * self.sigma_range[1]
-        self.set_sigma(along[::-1])
-        self.reweigh()
+        self.turn(given(vectors.T[::-1], name="learned"), along[::-1])
         return True
+
+    def turn(self, basis: BasisLike, along: Array) -> None:
+        """Take the coordinates of the rows along `basis`, and measure their standard deviations, from guesses `along`.
+
+        The standard error of the center is that of the search so far, which is the same for all columns.
+        """
+        self.basis = basis
+        self.rows.turn(basis)
+        self.center = basis.forward(self.center)
+        self.sigma_range = self.sigma_range[0], math.sqrt(self.d) * self.sigma_range[1]
+        self.set_sigma(along)
+        self.reweigh()
 
     def remeasure(self, rho: float) -> None:
         """Ask for the mean square of every column, and correct the standard deviations `sigma` by the answers.
@@ -336,11 +346,13 @@ class Search:
         """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
         cost = _REMEASURED * self.rho
         noise = 1.3 * math.sqrt(3 * self.d / cost) / self.n
-        return (
-            self.d > 1
-            and noise < _SHARP
-            and self.spare > _LEARN * self.rho + self.once + 2 * (cost + _FAR_SHARE * self.rho)
-        )
+        needed = _LEARN * self.rho + self.once + 2 * (cost + self.cost(self.far))
+        return self.d > 1 and noise < _SHARP and self.spare > needed
+
+    @property
+    def far(self) -> float:
+        """Return epsilon times n of the far quantile that `reweigh` asks for."""
+        return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
         """Ask for the mean squares along the basis, and take them for the variances, also where there are long tails.
@@ -351,9 +363,8 @@ class Search:
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
-        sure = max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
-        q = min(1 - _FAR_SURE / sure, _FAR[1])
-        far = self.rows.radius("spread", q, intervals, self.cost(sure), self.center, 1 / spread)
+        q = min(1 - _FAR_SURE / self.far, _FAR[1])
+        far = self.rows.radius("spread", q, intervals, self.cost(self.far), self.center, 1 / spread)
         heavy = max(1.0, far**2 / chdtri(self.d, 1 - q))
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
@@ -410,6 +421,10 @@ class Search:
             states[share,] = after(center_std, share, _LITTLE)
         for first, second in itertools.combinations(_SHARES, 2):
             states[first, second] = after(states[first,], second, _LITTLE)
+        if (
+            self.basis is not None
+        ):  # the center was found without regard to the spreads along it, and may be farther off
+            del states[()]
         rest = {shares: 1 - sum(shares) - costly * len(shares) for shares in states}
         errors = {
             shares: np.sum(copies * after(state, rest[shares]) ** 2)

@@ -146,7 +146,7 @@ def _adaptive(it: _Parser) -> None:
     it.option("--epsilon", text, type=float, metavar="E")
     it.option("--delta", _DELTA, type=float, metavar="D")
     _ranges(it, "", required=True)
-    text = """an orthonormal basis, if columns are correlated: learn, to find one with a fiftieth of the budget; dct or
+    text = """an orthonormal basis, if columns are correlated: learn, to find one with a twentieth of the budget; dct or
         haar, the transforms of signals; dct:8x8, of images with 8 times 8 pixels; or a FILE with a public square
         matrix, without a header, with one vector of the basis in each row"""
     it.option("--basis", text, metavar="B|FILE")

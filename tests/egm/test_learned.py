@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from egm import AdaptiveDataMechanism, bases
-from egm._adaptive.learned import correlation, largest_gain
+from egm._adaptive.learned import correlation
 
 N, D, RHO = 10_000, 12, 0.05
 EQUAL = 0.7 + 0.3 * np.eye(D)
@@ -59,16 +59,6 @@ def test_noise_alone_shows_no_correlation():
     assert max(off) < 0.5 * np.linalg.norm(noise_of(40, 0.5, 0))
 
 
-@pytest.mark.parametrize("d", [2, 5, 100])
-def test_largest_gain_is_that_of_equal_columns(d):
-    r = 1 - 1e-9
-    spread = np.sqrt(np.linalg.eigvalsh(r + (1 - r) * np.eye(d)))
-    assert largest_gain(d, 0.0, 10**30) == pytest.approx((d / np.sum(spread)) ** 2, rel=1e-3)
-    gains = [largest_gain(d, std, 10**6) for std in np.geomspace(1e-3, 10 * d, 50)]
-    assert np.all(np.diff(gains) <= 0)
-    assert gains[-1] == 1
-
-
 @pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS], ids=["equal", "neighbors"])
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """Over ten runs the errors along learned bases have less than half of the mean in the columns.
@@ -121,7 +111,8 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
     basis = bases.from_covariance(NEIGHBORS)
     by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
     by_covariance = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN)
-    assert by_sigma.error.total == pytest.approx(by_covariance.error.total, rel=1e-6)
+    # the search before the basis is used knows the norms of the rows in two different approximations
+    assert by_sigma.error.total == pytest.approx(by_covariance.error.total, rel=1e-4)
 
 
 def test_the_center_stays_in_the_declared_range_of_the_columns():
@@ -143,6 +134,12 @@ def test_the_center_stays_in_the_declared_range_of_the_columns():
 def test_bad_bases_are_refused_at_once(basis, message):
     with pytest.raises(ValueError, match=message):
         mechanism(basis)
+
+
+def test_a_public_basis_is_not_used_where_it_cannot_be_measured():
+    (with_basis, _), (plain, _) = (run(NEIGHBORS, basis, 1, n=3000) for basis in ("dct", None))
+    assert with_basis.basis is None
+    assert with_basis.estimate.tolist() == plain.estimate.tolist()
 
 
 @pytest.mark.parametrize("basis", [np.eye(3), "dct:8x8"], ids=["matrix", "name"])
