@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.gx2 import heading, row, verdict
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, calibration
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, calibration
 from egm.study.timing import race
 
 KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
@@ -46,6 +46,38 @@ def release(quick):
             yield row(f"{path}, others", "", *(f"{ratio:.2f}" for ratio in ratios[1:]))
     yield verdict("most memory beyond X, MB", [max(memory.values()) / 1e6], ".1f", most=64)
     yield verdict("secure noise alone, d = 1e4, seconds", [noise_alone()], ".2f", most=1.0)
+
+
+def rotated(quick):
+    """Measure private releases along a basis; yield lines of text with their times over that of X.sum(axis=0).
+
+    Below each release stands the product of the rows with the matrix of the basis by NumPy, a part of what the release
+    has to do. There are fewer rows if `quick` is true.
+    """
+    rng = np.random.default_rng(1)
+    kinds = {
+        "100 columns, a matrix": (np.linalg.qr(rng.normal(size=(100, 100)))[0], 10**6, 100, 3.0),
+        "8 x 8 pixels, dct": (bases.dct((8, 8)), 10**6, 64, 1.5),
+        "256 x 256 pixels, dct": (bases.dct((256, 256)), 1000, 65_536, None),
+    }
+    yield from heading("simulated release along a basis, time over that of X.sum(axis=0)", "doubles")
+    for name, (basis, n, d, most) in kinds.items():
+        X = rng.normal(size=(n // 10 if quick else n, d))
+        mechanism = GaussianDataMechanism(np.ones(d), len(X), 1.0, 1e-6, basis=basis)
+        calls = {
+            "sum": lambda X=X: X.sum(axis=0)[0],
+            "release": lambda X=X, it=mechanism: it.release(X, rng=rng).count,
+        }
+        if d <= 100:
+            U = mechanism.basis.matrix
+            calls["product"] = lambda X=X, U=U: (X @ U.T)[0, 0]
+        mechanism.release(X, rng=rng)  # compile first
+        total, own, *product = race(calls, repetitions=5, patience=60.0)["median"]
+        if most is None:
+            yield row(name, f"{own / total:.2f}")
+        else:
+            yield verdict(name, [own / total], ".2f", most=most)
+            yield row("    NumPy's product alone", f"{product[0] / total:.2f}")
 
 
 def adaptive(quick):

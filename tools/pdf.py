@@ -86,7 +86,7 @@ def build(root: Path = ROOT, name: str = "egm") -> Path:
 
     `root` is the main folder of the project.
     """
-    finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / "stage-pdf"
+    finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / f"stage-{name}"  # both may be built at once
     finished.unlink(missing_ok=True)
     require_tex()
     lay_out(stage, execute_all(root), root)

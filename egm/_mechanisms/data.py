@@ -1002,7 +1002,6 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
 
 def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
     """Check the covariance matrix `covariance`, one row for each entry of `sigma`; return it as a symmetric array."""
-    found = covariance_matrix(covariance)
-    if found.shape != 2 * sigma.shape:
-        raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {found.shape}")
-    return found
+    if np.shape(covariance) != 2 * sigma.shape:
+        raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {np.shape(covariance)}")
+    return covariance_matrix(covariance)

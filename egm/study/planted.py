@@ -150,6 +150,7 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
     options: dict[str, Any] = {"center": [5.0, -1.0], "clip_probability": 0.1}
     data = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options)
     added = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, neighbors="add_remove")
+    turned = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, basis=[[0.8, 0.6], [-0.6, 0.8]])
     around_zero = GaussianDataMechanism([1.0, 1.0], 2, *mixed, clip_probability=0.1)
     corners = np.array([1.0, 4.0]), np.array([0.0, 0.0])
     axis, spherical = (np.array([3.0, 0.0]), np.zeros(2)), GaussianMechanism(3.0, *mixed, noise="l2", d=2)
@@ -159,6 +160,7 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
         Case("Gaussian, l2 noise", *mixed, axis, _linear(spherical), 2 * many, (*NOISE, SHAPE)),
         Case("elliptical", *mixed, corners, _linear(EllipticalGaussianMechanism([1.0, 4.0], *mixed)), many, NOISE),
         Case("data, replace one", *mixed, _replaced(data), _linear(data), many, (*NOISE, *ROWS)),
+        Case("data, in a basis", *mixed, _replaced(turned), _linear(turned), many, (*NOISE, *ROWS)),
         Case("data, add or remove", *mixed, _added(added), _linear(added), many, (*NOISE, *ROWS)),
         Case(
             "data, coarse lattice",
@@ -177,9 +179,11 @@ def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
     """Return two neighboring data sets of two rows each for an audit of `mechanism`; they differ in the second row.
 
     The first row is the center of the mechanism in both data sets. The second row is 8 clip norms away from the center
-    in each coordinate after scaling. It is above the center in the first data set, and below the center in the second.
+    in each coordinate after scaling, along the basis if there is one. It is above the center in the first data set, and
+    below the center in the second.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
+    far = far if mechanism.basis is None else mechanism.basis.inverse(far)
     return tuple(np.array([mechanism.center + 0 * far, mechanism.center + side * far]) for side in (1, -1))
 
 

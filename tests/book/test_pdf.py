@@ -64,7 +64,7 @@ def latex(typeset):
 
     `typeset` is the path of the finished PDF.
     """
-    return typeset.parent / "stage-pdf" / "_build" / "latex"
+    return typeset.parent / "stage-egm" / "_build" / "latex"
 
 
 @pytest.fixture(scope="module")
