@@ -24,6 +24,7 @@ __all__ = [
     "dct",
     "given",
     "haar",
+    "of_columns",
     "rotated",
 ]
 
@@ -307,6 +308,14 @@ def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
 def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
     """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`."""
     return np.sqrt(np.maximum(np.diagonal(rotated(basis, covariance)), 0.0))
+
+
+def of_columns(basis: BasisLike | None, std: Array) -> Array:
+    """Return the standard deviations of the columns, if uncorrelated coordinates along `basis` have those in `std`.
+
+    Without a basis the coordinates are the columns.
+    """
+    return std if basis is None else np.sqrt(basis.variances(std**2))
 
 
 def as_basis(basis: object, d: int) -> BasisLike:

@@ -27,7 +27,7 @@ from egm._adaptive.last_round import last_round
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._adaptive.search import Search, least_rho
-from egm._basis import BasisLike, as_basis, checked, covariance_matrix
+from egm._basis import BasisLike, as_basis, checked, covariance_matrix, of_columns
 from egm._types import ArrayLike
 from egm._validate import between, count, finite, matrix, positive, scalar, unread, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
@@ -153,6 +153,7 @@ class AdaptiveDataMechanism:
 
     @property
     def _learns(self) -> bool:
+        """Return whether a basis is to be found privately."""
         return isinstance(self.basis, str) and self.basis == "learn"
 
     def epsilon(self, delta: float) -> float:
@@ -273,9 +274,9 @@ class AdaptiveDataMechanism:
             raise ValueError(f"center must be a number or have the {sigma.size} entries of sigma, got {center.shape}")
         center, basis = np.broadcast_to(center, sigma.shape), self._basis(sigma.size)
         self._require_enough(sigma.size)
-        along = sigma if basis is not None and true is None else None
-        if basis is not None and along is not None:
-            sigma = np.sqrt(basis.variances(along**2))
+        along = None
+        if basis is not None and true is None:
+            along, sigma = sigma, of_columns(basis, sigma)
         rows = ExpectedRows(self.n, self.rho, sigma, center, true, along)
         search = Search(rows, self.radius, self.sigma_range, basis, self._learns)
         search.run()

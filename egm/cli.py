@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from egm import files
+from egm._basis import of_columns
 from egm._cli import inputs
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
@@ -239,8 +240,7 @@ def _plan_sum(args: Namespace) -> None:
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
-    expected, variances = np.sqrt(mechanism.error_by_column()), mechanism.sigma**2
-    spread = np.sqrt(variances if mechanism.basis is None else mechanism.basis.variances(variances))
+    expected, spread = np.sqrt(mechanism.error_by_column()), of_columns(mechanism.basis, mechanism.sigma)
     plan = {
         "forecast": errors(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},

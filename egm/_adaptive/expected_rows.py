@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from egm._adaptive.private_rows import Account, Intervals
+from egm._adaptive.private_rows import Account, Intervals, squares_std
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import APART
 from egm._basis import BasisLike, rotated
@@ -48,7 +48,7 @@ class ExpectedRows:
         """Take the coordinates of the rows along the vectors of `basis` in all further questions."""
         self.mu = basis.forward(self.mu)
         if self.along is None:
-            self.covariance = rotated(basis, np.diag(self.sigma**2) if self.covariance is None else self.covariance)
+            self.covariance = rotated(basis, self._second_moments())
             self.sigma = np.sqrt(np.diag(self.covariance))
         else:
             self.sigma = self.along
@@ -113,7 +113,7 @@ class ExpectedRows:
         `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        std = 1.3 * math.sqrt(3 * self.d / rho) * heavy / self.n
+        std = squares_std(self.n, self.d, rho) * heavy
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
@@ -125,7 +125,7 @@ class ExpectedRows:
         `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        covariance = np.diag(self.sigma**2) if self.covariance is None else self.covariance
+        covariance = self._second_moments()
         off = (self.mu - center) / spread
         std = clip_norm**2 / math.sqrt(rho) / self.n
         noise = np.random.default_rng(0).normal(0.0, std / 2, (self.d, self.d))
@@ -155,6 +155,10 @@ class ExpectedRows:
         """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)
+
+    def _second_moments(self) -> Array:
+        """Return the covariance matrix of the rows, shape (d, d), in the present coordinates."""
+        return np.diag(self.sigma**2) if self.covariance is None else self.covariance
 
     def _radial(self, center: Array, b: Floats) -> Radial:
         """Return a `Radial`, which approximates the distribution of ||b (x - center)|| for the normal rows x.

@@ -204,9 +204,7 @@ class _LastRound:
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
-        windows = self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std))
-        if self.rotated:
-            windows = self.bounded(windows)
+        windows = self.bounded(self.confirmed(_windows(shells.counts, near.size, shells.edges.size, shells.std)))
         beyond = np.cumsum(shells.counts[: near.size][::-1])[::-1]
         beyond += sum(np.sum(shells.counts[start:stop]) for start, stop in windows)
         expected = self.n * np.array([self.share(t) for t in near])
@@ -264,9 +262,9 @@ class _LastRound:
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
         the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
         not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
-        there, and the attribute `ended` is set to true.
+        there, and the attribute `ended` is set to true. In the columns nothing is asked.
         """
-        if not windows:
+        if not windows or not self.rotated:
             return windows
         *before, (start, stop) = windows
         cost, low, high, asked = self.search.doubt / 2, start, self.shells.edges.size, stop

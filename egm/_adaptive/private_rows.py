@@ -34,7 +34,7 @@ from egm._basis import BasisLike
 from egm._rows import lattice, norms
 from egm._types import Array, Floats, Whole
 
-__all__ = ["Account", "Intervals", "PrivateRows", "log_intervals"]
+__all__ = ["Account", "Intervals", "PrivateRows", "log_intervals", "squares_std"]
 
 Intervals: TypeAlias = tuple[Array, Array]  # the bounds between intervals, and the middle of each interval
 
@@ -86,6 +86,16 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
     pieces = max(1, math.ceil(math.log(high / low) / step))
     bounds = np.geomspace(low, max(high, low * math.exp(step)), pieces + 1)
     return bounds, np.concatenate([bounds[:1], np.sqrt(bounds[1:]) * np.sqrt(bounds[:-1]), bounds[-1:]])
+
+
+def _squares_norm(d: int) -> float:
+    """Return the norm to which a vector of `d` squares is clipped: 1.3 times the typical norm for normal numbers."""
+    return 1.3 * math.sqrt(3 * d)
+
+
+def squares_std(n: int, d: int, rho: float) -> float:
+    """Return the standard deviation of the noise in the mean of `PrivateRows.squares`, for `n` rows of `d` columns."""
+    return _squares_norm(d) / (n * math.sqrt(rho))
 
 
 def _unseen(question: F) -> F:
@@ -174,7 +184,7 @@ class PrivateRows:
         cut = math.sqrt(_SQUARE * heavy)  # applied before squaring, because an overflow would reveal a long row
         squares = (np.minimum(np.abs((block - center) / spread), cut) ** 2 for block in self._blocks())
         zero = np.zeros(self.d, dtype=object)
-        norm = 1.3 * math.sqrt(3 * self.d) * heavy
+        norm = _squares_norm(self.d) * heavy
         return self._mean(lambda grid: sum(map(grid.sum, squares), zero), norm, math.sqrt(2), rho)
 
     @_unseen

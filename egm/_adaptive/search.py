@@ -31,9 +31,9 @@ from scipy.special import chdtri
 
 from egm import gx2, scaling
 from egm._adaptive.learned import correlation
-from egm._adaptive.private_rows import Account, Intervals, log_intervals
+from egm._adaptive.private_rows import Account, Intervals, log_intervals, squares_std
 from egm._adaptive.radial import Radial
-from egm._basis import BasisLike, given
+from egm._basis import BasisLike, given, of_columns
 from egm._types import Array, Floats
 
 __all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
@@ -272,7 +272,7 @@ class Search:
         The noise has independent coordinates along the basis. For the largest moves along the basis, `std`, of a point
         in an ellipsoid, the results are its largest moves in the columns.
         """
-        return std if self.basis is None else np.sqrt(self.basis.variances(std**2))
+        return of_columns(self.basis, std)
 
     # Spread -----------------------------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class Search:
     def measurable(self) -> bool:
         """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
         cost = _REMEASURED * self.rho
-        noise = 1.3 * math.sqrt(3 * self.d / cost) / self.n
+        noise = squares_std(self.n, self.d, cost)
         needed = _LEARN * self.rho + self.once + 2 * (cost + self.cost(self.far))
         return self.d > 1 and noise < _SHARP and self.spare > needed
 
