@@ -38,16 +38,19 @@ may be far smaller than epsilon.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import overload
 
 import numpy as np
-from scipy.special import kve, roots_legendre
+from scipy.optimize import brentq
+from scipy.special import gammainccinv, gammaincinv, gammaln, kve, ndtr, roots_legendre
 
 from egm import _curve
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, finite
 
-__all__ = ["l2_delta", "l2_noise_scale", "log_delta_at", "log_excess"]
+__all__ = ["coordinate_quantile", "l2_delta", "l2_noise_scale", "log_delta_at", "log_excess"]
 
 _NODES, _WEIGHTS = ((v + shift) / 2 for v, shift in zip(roots_legendre(96), (1.0, 0.0), strict=True))
 _REACH = 45.0  # the integrals end where their terms are below exp(-45) of the largest one
@@ -306,3 +309,18 @@ def _dimension(d: ArrayLike) -> Array:
     if np.any(wrong := d != np.floor(d)):
         raise ValueError(f"d must be a whole number, got {float(d[wrong].flat[0])!r}")
     return d
+
+
+@functools.lru_cache(maxsize=64)
+def coordinate_quantile(tail: float, d: int) -> float:
+    """Return the number that one coordinate of l2 noise exceeds with the probability `tail`, in standard deviations.
+
+    `tail` is below 1/2, and the noise has `d` coordinates. Such a coordinate is a normal variable whose variance is
+    itself random: twice a variable with a gamma distribution of shape (d + 1) / 2, for the scale 1.
+    """
+    shape = (d + 1) / 2
+    logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)
+    weights = np.exp(shape * logs - np.exp(logs) - gammaln(shape)) * (logs[1] - logs[0])
+    std = np.sqrt(2 * np.exp(logs))
+    root: float = brentq(lambda x: float(weights @ ndtr(-x / std)) - tail, 0.0, 40 * float(std[-1]), rtol=1e-12)
+    return root / math.sqrt(d + 1)

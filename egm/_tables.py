@@ -26,6 +26,7 @@ __all__ = [
     "is_blocks",
     "ordered",
     "ordered_square",
+    "places",
     "refuse_rows_of_tables",
     "require_one_type",
 ]
@@ -148,8 +149,10 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
     return None if names is None or callable(names) else tuple(names)
 
 
-def check(X: object, columns: Columns) -> None:
+def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
+
+    X may have the columns in `labels`, too, and must have them if it has names.
 
     Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
     TypeError if `X` is a data frame of dask with a column that does not hold numbers.
@@ -157,6 +160,10 @@ def check(X: object, columns: Columns) -> None:
     names = column_names(X)
     if names is None:
         return
+    for label in labels:
+        if label not in names:
+            raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
+    names = tuple(name for name in names if name not in labels)
     _places("X", _distinct("X", names), columns)
     if _is_dask_frame(X):
         _refuse_others("X", X, names)
@@ -188,6 +195,12 @@ def arranged(X: Any, columns: Columns) -> Any:
     chosen = X.map_partitions(_select, list(columns or ())) if by_name else X  # a partition may have its own order
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
     return (chosen if plain else chosen.astype(float)).to_dask_array()
+
+
+def places(X: object, columns: Columns) -> list[int] | None:
+    """Return, for each name in `columns`, the index of this column of the table `X`; None if nothing must be moved."""
+    names = column_names(X)
+    return None if names is None else _places("X", names, columns)
 
 
 def _is_dask_frame(X: object) -> bool:
@@ -295,6 +308,17 @@ def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
                 f"{name} must hold real numbers in every column, but its column {column!r} has the type {kind}: "
                 f"make numbers of it, or choose others"
             )
+
+
+def split(X: Any, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
+    """Return the table `X` without the columns called `names`, and these columns as vectors."""
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(X, eager_only=True)
+    for name in names:
+        if name not in frame.columns:
+            raise ValueError(f"X must have a column {name!r}, and has {_few(frame.columns)}")
+    return frame.drop(*names).to_native(), [frame[name].to_numpy() for name in names]
 
 
 # Names --------------------------------------------------------------------------------------------------------------

@@ -12,19 +12,23 @@ more than the other. Then the number of rows is not public.
 """
 
 from egm._mechanisms.base import Release
-from egm._mechanisms.data import GaussianDataMechanism
+from egm._mechanisms.data import DataRelease, GaussianDataMechanism
 from egm._mechanisms.elliptical import EllipticalGaussianMechanism
 from egm._mechanisms.gaussian import GaussianMechanism
+from egm._mechanisms.grouped import GroupedDataMechanism, GroupedRelease
 from egm._mechanisms.laplace import LaplaceMechanism
 from egm._validate import DeltaWarning
 from egm.forecast import ErrorForecast
 
 __all__ = [
+    "DataRelease",
     "DeltaWarning",
     "EllipticalGaussianMechanism",
     "ErrorForecast",
     "GaussianDataMechanism",
     "GaussianMechanism",
+    "GroupedDataMechanism",
+    "GroupedRelease",
     "LaplaceMechanism",
     "Release",
 ]

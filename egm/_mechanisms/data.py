@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,14 +20,17 @@ from egm._mechanisms.base import (
     calibrate,
     fix,
     match,
-    noisy,
     ordinary,
     room,
     secure_noise,
     simulated_noise,
     std_on_lattice,
 )
-from egm._rows import lattice, norms, sums
+from egm._mechanisms.joint import CLIPPED_SHARE, Joint
+from egm._mechanisms.rowsum import Parts, RowSum
+from egm._rows import lattice, norms, people, sums
+from egm._rows.people import PerPerson
+from egm._rows.sums import Missing
 from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Noise, NoiseLaw, RowSource, Target, Whole
 from egm._validate import (
     between,
@@ -43,11 +46,57 @@ from egm._validate import (
 )
 from egm.forecast import ErrorForecast
 
-_CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the other sensitivity: 0.8 percent more noise
 _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
 _TOLERANCE = 1e-4  # relative tolerance of the best clip norm: the error is flat there
 _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are doubles
+
+
+@dataclass(frozen=True, eq=False)
+class DataRelease(RowSum, Release):
+    """Release of a sum of rows: what a `Release` has, means, intervals, and a table with a row for each column.
+
+    Parameters
+    ----------
+    estimate, noise_std, simulated, count, clipped, noise_law
+        Results of the release, as in `Release`.
+    mechanism : GaussianDataMechanism
+        Mechanism that has made the release. It has nothing but public parameters.
+    count_std : float
+        Standard deviation of the noise in `count`, or 0 if the number of rows is public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from egm import GaussianDataMechanism
+    >>> mechanism = GaussianDataMechanism({"age": 18, "income": 1200}, 10_000, 1, 1e-6, center=[40, 2500])
+    >>> X = np.random.default_rng(1).normal([41, 2450], [17, 1150], size=(10_000, 2))
+    >>> release = mechanism.release(X, rng=np.random.default_rng(2))
+    >>> release.columns, release.mean.round(1).tolist(), release.mean_std.round(1).tolist()
+    (('age', 'income'), [40.9, 2436.4], [0.5, 3.9])
+    """
+
+    mechanism: GaussianDataMechanism = field(kw_only=True, repr=False)
+    count_std: float = field(default=0.0, kw_only=True)
+
+    @property
+    def columns(self) -> Columns:  # type: ignore[override]  # read-only
+        """Return the names of the columns, or None if the mechanism has none."""
+        return self.mechanism.columns
+
+    @property
+    def n(self) -> float:
+        """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
+        return float(self.mechanism.n) if self.count is None else max(self.count, 1.0)
+
+    def _noisy_count(self) -> float:
+        return float(self.mechanism.n) if self.count is None else self.count
+
+    def _law(self) -> tuple[NoiseLaw, int]:
+        return self.mechanism.noise_law, self.mechanism.noise_size
+
+    def _parts(self) -> Parts:
+        return self.mechanism._parts(self.noise_std, self.n, self.count_std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +156,16 @@ class GaussianDataMechanism(Mechanism):
         ``matvec`` and ``rmatvec``, such as a `scipy.sparse.linalg.LinearOperator`. Rows are clipped
         in the coordinates along these vectors, and the noise has independent coordinates there. By
         default the coordinates are the columns.
+    missing : {"error", "center", "drop_row"}, default "error"
+        What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
+        `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
+        noisy one is released with the sum.
+    per_person : {"sum", "mean"} or int, optional
+        What becomes of the rows of one person, if a person may have several rows: they are added
+        up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
+        of the sums, of the means, or of the rows that are kept, and `n` is the number of persons
+        or, for k rows, a guess of the number of rows that are kept. By default each row is a
+        person.
 
     Attributes
     ----------
@@ -252,6 +311,8 @@ class GaussianDataMechanism(Mechanism):
     count_clipped: bool = field(default=False, kw_only=True)
     noise: Noise = field(default="gaussian", kw_only=True)
     basis: Any = field(default=None, kw_only=True)
+    missing: Missing = field(default="error", kw_only=True)
+    per_person: PerPerson = field(default=None, kw_only=True)
     noise_law: NoiseLaw = field(init=False, repr=False)
     noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
@@ -281,6 +342,8 @@ class GaussianDataMechanism(Mechanism):
             count_clipped: bool = ...,
             noise: Noise = ...,
             basis: ArrayLike | str | BasisLike | None = ...,
+            missing: Missing = ...,
+            per_person: PerPerson = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -298,7 +361,8 @@ class GaussianDataMechanism(Mechanism):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
         center = _location(_tables.ordered(self.columns, center=self.center), sigma, "center")
         fix(self, sigma=sigma, n=n, center=center if center.ndim else float(center))
-        size = sigma.size + (self.neighbors == "add_remove") + self.count_clipped  # sums, and the numbers of rows
+        self._check_people()
+        size = sigma.size + self._joint.counted + self.count_clipped  # sums, and the numbers of rows
         fix(self, noise_multiplier=calibrate(self, size))
         warn_of_delta(self.delta, n, stacklevel=4)
         self._check_doubts()
@@ -318,8 +382,18 @@ class GaussianDataMechanism(Mechanism):
             weight = self._count_weight(b, clip_norm)
             noise_std = np.sqrt(self._noise_variances(b, clip_norm))
         ordinary(noise_std, sigma=sigma, scaling=b, epsilon=self.epsilon)
-        clipped_std = self.noise_multiplier * self._stretch / _CLIPPED_SHARE if self.count_clipped else None
+        clipped_std = self.noise_multiplier * self._joint.stretch / CLIPPED_SHARE if self.count_clipped else None
         fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
+
+    def _check_people(self) -> None:
+        """Check the arguments `missing` and `per_person`, and store a number in `per_person` as an int."""
+        if self.missing not in ("error", "center", "drop_row"):
+            raise ValueError(f'missing must be "error", "center" or "drop_row", got {self.missing!r}')
+        if self.per_person is None or self.per_person in ("sum", "mean"):
+            return
+        if isinstance(self.per_person, str | bool):
+            raise ValueError(f'per_person must be "sum", "mean" or a number of rows, got {self.per_person!r}')
+        fix(self, per_person=count(per_person=self.per_person))
 
     def _check_doubts(self) -> None:
         """Check the arguments `center_std` and `sigma_factor`, and store them as floats or arrays."""
@@ -393,25 +467,17 @@ class GaussianDataMechanism(Mechanism):
         The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with
         the clip norm C and the scaling b.
         """
-        weight = self._count_weight(1 / axes, 1.0)
-        price = (1 + weight**2 if weight else 4) * (self.noise_multiplier * self._stretch) ** 2
+        sensitivity = self._joint.sensitivity(1.0, self._count_weight(1 / axes, 1.0))
+        price = (sensitivity * self.noise_multiplier * self._joint.stretch) ** 2
         return self._noise_total(1 / axes, 1.0), price
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the number by which the number of rows is multiplied before it is released together with the sum.
 
-        The result is 0 for "replace_one", where no number of rows is released. Otherwise let b be
-        the scaling and C the `clip_norm`. The result w is the weight for which the error of the sum
-        is least, but at least C / 10. With A = sum b**-2, B = ||center||**2 and the noise
-        multiplier z, the noise of the sum has the variance (C**2 + w**2) (A + B / w**2) z**2, which
-        is least for w**2 = C sqrt(B / A). If the center is zero, a weight of C / 10 adds one
-        percent to this variance, and the noise of the number of rows has the standard deviation 10
-        z.
+        It is 0 if the number of rows is not released. The mechanism has the scaling `b` and the clip norm `clip_norm`.
         """
-        if self.neighbors == "replace_one":
-            return 0.0
-        best = clip_norm * np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
-        return float(max(np.sqrt(best), clip_norm / 10))
+        ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
+        return self._joint.weight(clip_norm, float(ratio))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """Return the variance of the noise in each column of the sum.
@@ -435,19 +501,15 @@ class GaussianDataMechanism(Mechanism):
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
-        multiplier = self.noise_multiplier * self._stretch
-        if not weight:
-            return (2 * clip_norm * multiplier / b) ** 2, np.zeros(b.shape)
-        joint = (clip_norm**2 + weight**2) * multiplier**2
-        return joint * b**-2.0, joint * (self.center / weight) ** 2 + np.zeros(b.shape)
+        joint = (self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch) ** 2
+        return joint * b**-2.0, (joint * (self.center / weight) ** 2 if weight else 0.0) + np.zeros(b.shape)
 
     @property
-    def _stretch(self) -> float:
-        """Return the factor by which the sensitivity grows because the number of clipped rows is also released.
-
-        The factor is 1 if that number is not released.
-        """
-        return math.hypot(1, _CLIPPED_SHARE) if self.count_clipped else 1.0
+    def _joint(self) -> Joint:
+        """Return what a release consists of, as a `Joint`, which knows what one person can change in it."""
+        rows = self.per_person if isinstance(self.per_person, int) else 0
+        counted = self.neighbors == "add_remove" or rows > 0 or self.missing == "drop_row"
+        return Joint(self.neighbors, counted, self.count_clipped, rows**2 or 1)
 
     def error(
         self,
@@ -614,8 +676,10 @@ class GaussianDataMechanism(Mechanism):
         """
         if self.neighbors != "replace_one":
             raise ValueError(f'neighbors must be "replace_one" for a confidence radius, got {self.neighbors!r}')
+        if self._joint.counted:
+            raise ValueError("a confidence radius needs a public number of rows: see the method interval of a release")
         fail = 1 - scalar(probability, level=level)
-        std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._stretch, self._doubts
+        std, (offset, factors) = 2 * self.clip_norm * self.noise_multiplier * self._joint.stretch, self._doubts
         one, shares = np.ones_like(self.b), np.geomspace(1e-9, 1 - 1e-9, 400)
         if self.noise_law == "gaussian":
             of_noise = std * np.sqrt(chdtri(self.sigma.size, fail * (1 - shares)))
@@ -628,7 +692,30 @@ class GaussianDataMechanism(Mechanism):
             radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
         return float(max(radii))
 
-    def check(self, X: RowSource) -> None:
+    def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
+        """Return how far a noisy sum of `n` rows may be from the exact one, if the guesses are as good as declared.
+
+        `noise_std` has the standard deviations of the noise in the columns of the sum, and `count_std` is that of the
+        noise in the number of rows.
+        """
+        offset, factors = self._doubts
+        variance, squared_bias = forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
+        spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
+        if self.basis is not None:  # the signs along the basis are unknown
+            spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
+        centered = np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0)
+        std = np.sqrt(centered + n * self._of_columns(variance))
+        return Parts(np.broadcast_to(self.center, self.b.shape), std, bias, spread, count_std)
+
+    @property
+    def _count_std(self) -> float:
+        """Return the standard deviation of the noise in the number of rows; 0 if this number is not released."""
+        if not self.count_weight:
+            return 0.0
+        sensitivity = self._joint.sensitivity(self.clip_norm, self.count_weight)
+        return float(sensitivity * self._joint.stretch * self.noise_multiplier / self.count_weight)
+
+    def check(self, X: RowSource, *, person: object = None) -> None:
         """Raise the errors that `release` would raise for the type, the shape and the names of `X`.
 
         Parameters
@@ -636,12 +723,15 @@ class GaussianDataMechanism(Mechanism):
         X : array_like, table or iterator of array_like, shape (n, d)
             Rows whose sum would be released, as for `release`. No row is read, and nothing is taken
             from an iterator.
+        person : hashable or array_like, optional
+            Column of `X`, or array, that says to whom a row belongs, as for `release`.
 
         Raises
         ------
         ValueError
-            If `X` does not have d columns or, under "replace_one", does not have `n` rows; or if its
-            names are not those of `columns`.
+            If `X` does not have d columns or, under "replace_one", does not have `n` rows; if its
+            names are not those of `columns`; or if `person` is given and the mechanism has no
+            `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -660,27 +750,35 @@ class GaussianDataMechanism(Mechanism):
             ...
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
+        if (person is None) != (self.per_person is None):
+            given = "must be given" if person is None else "needs a mechanism with per_person, which"
+            raise ValueError(f"person {given}: per_person is {self.per_person!r}")
+        self._check_rows(X, people.label_names(X, person=person))
+
+    def _check_rows(self, X: RowSource, labels: Sequence[Hashable]) -> None:
+        """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names."""
         if isinstance(X, Iterator):
             return
         if _tables.is_blocks(X):
             shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
+            labels = ()  # are not among its names
         else:
-            shape = unread(X=X)
+            shape = unread(X=X) if not labels else (np.nan, np.nan)
         if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(X, self.columns)
+            _tables.check(X, self.columns, labels)
         if shape is None:
             return
         rows, *columns = shape or (1,)
         if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            given = shape if self.neighbors == "replace_one" else shown_shape("X", shape)
+            given = shown_shape("X", shape) if self._joint.counted or self.per_person else shape
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
-            _tables.check(X, self.columns)
-        if self.neighbors == "replace_one" and rows != self.n and not np.isnan(rows):
+            _tables.check(X, self.columns, labels)
+        if not self._joint.counted and self.per_person is None and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
-    def release(self, X: RowSource, *, rng: np.random.Generator | None = None) -> Release:
+    def release(self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None) -> DataRelease:
         """Release a private estimate of the sum of the rows.
 
         Parameters
@@ -689,12 +787,16 @@ class GaussianDataMechanism(Mechanism):
             Real numbers: an array; a table of pandas, polars, pyarrow, dask or `egm.files.rows`; or
             an iterator over blocks of rows, each of shape (rows, d). `X` is read once and never
             changed.
+        person : hashable or array_like, shape (n,), optional
+            Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
+            array with one entry for each row. It is given if and only if the mechanism has
+            `per_person`. Blocks of rows that are read one after the other must be sorted by person.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default the noise is secure.
 
         Returns
         -------
-        Release
+        DataRelease
             The estimate has shape (d,), in the units of the data. The release has a noisy number of
             rows, `count`, under "add_remove", and a noisy number of clipped rows, `clipped`, under
             `count_clipped`.
@@ -741,21 +843,28 @@ class GaussianDataMechanism(Mechanism):
         9982
         """
         _tables.refuse_rows_of_tables(X)
-        self.check(X)
+        self.check(X, person=person)
         grid = self._grid() if rng is None else lattice.Lattice(self.clip_norm, self.sigma.size, 1.0)
-        arranged = _tables.arranged(X, self.columns)
         center = np.broadcast_to(self.center, self.b.shape)
-        total, rows = sums.clipped_sum(arranged, grid, center, self.b, self.count_clipped, self.basis)
-        if self.neighbors == "replace_one" and rows != self.n:
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+        rule = grid, center, self.b, self.count_clipped, self.basis, self.missing
+        if person is None:
+            total, rows = sums.clipped_sum(_tables.arranged(X, self.columns), *rule)
+        else:
+            of_people = partial(_of_people, how=self.per_person, rule=rule)
+            found = people.results(X, self.columns, self.sigma.size, person, None, of_people)
+            total, rows = sum(part for part, _ in found), sum(persons for _, persons in found)
+        if not self._joint.counted and rows != self.n:
+            unit = "rows" if self.per_person is None else "persons"
+            raise ValueError(f"X must have the declared n = {self.n} {unit}, got {rows}")
         if rng is None:
             return self._secure_release(grid, total, rows)
-        if self.neighbors == "add_remove" or self.count_clipped or self.basis is not None:
+        if self._joint.counted or self.count_clipped or self.basis is not None:
             return self._simulated_release(grid, total, rows, rng)
         estimate = total.astype(float) * grid.unit / self.b + self.n * self.center
-        return noisy(estimate, self.noise_std, self.noise_law, rng)
+        noise = simulated_noise(self.noise_law, self.noise_std, rng)
+        return DataRelease(estimate + noise, self.noise_std, True, noise_law=self.noise_law, mechanism=self)
 
-    def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> Release:
+    def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
         """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
@@ -765,7 +874,15 @@ class GaussianDataMechanism(Mechanism):
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return Release(estimate, self.noise_std, simulated=False, noise_law=self.noise_law, **counts)
+        return DataRelease(
+            estimate,
+            self.noise_std,
+            False,
+            noise_law=self.noise_law,
+            mechanism=self,
+            count_std=self._count_std,
+            **counts,
+        )
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -797,8 +914,8 @@ class GaussianDataMechanism(Mechanism):
         noise. The points are as close as possible for the noise to fit into 64-bit integers, but
         not closer than 2**-40 clip norms.
         """
-        sensitivity = 2.0 if self.neighbors == "replace_one" else math.hypot(1, self.count_weight / self.clip_norm)
-        noise = sensitivity * self._stretch * self.noise_multiplier  # in clip norms
+        sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
+        noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
         return lattice.Lattice(self.clip_norm, self.sigma.size, room(self.noise_law, noise))
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
@@ -809,32 +926,34 @@ class GaussianDataMechanism(Mechanism):
         rows is multiplied (each 0 if that number is not released), and the standard deviation of
         the noise in each released number.
         """
-        sensitivity: float
-        weight, clipped_weight, sensitivity = 0, 0, 2 * grid.radius
-        if self.neighbors == "add_remove":
-            weight = round(self.count_weight / grid.unit)
-            sensitivity = math.nextafter(math.hypot(grid.radius, weight), math.inf)
-        if self.count_clipped:
-            clipped_weight = math.ceil(_CLIPPED_SHARE * sensitivity)
-            sensitivity = math.nextafter(math.hypot(sensitivity, clipped_weight), math.inf)
+        weight = round(self.count_weight / grid.unit)
+        clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight)
         return weight, clipped_weight, std_on_lattice(self, sensitivity, self.noise_size)
 
-    def _simulated_release(self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator) -> Release:
+    def _simulated_release(
+        self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator
+    ) -> DataRelease:
         """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
         is the number of clipped rows. `rows` is the number of rows. The number of rows is released
         only under "add_remove", and the number of clipped rows only under `count_clipped`.
         """
-        sensitivity = 2 * self.clip_norm
-        if self.neighbors == "add_remove":
-            sensitivity = math.hypot(self.clip_norm, self.count_weight)
-        clipped_weight = _CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
-        std = math.hypot(sensitivity, clipped_weight) * self.noise_multiplier
+        sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
+        clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
+        std = sensitivity * self._joint.stretch * self.noise_multiplier
         drawn = simulated_noise(self.noise_law, np.full(self.noise_size, std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
-        return Release(estimate, self.noise_std, simulated=True, noise_law=self.noise_law, **counts)
+        return DataRelease(
+            estimate,
+            self.noise_std,
+            True,
+            noise_law=self.noise_law,
+            mechanism=self,
+            count_std=self._count_std,
+            **counts,
+        )
 
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
@@ -923,8 +1042,7 @@ class GaussianDataMechanism(Mechanism):
         share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
         variance = self.clipped_std**2 + rows * share * (1 - share)
         if self.count_weight:  # the number of rows is noisy, too
-            counted = math.hypot(self.clip_norm, self.count_weight) / self.count_weight
-            variance += (share * counted * self._stretch * self.noise_multiplier) ** 2
+            variance += (share * self._count_std) ** 2
         return (release.clipped - rows * share) / math.sqrt(variance)
 
     def clip(self, rows: ArrayLike) -> Array:
@@ -960,6 +1078,16 @@ class GaussianDataMechanism(Mechanism):
         """
         rows = matrix(self.sigma.size, rows=rows)
         return norms.clip(rows, self.clip_norm)
+
+
+def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
+    """Return the result of `egm._rows.sums.clipped_sum` for what is left of the rows of each person.
+
+    The blocks of `source` are sorted by person, `how` says what is left, and `rule` has the arguments of `clipped_sum`
+    but the first.
+    """
+    kept = people.gathered(source, how, rule[-1] != "error")
+    return sums.clipped_sum((block.values for block in kept), *rule)
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:

@@ -8,16 +8,18 @@ the sum stays the same: the result of a task counts once, even if the task has r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_dask", "results"]
+__all__ = ["Sum", "is_dask", "results", "shuffled"]
 
+_PIECES = 64  # into which the rows of a block are divided, at most
 _WIDTH = 16  # results that are added by one task, and at most how many are returned
 
-Sum: TypeAlias = tuple[Any, int]  # a total, and the number of rows in it
+Sum: TypeAlias = tuple[Any, Any]  # a total, and the number of rows in it, or in each group of it
+T = TypeVar("T")
 
 
 def is_dask(X: object) -> bool:
@@ -56,6 +58,30 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
         cells = _cells(cells.rechunk({0: _WIDTH}), _added)
     found: list[Sum] = cells.compute().ravel().tolist()
     return found
+
+
+def shuffled(
+    X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
+) -> list[Sum]:
+    """Bring rows of `X` together that are in several blocks, and return the sums over what is brought together.
+
+    `X` is a dask array (n, d) or a dask frame. The function `of_part` makes an object of each block. `divided` divides
+    such an object into a number of pieces, and `together` returns the sum (total, number of rows) over a list of
+    pieces with the same index, in the order of the blocks. If `divided` is None, each object is summed alone. All are
+    functions that can be pickled, and whose results depend on their arguments alone.
+    """
+    import dask
+
+    if hasattr(X, "rechunk"):
+        X = X.rechunk({1: -1})
+    parts = [dask.delayed(of_part)(part) for part in np.ravel(X.to_delayed()).tolist()]
+    if divided is None:
+        sums = [dask.delayed(together)([part]) for part in parts]
+    else:
+        count = min(len(parts), _PIECES)
+        pieces = [dask.delayed(divided, nout=count)(part, count) for part in parts]
+        sums = [dask.delayed(together)([piece[k] for piece in pieces]) for k in range(count)]
+    return list(dask.compute(*sums))
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:

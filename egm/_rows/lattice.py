@@ -130,6 +130,53 @@ class Lattice:
         *total, clipped = sum((part.astype(object) for part in totals), np.zeros(X.shape[1] + 1, dtype=object))
         return np.array(total, dtype=object), clipped
 
+    def sum_by_group(
+        self,
+        X: NDArray[Any],
+        codes: NDArray[np.int64],
+        groups: int,
+        center: ArrayLike = 0.0,
+        scaling: ArrayLike = 1.0,
+        basis: BasisLike | None = None,
+    ) -> tuple[Whole, NDArray[np.int64]]:
+        """Return the result of `sum` for the rows of each group, shape (groups, d), and the number of rows in each.
+
+        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that belongs to no group and is left
+        out. The other arguments are those of `sum`. The rows are copied, a block at a time, in the order of the groups.
+        """
+        center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
+        add, small = self._adder(center, scaling, basis), np.int16 if groups < 1 << 15 else np.int64
+        codes = codes.astype(small)  # NumPy sorts short integers in linear time
+        totals = _in_parallel(lambda part: self._group_part(X, codes, groups, part, add), _parts(*X.shape))
+        joint = sum((part.astype(object) for part in totals), np.zeros((groups, X.shape[1] + 1), dtype=object))
+        return joint[:, :-1], joint[:, -1].astype(np.int64)
+
+    def _group_part(
+        self, X: NDArray[Any], codes: NDArray[Any], groups: int, part: range, add: Callable[..., int]
+    ) -> NDArray[np.int64]:
+        """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
+
+        `codes` has the groups of the rows, of which there are `groups`, and `add` is a result of `_adder`. The result
+        has the shape (groups, d + 1): the sums, and in the last column the numbers of rows.
+        """
+        joint, clipped = np.zeros((groups, X.shape[1] + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        totals, step = np.zeros((groups, X.shape[1]), dtype=np.int64), max(1, _COPIED * 8 // X.shape[1])
+        for start in range(part.start, part.stop, step):
+            of_rows = codes[start : min(start + step, part.stop)]
+            order = np.argsort(of_rows, kind="stable")
+            with np.errstate(over="ignore"):
+                rows = np.take(X[start : start + of_rows.size], order, axis=0).astype(float, copy=False)
+            rows.flags.writeable = False
+            ends = np.searchsorted(of_rows[order], np.arange(groups + 1))  # rows of no group stand first
+            for group in np.flatnonzero(np.diff(ends)):
+                place = add(rows[ends[group] : ends[group + 1]], totals[group], clipped)
+                if place >= 0:
+                    i, j = divmod(place, X.shape[1])
+                    raise ValueError(f"X[{start + order[ends[group] + i]}, {j}] must be finite")
+            joint[:, -1] += np.diff(ends)
+        joint[:, :-1] = totals
+        return joint
+
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
         """Return a function that adds the rows of a block, an array of doubles, to a sum and to a number of rows.
 

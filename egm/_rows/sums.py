@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egm._rows import dask
 from egm._types import Array, ArrayLike, Whole
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from egm._basis import BasisLike
     from egm._rows.lattice import Lattice
 
-__all__ = ["clipped_sum"]
+__all__ = ["Missing", "clipped_sum", "filled", "group_sums"]
+
+Missing: TypeAlias = Literal["error", "center", "drop_row"]
+_FILLED = 1 << 20  # numbers that are copied at a time, if missing values are allowed
 
 
 def clipped_sum(
@@ -26,6 +30,7 @@ def clipped_sum(
     scaling: Array,
     count_clipped: bool = False,
     basis: BasisLike | None = None,
+    missing: Missing = "error",
 ) -> tuple[Whole, int]:
     """Center, scale and clip rows, and round them to integers; return the sum of the rows and the number of rows.
 
@@ -36,10 +41,13 @@ def clipped_sum(
 
     The sum has shape (d,), in Python integers. It is exact: it is the same for any order of the rows, any division into
     blocks, and any machines with one kind of processor. If `count_clipped` is true, the sum has shape (d + 1,), and its
-    last entry is the number of rows that were clipped. Raise ValueError for an array of another shape or with an entry
-    that is not finite, and TypeError for anything but real numbers.
+    last entry is the number of rows that were clipped. If `missing` is "center", NaN counts as the entry of `center`;
+    if it is "drop_row", rows with NaN are left out, and are not counted. Raise ValueError for an array of another shape
+    or with an entry that is not finite, and TypeError for anything but real numbers.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped, basis=basis)
+    if missing != "error":
+        of_block = partial(_of_incomplete, of_complete=of_block, center=center, missing=missing)
     if isinstance(X, Iterator):
         results: Iterable[tuple[Whole, int]] = map(of_block, X)
     elif dask.is_dask(X):
@@ -65,3 +73,57 @@ def _of_block(
     if not count_clipped:
         return grid.sum(X, center, scaling, basis), len(X)
     return np.append(*grid.sum_and_clipped(X, center, scaling, basis)), len(X)
+
+
+def _of_incomplete(
+    X: ArrayLike, of_complete: Callable[[Array], tuple[Whole, int]], center: Array, missing: Missing
+) -> tuple[Whole, int]:
+    """Return the result of `clipped_sum` for one array or list `X` of rows that may have missing entries.
+
+    The function `of_complete` computes it for rows without missing entries. `center` and `missing` are arguments of
+    `clipped_sum`.
+    """
+    if isinstance(X, list | tuple) and not len(X):
+        X = np.empty((0, center.size))
+    X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
+    blocks = [X[start : start + step] for start in range(0, max(len(X), 1), step)]
+    parts = [of_complete(filled(block, center, missing)[0]) for block in blocks]
+    return sum(total for total, _ in parts[1:]) + parts[0][0], sum(rows for _, rows in parts)
+
+
+def filled(X: Any, center: Array, missing: Missing) -> tuple[Array, NDArray[np.bool]]:
+    """Return rows without missing entries for the rows of the array `X`, and which rows of X they stand for.
+
+    An entry that is NaN becomes that of `center`, or its row is left out, as `missing` says; for "error" all rows are
+    returned unchanged.
+    """
+    everything = np.ones(len(X), dtype=bool)
+    if missing == "error":
+        return X, everything
+    absent = np.isnan(X)
+    if missing == "center":
+        return np.where(absent, center, X), everything
+    complete = ~absent.any(axis=1)
+    return X[complete], complete
+
+
+def group_sums(
+    blocks: Iterable[tuple[Any, NDArray[np.int64]]],
+    groups: int,
+    grid: Lattice,
+    center: Array,
+    scaling: Array,
+    basis: BasisLike | None = None,
+    missing: Missing = "error",
+) -> tuple[Whole, NDArray[np.int64]]:
+    """Sum the rows of each group as `clipped_sum` sums all rows; return the sums (groups, d), and the numbers of rows.
+
+    Each block is a pair: an array of rows, and the code of the group of each row, from 0 to `groups` - 1, or -1 for a
+    row of no group, which is left out. The other arguments are those of `clipped_sum`.
+    """
+    total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
+    for X, codes in blocks:
+        X, kept = filled(unread_matrix(center.size, X=X), center, missing)
+        part, number = grid.sum_by_group(X, codes[kept], groups, center, scaling, basis)
+        total, rows = total + part, rows + number
+    return total, rows

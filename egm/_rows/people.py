@@ -1,0 +1,304 @@
+"""Bring rows together that belong to one person, and tell to which group a row belongs.
+
+Each row has up to two labels: its person, and its group. They are columns of a table, or arrays beside an array. The
+rows of one person are added up or averaged, or at most k of them are kept, before a mechanism clips what is left. What
+becomes of the rows of one person depends on nothing but these rows and their order. So the proof of privacy is that of
+a mechanism for which each person has one row, or k rows.
+
+An array or a data frame is sorted by person first. Blocks that are read one after the other, from a file or from an
+iterator, must be sorted by person already. A person's rows may be in several blocks: the rows of the last person of a
+block are kept until the next block is read. The blocks of a dask array or a dask frame are divided by a hash of the
+person, and parts with the same hash are put together, so that no block needs all rows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egm import _tables
+from egm._rows import dask
+from egm._types import Array, Columns
+from egm._validate import unread_matrix
+
+__all__ = ["Block", "Labels", "PerPerson", "codes", "gathered", "label_names", "results"]
+
+_SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
+_FAR = 1e290  # sums of a person's entries are cut here, so that none becomes infinite
+_TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
+
+Labels: TypeAlias = NDArray[Any]
+PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
+
+
+class Block(NamedTuple):
+    """Rows, with the person and the group of each row; None where there are no such labels."""
+
+    values: Array
+    persons: Labels | None = None
+    groups: Labels | None = None
+
+
+# Labels ---------------------------------------------------------------------------------------------------------------
+
+
+def label_names(X: object, **labels: object) -> list[Hashable]:
+    """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
+
+    Raise TypeError for a name if `X` is an array or a list, which has no names.
+    """
+    names: list[Hashable] = []
+    for key, label in labels.items():
+        if label is None or not isinstance(label, Hashable):
+            continue
+        if isinstance(X, np.ndarray | list):
+            raise TypeError(
+                f"{key} must be an array with one entry for each row of X, which has no names: got {label!r}"
+            )
+        names.append(label)
+    return names
+
+
+def codes(labels: Labels, keys: tuple[Hashable, ...]) -> NDArray[np.int64]:
+    """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
+    known = np.array(keys)
+    if labels.dtype.kind in "iub" and known.dtype.kind in "iub":
+        low, high = int(known.min()), int(known.max())
+        if high - low < _TABLE:
+            table = np.full(high - low + 3, -1)
+            table[known.astype(int) - low + 1] = np.arange(len(keys))
+            return table[np.clip(labels, low - 1, high + 1).astype(int) - low + 1]
+    distinct, places = np.unique(_comparable(labels), return_inverse=True)
+    index = {key: code for code, key in enumerate(keys)}
+    return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=int)[places]
+
+
+def _comparable(labels: Any) -> Labels:
+    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot."""
+    found = np.asarray(labels)
+    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found):
+        found = found.astype(np.str_)
+    if found.ndim != 1 or found.dtype.kind not in "iubfUSM":
+        raise TypeError("the labels of rows must be a vector of numbers, texts or dates")
+    if found.dtype.kind in "fM" and np.isnan(found).any():
+        raise ValueError("the labels of rows must not be missing")
+    return found
+
+
+# Blocks ---------------------------------------------------------------------------------------------------------------
+
+
+def results(
+    X: Any, columns: Columns, d: int, person: Any, by: Any, summed: Callable[[Iterator[Block]], dask.Sum]
+) -> list[dask.Sum]:
+    """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
+
+    All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
+    iterator of data frames, or a dask array or frame. `person` and `by` are names of columns, or arrays with one entry
+    for each row, or None. The other columns of X are matched with `columns`, and there are `d` of them. Raise
+    ValueError if blocks of rows are not sorted by person, or if a label is missing.
+    """
+    if not dask.is_dask(X):
+        return [summed(_blocks(X, columns, d, person, by))]
+    names = label_names(X, person=person, by=by)
+    if len(names) < (person is not None) + (by is not None):
+        raise TypeError("person and by must be names of columns if X is a dask array or frame")
+    of_part = partial(_of_part, names=_tables.column_names(X), columns=columns, d=d, person=person, by=by)
+    return dask.shuffled(X, of_part, None if person is None else _divided, partial(_together, summed=summed))
+
+
+def _of_part(part: Any, names: tuple[Hashable, ...] | None, columns: Columns, d: int, person: Any, by: Any) -> Block:
+    """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns called `names`.
+
+    The other arguments are those of `results`.
+    """
+    if isinstance(part, np.ndarray):
+        if names is None:
+            raise TypeError(
+                "X must have names of columns, for example from egm.files.from_parquet, if there are labels"
+            )
+        places = {label: names.index(label) for label in (person, by) if label is not None}
+        order = _tables.places(_Named([name for name in names if name not in places]), columns)
+        values = np.delete(part, list(places.values()), axis=1)
+        values = values if order is None else values[:, order]
+        return Block(values, *(None if label is None else part[:, places[label]] for label in (person, by)))
+    blocks = list(_blocks(part, columns, d, person, by))
+    empty = Block(np.empty((0, d)), *(None if label is None else np.empty(0) for label in (person, by)))
+    return _joined(*blocks) if blocks else empty
+
+
+class _Named:
+    """Stand for a table that has nothing but the names of its columns."""
+
+    def __init__(self, names: list[Hashable]) -> None:
+        self.names, self.blocks = tuple(names), list
+
+
+def _divided(block: Block, pieces: int) -> list[Block]:
+    """Divide `block` into as many blocks as `pieces` says, such that all rows of a person are in one of them."""
+    assert block.persons is not None
+    persons = _comparable(block.persons)
+    if persons.dtype.kind in "US":
+        distinct, places = np.unique(persons.astype(np.str_), return_inverse=True)
+        bits = np.array([zlib.crc32(label.encode()) for label in distinct.tolist()], dtype=np.uint64)[places]
+    else:
+        numbers = persons.astype("datetime64[us]").astype(int) if persons.dtype.kind == "M" else persons
+        bits = (numbers.astype(float) + 0.0).view(np.uint64)  # one number has the same bits in all of its types
+        bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+    piece = bits % np.uint64(pieces)
+    return [_cut(block._replace(persons=persons), piece == k) for k in range(pieces)]
+
+
+def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
+    """Return the result of the function `summed` for the rows of all `pieces`, blocks that are not sorted by person."""
+    block = _joined(*pieces)
+    if block.persons is not None:
+        block = _cut(block, np.argsort(block.persons, kind="stable"))
+    return summed(iter([block]))
+
+
+def _blocks(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
+    """Yield the rows of `X` in blocks, with their labels; if there are persons, in the order of the persons.
+
+    The arguments are those of `results`; X is no object of dask.
+    """
+    names = label_names(X, person=person, by=by)
+    parts: Iterable[tuple[Any, list[Labels]]]
+    if _tables.is_blocks(X):
+        place = _tables.places(X, columns)
+        parts = ((rows if place is None else rows[:, place], found) for rows, found in X.labelled(names))
+    elif isinstance(X, Iterator):
+        parts = (_tables.split(x, *names) for x in X)
+    else:
+        yield from _in_memory(X, columns, d, person, by)
+        return
+    last = None
+    for rest, found in parts:
+        labels = dict(zip(names, found, strict=True))
+        persons = None if person is None else _comparable(labels[person])
+        if persons is not None and persons.size:
+            if np.any(persons[1:] < persons[:-1]) or (last is not None and persons[0] < last):
+                raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it as a whole")
+            last = persons[-1]
+        yield Block(_values(rest, columns, d), persons, labels.get(by))
+
+
+def _in_memory(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
+    """Yield the rows of an array or a data frame `X`, as `_blocks` does, in the order of the persons if there are any.
+
+    The rows of one person keep their order.
+    """
+    names = label_names(X, person=person, by=by)
+    rest, found = _tables.split(X, *names) if names else (X, [])
+    labels = dict(zip(names, found, strict=True))
+    values = _values(rest, columns, d)
+    given = [label if label is None or not isinstance(label, Hashable) else labels[label] for label in (person, by)]
+    persons, groups = (None if label is None else _comparable(label) for label in given)
+    for key, label in (("person", persons), ("by", groups)):
+        if label is not None and label.size != len(values):
+            raise ValueError(f"{key} must have one entry for each row of X")
+    whole = Block(values, persons, groups)
+    if persons is None:
+        yield whole
+        return
+    order, step = np.argsort(persons, kind="stable"), max(1, _SORTED // d)
+    for start in range(0, order.size, step):
+        yield _cut(whole, order[start : start + step])
+
+
+def _values(rest: Any, columns: Columns, d: int) -> Any:
+    """Return the numbers of `rest`, an array or a table without its labels, as an array with `d` columns."""
+    found = _tables.arranged(rest, columns)
+    if isinstance(found, Iterator):
+        found = np.concatenate([np.empty((0, d)), *found])
+    return unread_matrix(d, X=found)
+
+
+# Persons --------------------------------------------------------------------------------------------------------------
+
+
+def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
+    """Yield what is left of the rows of each person, in blocks; the blocks of `source` are sorted by person.
+
+    If `how` is "sum" or "mean", the rows of one person, or those of one person in one group, become one row. If it is a
+    number k, the first k rows of each person are kept. If the rows have groups, these are codes; rows with the code -1,
+    of no group, are left out, and of each person the first `most` groups are kept. Unless `missing` is true, raise
+    ValueError for an entry that is not finite; an infinite entry is never accepted.
+    """
+    kept: Block | None = None
+    for block in source:
+        if not (np.isfinite(block.values) | (missing & np.isnan(block.values))).all():
+            raise ValueError("X must be finite, apart from missing values that the mechanism allows")
+        kept = block if kept is None else _joined(kept, block)
+        persons = kept.persons
+        if persons is None or not persons.size:
+            continue
+        done = int(np.searchsorted(persons, persons[-1]))  # the last person may have more rows in the next block
+        if done:
+            yield _of_persons(_cut(kept, slice(None, done)), how, most)
+            kept = _cut(kept, slice(done, None))
+    if kept is not None and len(kept.values):
+        yield _of_persons(kept, how, most)
+
+
+def _cut(block: Block, rows: Any) -> Block:
+    """Return the block of those `rows` of `block`, a slice or indices."""
+    return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
+
+
+def _joined(*blocks: Block) -> Block:
+    """Return the rows of several blocks as one block."""
+    parts = zip(*blocks, strict=True)
+    return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))  # type: ignore[arg-type]  # as above
+
+
+def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
+    """Return what is left of `block`, all rows of some persons, sorted by person; as `gathered` does it."""
+    if block.groups is not None:
+        block = _cut(block, np.flatnonzero(block.groups >= 0))
+    values, persons, groups = block
+    if not len(values):
+        return Block(values, None, groups)
+    assert persons is not None
+    number = np.cumsum(np.append(False, persons[1:] != persons[:-1]))  # of the person of each row, from 0 on
+    if isinstance(how, int):
+        kept = _rank(number) < how
+        return Block(values[kept], None, None if groups is None else groups[kept])
+    if groups is not None:
+        number, order, groups = _pairs(number, groups, most)
+        values = values[order]
+    starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+    with np.errstate(all="ignore"):  # a warning could reveal a person
+        total = np.add.reduceat(np.asarray(values, dtype=float), starts, axis=0)
+        if how == "mean":
+            total /= np.diff(np.append(starts, len(values)))[:, None]
+        np.clip(total, -_FAR, _FAR, out=total)
+    return Block(total, None, None if groups is None else groups[starts])
+
+
+def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, Labels, Labels]:
+    """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
+
+    `number` has the ascending number of each row's person, and `groups` the code of its group. The result has, for each
+    row that is kept, the number of its pair, the index of the row, and the code of its group.
+    """
+    span = int(groups.max()) + 1
+    _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)
+    by_person = np.lexsort((first, number[first]))  # the pairs: by person, and then in the order of their first rows
+    rank = np.empty_like(first)
+    rank[by_person] = _rank(number[first][by_person])
+    order = np.argsort(pair, kind="stable")
+    if most is not None:
+        order = order[rank[pair[order]] < most]
+    return pair[order], order, groups[order]
+
+
+def _rank(number: Labels) -> Labels:
+    """Return for each entry of the ascending vector `number` how many equal entries stand before it."""
+    starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+    return np.arange(number.size) - np.repeat(starts, np.diff(np.append(starts, number.size)))
