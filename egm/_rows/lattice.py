@@ -66,6 +66,7 @@ _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
+_GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
 _WORTH_A_THREAD = 1 << 19  # numbers
 
 S = TypeVar("S")
@@ -133,7 +134,7 @@ class Lattice:
     def sum_by_group(
         self,
         X: NDArray[Any],
-        codes: NDArray[np.int64],
+        codes: NDArray[Any],
         groups: int,
         center: ArrayLike = 0.0,
         scaling: ArrayLike = 1.0,
@@ -145,8 +146,7 @@ class Lattice:
         out. The other arguments are those of `sum`. The rows are copied, a block at a time, in the order of the groups.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
-        add, small = self._adder(center, scaling, basis), np.int16 if groups < 1 << 15 else np.int64
-        codes = codes.astype(small)  # NumPy sorts short integers in linear time
+        add = self._adder(center, scaling, basis)
         totals = _in_parallel(lambda part: self._group_part(X, codes, groups, part, add), _parts(*X.shape))
         joint = sum((part.astype(object) for part in totals), np.zeros((groups, X.shape[1] + 1), dtype=object))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
@@ -160,7 +160,7 @@ class Lattice:
         has the shape (groups, d + 1): the sums, and in the last column the numbers of rows.
         """
         joint, clipped = np.zeros((groups, X.shape[1] + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        totals, step = np.zeros((groups, X.shape[1]), dtype=np.int64), max(1, _COPIED * 8 // X.shape[1])
+        totals, step = np.zeros((groups, X.shape[1]), dtype=np.int64), max(1, _GROUPED // X.shape[1])
         for start in range(part.start, part.stop, step):
             of_rows = codes[start : min(start + step, part.stop)]
             order = np.argsort(of_rows, kind="stable")

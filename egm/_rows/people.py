@@ -64,18 +64,18 @@ def label_names(X: object, **labels: object) -> list[Hashable]:
     return names
 
 
-def codes(labels: Labels, keys: tuple[Hashable, ...]) -> NDArray[np.int64]:
+def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
-    known = np.array(keys)
-    if labels.dtype.kind in "iub" and known.dtype.kind in "iub":
+    known, small = np.array(keys), np.int16 if len(keys) < 1 << 15 else np.int64  # NumPy sorts short integers quickly
+    if labels.dtype.kind in "iu" and labels.dtype != np.uint64 and known.dtype.kind == "i":
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE:
-            table = np.full(high - low + 3, -1)
-            table[known.astype(int) - low + 1] = np.arange(len(keys))
-            return table[np.clip(labels, low - 1, high + 1).astype(int) - low + 1]
+            table = np.full(high - low + 3, -1, dtype=small)
+            table[known - (low - 1)] = np.arange(len(keys))
+            return table.take(labels.astype(np.int64, copy=False) - (low - 1), mode="clip")
     distinct, places = np.unique(_comparable(labels), return_inverse=True)
     index = {key: code for code, key in enumerate(keys)}
-    return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=int)[places]
+    return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=small)[places]
 
 
 def _comparable(labels: Any) -> Labels:
