@@ -26,12 +26,12 @@ __all__ = [
     "array",
     "check",
     "check_vector",
+    "chosen",
     "column_names",
     "declared",
     "is_blocks",
     "ordered",
     "ordered_square",
-    "places",
     "refuse_rows_of_tables",
     "require_one_type",
     "shape",
@@ -251,15 +251,14 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
     if _is_dask_frame(X):
         return tuple(X.columns)  # type: ignore[attr-defined]  # it has them
     if _is_dask_array(X):
-        return getattr(X, "column_names", None)
+        names = getattr(X, "column_names", None)
+        return names if isinstance(names, tuple) else None  # a delayed object has every attribute
     frame = _as("DataFrame", X)
     return None if frame is None else tuple(frame.columns)
 
 
-def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> None:
+def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
-
-    X may have the columns in `labels`, too, and must have them if it has names.
 
     Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
     TypeError if `X` is a data frame of dask with a column that does not hold numbers.
@@ -267,10 +266,6 @@ def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> Non
     names = column_names(X)
     if names is None:
         return
-    for label in labels:
-        if label not in names:
-            raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
-    names = tuple(name for name in names if name not in labels)
     _places("X", _distinct("X", names), columns)
     if _is_dask_frame(X):
         for name, kind in zip(names, X.dtypes, strict=True):  # type: ignore[attr-defined]  # it has them
@@ -289,6 +284,7 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
     refuse_rows_of_tables(X)
+    X = chosen(X, columns)
     names = column_names(X)
     if names is None:
         return X
@@ -302,15 +298,54 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
         return _blocks(_as("DataFrame", X), place, gaps)
     by_name = columns is not None and set(columns) == set(names)
     # A partition may have its own order.
-    chosen = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
+    moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
-    return (chosen if plain else chosen.astype(float)).to_dask_array()
+    return (moved if plain else moved.astype(float)).to_dask_array()
 
 
-def places(X: object, columns: Columns) -> list[int] | None:
-    """Return, for each name in `columns`, the index of this column of the table `X`; None if nothing must be moved."""
+class Part:
+    """Have some columns of a table that is read in blocks, as such a table itself."""
+
+    def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
+        """Take the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
+        self.names, self.count, self._table = names, table.count, table
+        self._place = [table.names.index(name) for name in names]
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield the blocks of the table, with these columns only."""
+        return (block[:, self._place] for block in self._table.blocks())
+
+    def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
+        """Yield the blocks of the table, with these columns only, and lists of the further columns called `names`."""
+        return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
+
+
+def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
+    """Return the table `X` with no columns but those in `columns`; X itself if it has no others, or no names.
+
+    If `columns` is None, these are all columns of X but those in `labels`. No row is read. Raise ValueError if one of
+    the `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
+    """
     names = column_names(X)
-    return None if names is None else _places("X", names, columns)
+    if names is None:
+        return X
+    if not is_blocks(X):
+        for label in labels:
+            if label not in names:
+                raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
+    wanted = tuple(name for name in names if name not in labels) if columns is None else columns
+    if not set(wanted) < set(_distinct("X", names)):
+        return X
+    if is_blocks(X):
+        return Part(X, wanted)
+    if _is_dask_frame(X):
+        return X[list(wanted)]
+    place = [names.index(name) for name in wanted]
+    if _is_dask_array(X):
+        part = X[:, place]
+        part.column_names = wanted
+        return part
+    return _as("DataFrame", X)[:, place].to_native()
 
 
 def _is_dask_frame(X: object) -> bool:
@@ -415,17 +450,6 @@ def _no_numbers(name: str, column: Hashable, kind: object) -> ColumnError:
         f"{name} must hold real numbers in every column, but its column {column!r} has the type "
         f"{str(kind).partition('(')[0]}: make numbers of it, or choose others"
     )
-
-
-def split(X: Any, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
-    """Return the table `X` without the columns called `names`, and these columns as vectors."""
-    import narwhals.stable.v2 as nw
-
-    frame = nw.from_native(X, eager_only=True)
-    for name in names:
-        if name not in frame.columns:
-            raise ValueError(f"X must have a column {name!r}, and has {_few(frame.columns)}")
-    return frame.drop(*names).to_native(), [frame[name].to_numpy() for name in names]
 
 
 # Names --------------------------------------------------------------------------------------------------------------

@@ -759,13 +759,13 @@ class GaussianDataMechanism(Mechanism):
         """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names."""
         if isinstance(X, Iterator):
             return
+        X = _tables.chosen(X, self.columns, labels)
         if _tables.is_blocks(X):
-            shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
-            labels = ()  # are not among its names
+            shape: Any = np.nan if X.count is None else X.count, len(X.names)
         else:
-            shape = unread(X=X) if not labels else (np.nan, np.nan)
+            shape = unread(X=X)
         if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(X, self.columns, labels)
+            _tables.check(X, self.columns)
         if shape is None:
             return
         rows, *columns = shape or (1,)
@@ -774,7 +774,7 @@ class GaussianDataMechanism(Mechanism):
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
-            _tables.check(X, self.columns, labels)
+            _tables.check(X, self.columns)
         if not self._joint.counted and self.per_person is None and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
@@ -848,10 +848,12 @@ class GaussianDataMechanism(Mechanism):
         center = np.broadcast_to(self.center, self.b.shape)
         rule = grid, center, self.b, self.count_clipped, self.basis, self.missing
         if person is None:
-            total, rows = sums.clipped_sum(_tables.arranged(X, self.columns), *rule)
+            rows_of_X = _tables.arranged(X, self.columns, gaps=self.missing != "error")
+            total, rows = sums.clipped_sum(rows_of_X, *rule)
         else:
             of_people = partial(_of_people, how=self.per_person, rule=rule)
-            found = people.results(X, self.columns, self.sigma.size, person, None, of_people)
+            source = people.Source(self.columns, self.sigma.size, person, gaps=self.missing != "error")
+            found = source.results(X, of_people)
             total, rows = sum(part for part, _ in found), sum(persons for _, persons in found)
         if not self._joint.counted and rows != self.n:
             unit = "rows" if self.per_person is None else "persons"

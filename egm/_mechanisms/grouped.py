@@ -387,7 +387,8 @@ class GroupedDataMechanism(Mechanism):
         most = None if isinstance(inner.per_person, int) else self.groups_per_person
         rule = grid, np.broadcast_to(inner.center, inner.b.shape), inner.b, inner.basis, inner.missing
         of_groups = partial(_of_groups, keys=keys, how=inner.per_person, most=most, rule=rule)
-        found = people.results(X, inner.columns, inner.sigma.size, person, by, of_groups)
+        labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
+        found = labels.results(X, of_groups)
         total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
         if rng is None:
             weight, std = self._on_lattice(grid)

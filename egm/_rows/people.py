@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -26,7 +27,7 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "codes", "gathered", "label_names", "results"]
+__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # sums of a person's entries are cut here, so that none becomes infinite
@@ -93,50 +94,107 @@ def _comparable(labels: Any) -> Labels:
 # Blocks ---------------------------------------------------------------------------------------------------------------
 
 
-def results(
-    X: Any, columns: Columns, d: int, person: Any, by: Any, summed: Callable[[Iterator[Block]], dask.Sum]
-) -> list[dask.Sum]:
-    """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
+@dataclass(frozen=True)
+class Source:
+    """Say which columns of a table are summed, and which say to whom and to what group a row belongs.
 
-    All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
-    iterator of data frames, or a dask array or frame. `person` and `by` are names of columns, or arrays with one entry
-    for each row, or None. The other columns of X are matched with `columns`, and there are `d` of them. Raise
-    ValueError if blocks of rows are not sorted by person, or if a label is missing.
+    `columns` has the names of the d columns that are summed, or is None. `person` and `by` are names of columns, or
+    arrays with one entry for each row, or None. Missing entries are allowed if `gaps` is true.
     """
-    if not dask.is_dask(X):
-        return [summed(_blocks(X, columns, d, person, by))]
-    names = label_names(X, person=person, by=by)
-    if len(names) < (person is not None) + (by is not None):
-        raise TypeError("person and by must be names of columns if X is a dask array or frame")
-    of_part = partial(_of_part, names=_tables.column_names(X), columns=columns, d=d, person=person, by=by)
-    return dask.shuffled(X, of_part, None if person is None else _divided, partial(_together, summed=summed))
 
+    columns: Columns
+    d: int
+    person: Any = None
+    by: Any = None
+    gaps: bool = False
 
-def _of_part(part: Any, names: tuple[Hashable, ...] | None, columns: Columns, d: int, person: Any, by: Any) -> Block:
-    """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns called `names`.
+    def results(self, X: Any, summed: Callable[[Iterator[Block]], dask.Sum]) -> list[dask.Sum]:
+        """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
 
-    The other arguments are those of `results`.
-    """
-    if isinstance(part, np.ndarray):
-        if names is None:
-            raise TypeError(
-                "X must have names of columns, for example from egm.files.from_parquet, if there are labels"
-            )
-        places = {label: names.index(label) for label in (person, by) if label is not None}
-        order = _tables.places(_Named([name for name in names if name not in places]), columns)
-        values = np.delete(part, list(places.values()), axis=1)
-        values = values if order is None else values[:, order]
-        return Block(values, *(None if label is None else part[:, places[label]] for label in (person, by)))
-    blocks = list(_blocks(part, columns, d, person, by))
-    empty = Block(np.empty((0, d)), *(None if label is None else np.empty(0) for label in (person, by)))
-    return _joined(*blocks) if blocks else empty
+        All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
+        iterator of data frames, or a dask array or frame. Raise ValueError if blocks of rows are not sorted by person,
+        or if a label is missing.
+        """
+        if not dask.is_dask(X):
+            return [summed(self._blocks(X))]
+        if len(self._names(X)) < (self.person is not None) + (self.by is not None):
+            raise TypeError("person and by must be names of columns if X is a dask array or frame")
+        of_part = partial(self._of_part, names=_tables.column_names(X))
+        return dask.shuffled(X, of_part, None if self.person is None else _divided, partial(_together, summed=summed))
 
+    def _names(self, X: object) -> list[Hashable]:
+        """Return those of the labels that are names of columns of `X`."""
+        return label_names(X, person=self.person, by=self.by)
 
-class _Named:
-    """Stand for a table that has nothing but the names of its columns."""
+    def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
+        """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns `names`."""
+        labels = self.person, self.by
+        if isinstance(part, np.ndarray):
+            if names is None:
+                raise TypeError("X must have names of columns to have labels, as from egm.files.from_parquet")
+            wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
+            values = unread_matrix(self.d, X=part[:, [names.index(name) for name in wanted]])
+            return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
+        blocks = list(self._blocks(part))
+        empty = Block(np.empty((0, self.d)), *(None if label is None else np.empty(0) for label in labels))
+        return _joined(*blocks) if blocks else empty
 
-    def __init__(self, names: list[Hashable]) -> None:
-        self.names, self.blocks = tuple(names), list
+    def _blocks(self, X: Any) -> Iterator[Block]:
+        """Yield the rows of `X`, no object of dask, in blocks with their labels; sorted by person, if there are any."""
+        names = self._names(X)
+        parts: Iterable[tuple[Any, list[Labels]]]
+        if _tables.is_blocks(X):
+            parts = _tables.chosen(X, self.columns).labelled(names)
+        elif isinstance(X, Iterator):
+            parts = (_tables.split(table, *names) for table in X)
+        else:
+            yield from self._in_memory(X)
+            return
+        last = None
+        for rest, found in parts:
+            labels = dict(zip(names, found, strict=True))
+            persons = None if self.person is None else _comparable(labels[self.person])
+            if persons is not None and persons.size:
+                if np.any(persons[1:] < persons[:-1]) or (last is not None and persons[0] < last):
+                    raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it whole")
+                last = persons[-1]
+            yield Block(self._values(rest), persons, labels.get(self.by))
+
+    def _in_memory(self, X: Any) -> Iterator[Block]:
+        """Yield the rows of an array or a data frame `X` in blocks; sorted by person, if there are any.
+
+        The rows of one person keep their order.
+        """
+        names = self._names(X)
+        rest, found = _tables.split(X, *names) if names else (X, [])
+        values, labels = self._values(rest), dict(zip(names, found, strict=True))
+        whole = Block(values, *(self._label(name, labels, len(values)) for name in ("person", "by")))
+        if whole.persons is None:
+            yield whole
+            return
+        order, step = np.argsort(whole.persons, kind="stable"), max(1, _SORTED // self.d)
+        for start in range(0, order.size, step):
+            yield _cut(whole, order[start : start + step])
+
+    def _label(self, name: str, labels: dict[Hashable, Labels], rows: int) -> Labels | None:
+        """Return the label of each of `rows` rows, where `name` is "person" or "by"; None if there is no such label.
+
+        The dictionary `labels` has the labels that are columns, by the names of the columns.
+        """
+        given = getattr(self, name)
+        if given is None:
+            return None
+        found = _comparable(labels[given] if isinstance(given, Hashable) else given)
+        if found.size != rows:
+            raise ValueError(f"{name} must have one entry for each row of X")
+        return found
+
+    def _values(self, rest: Any) -> Any:
+        """Return the numbers of `rest`, an array or a table without its labels, as an array with d columns."""
+        found = _tables.arranged(rest, self.columns, self.gaps)
+        if isinstance(found, Iterator):
+            found = np.concatenate([np.empty((0, self.d)), *found])
+        return unread_matrix(self.d, X=found)
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
@@ -160,63 +218,6 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))
     return summed(iter([block]))
-
-
-def _blocks(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
-    """Yield the rows of `X` in blocks, with their labels; if there are persons, in the order of the persons.
-
-    The arguments are those of `results`; X is no object of dask.
-    """
-    names = label_names(X, person=person, by=by)
-    parts: Iterable[tuple[Any, list[Labels]]]
-    if _tables.is_blocks(X):
-        place = _tables.places(X, columns)
-        parts = ((rows if place is None else rows[:, place], found) for rows, found in X.labelled(names))
-    elif isinstance(X, Iterator):
-        parts = (_tables.split(x, *names) for x in X)
-    else:
-        yield from _in_memory(X, columns, d, person, by)
-        return
-    last = None
-    for rest, found in parts:
-        labels = dict(zip(names, found, strict=True))
-        persons = None if person is None else _comparable(labels[person])
-        if persons is not None and persons.size:
-            if np.any(persons[1:] < persons[:-1]) or (last is not None and persons[0] < last):
-                raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it as a whole")
-            last = persons[-1]
-        yield Block(_values(rest, columns, d), persons, labels.get(by))
-
-
-def _in_memory(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
-    """Yield the rows of an array or a data frame `X`, as `_blocks` does, in the order of the persons if there are any.
-
-    The rows of one person keep their order.
-    """
-    names = label_names(X, person=person, by=by)
-    rest, found = _tables.split(X, *names) if names else (X, [])
-    labels = dict(zip(names, found, strict=True))
-    values = _values(rest, columns, d)
-    given = [label if label is None or not isinstance(label, Hashable) else labels[label] for label in (person, by)]
-    persons, groups = (None if label is None else _comparable(label) for label in given)
-    for key, label in (("person", persons), ("by", groups)):
-        if label is not None and label.size != len(values):
-            raise ValueError(f"{key} must have one entry for each row of X")
-    whole = Block(values, persons, groups)
-    if persons is None:
-        yield whole
-        return
-    order, step = np.argsort(persons, kind="stable"), max(1, _SORTED // d)
-    for start in range(0, order.size, step):
-        yield _cut(whole, order[start : start + step])
-
-
-def _values(rest: Any, columns: Columns, d: int) -> Any:
-    """Return the numbers of `rest`, an array or a table without its labels, as an array with `d` columns."""
-    found = _tables.arranged(rest, columns)
-    if isinstance(found, Iterator):
-        found = np.concatenate([np.empty((0, d)), *found])
-    return unread_matrix(d, X=found)
 
 
 # Persons --------------------------------------------------------------------------------------------------------------
