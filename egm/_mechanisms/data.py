@@ -759,13 +759,13 @@ class GaussianDataMechanism(Mechanism):
         """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names."""
         if isinstance(X, Iterator):
             return
-        X = _tables.chosen(X, self.columns, labels)
-        if _tables.is_blocks(X):
-            shape: Any = np.nan if X.count is None else X.count, len(X.names)
+        table: Any = _tables.chosen(X, self.columns, labels)
+        if _tables.is_blocks(table):
+            shape: Any = np.nan if table.count is None else table.count, len(table.names)
         else:
-            shape = unread(X=X)
+            shape = unread(X=table)
         if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(X, self.columns)
+            _tables.check(table, self.columns)
         if shape is None:
             return
         rows, *columns = shape or (1,)
@@ -774,7 +774,7 @@ class GaussianDataMechanism(Mechanism):
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
-            _tables.check(X, self.columns)
+            _tables.check(table, self.columns)
         if not self._joint.counted and self.per_person is None and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 

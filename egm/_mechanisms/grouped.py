@@ -390,17 +390,18 @@ class GroupedDataMechanism(Mechanism):
         labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
         found = labels.results(X, of_groups)
         total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
+        weight: float = self._weight
         if rng is None:
             weight, std = self._on_lattice(grid)
             drawn, unit = np.array(secure_noise("gaussian", std, self.noise_size), dtype=object), grid.unit
         else:
-            weight, std, unit = self._weight, self.count_std * self._weight, 1.0
-            total, drawn = total * grid.unit, simulated_noise("gaussian", np.full(self.noise_size, std), rng)
-        releases = {}
-        for key, *parts in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
-            estimate, counts = inner._with_noise(parts[0], parts[1], weight, 0, parts[2], unit)
-            found = {"mechanism": inner, "count_std": self.count_std, **counts}
-            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **found)
+            drawn, unit = simulated_noise("gaussian", np.full(self.noise_size, self.count_std * weight), rng), 1.0
+            total = total * grid.unit
+        releases: dict[Hashable, DataRelease] = {}
+        for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
+            estimate, counts = inner._with_noise(centered, number, weight, 0, noise, unit)
+            fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
+            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **fields)
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:
@@ -428,6 +429,7 @@ def _of_groups(
     If the blocks of `source` have persons, they are sorted by person, and `how` and `most` say what is left. `keys` has
     the keys of the groups, and `rule` the arguments of `group_sums` but the first two.
     """
-    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source)
+    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)
-    return sums.group_sums(((block.values, block.groups) for block in kept), len(keys), *rule)
+    pairs = ((block.values, block.groups) for block in kept if block.groups is not None)
+    return sums.group_sums(pairs, len(keys), *rule)
