@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import dask
@@ -190,12 +192,24 @@ def folder(path, second, **first):
     return path
 
 
+def test_flags_and_decimals_are_numbers(tmp_path):
+    flags, prices = [True, False], [Decimal("0.10"), Decimal("-12345678901.23")]
+    found = from_parquet(folder(tmp_path, {"a": flags, "b": prices}, a=[2, 3], b=[0.5, 1.5])).compute()
+    assert found.tolist() == [[2, 0.5], [3, 1.5], *([int(a), float(b)] for a, b in zip(flags, prices, strict=True))]
+    (tmp_path / "flags").mkdir()
+    assert from_parquet(folder(tmp_path / "flags", {"a": [False]}, a=[True])).compute().tolist() == [[1], [0]]
+
+
 NO_TABLE = {
     "missing": (lambda path: from_parquet(path / "none"), FileNotFoundError, "none"),
     "empty folder": (lambda path: from_parquet(path), FileNotFoundError, "no Parquet files in"),
     "not Parquet": (lambda path: (path / "x").write_text("a,b") and from_parquet(path), ValueError, "x'"),
     "text": (lambda path: from_parquet(folder(path, {"a": [1]}, a=["1"])), TypeError, "'a' of .*a.parquet .* string"),
-    "booleans": (lambda path: from_parquet(folder(path, {"a": [True]}, a=[1])), TypeError, "b.parquet .* bool"),
+    "dates": (
+        lambda path: from_parquet(folder(path, {"a": [date(2024, 3, 1)]}, a=[1])),
+        TypeError,
+        "b.parquet .* date",
+    ),
     "another column": (lambda path: from_parquet(folder(path, {"b": [1]}, a=[1])), ValueError, r"b.parquet .*\['a'\]"),
     "no such column": (lambda path: from_parquet(folder(path, {}, a=[1]), ["z"]), ValueError, "one column 'z'"),
     "a name": (lambda path: from_parquet(path, "abc"), TypeError, "columns must be a list of names, got 'abc'"),
