@@ -73,8 +73,8 @@ class RowSum:
 
     @property
     def mean(self) -> Array:
-        """Return the noisy mean of the rows, shape (d,): the noisy sum divided by the number of rows."""
-        return self.estimate / self.n
+        """Return the noisy mean of the rows, shape (d,): NaN if the noisy number of rows is below 1."""
+        return self.estimate / self.n if self._noisy_count() >= 1 else np.full(self.estimate.shape, np.nan)
 
     @property
     def mean_std(self) -> Array:

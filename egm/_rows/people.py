@@ -150,14 +150,12 @@ class Source:
         else:
             yield from self._in_memory(X)
             return
-        last = None
+        order = _Order()
         for rest, found in parts:
             labels = dict(zip(names, found, strict=True))
             persons = None if self.person is None else _comparable(labels[self.person])
-            if persons is not None and persons.size:
-                if np.any(persons[1:] < persons[:-1]) or (last is not None and persons[0] < last):
-                    raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it whole")
-                last = persons[-1]
+            if persons is not None:
+                order.check(persons)
             yield Block(self._values(rest), persons, labels.get(self.by))
 
     def _in_memory(self, X: Any) -> Iterator[Block]:
@@ -195,6 +193,33 @@ class Source:
         if isinstance(found, Iterator):
             found = np.concatenate([np.empty((0, self.d)), *found])
         return unread_matrix(self.d, X=found)
+
+
+class _Order:
+    """Check that blocks are sorted by person, and so that no person appears again after another one.
+
+    Texts may be sorted as texts or, if they are whole numbers, as numbers.
+    """
+
+    def __init__(self) -> None:
+        self.last, self.ways = np.empty(0), {"as they are", "as numbers"}
+
+    def check(self, persons: Labels) -> None:
+        """Raise ValueError unless `persons`, those of the next block, ascend after those of all blocks before it."""
+        persons = np.concatenate([self.last.astype(persons.dtype) if not self.last.size else self.last, persons])
+        if persons.dtype.kind != "U":
+            self.ways.discard("as numbers")
+        for way in list(self.ways):
+            try:
+                keys = persons.astype(np.int64) if way == "as numbers" else persons
+            except ValueError:
+                self.ways.remove(way)
+                continue
+            if np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
+                self.ways.remove(way)
+        if not self.ways:
+            raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it whole")
+        self.last = persons[-1:]
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
@@ -239,10 +264,10 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
         persons = kept.persons
         if persons is None or not persons.size:
             continue
-        done = int(np.searchsorted(persons, persons[-1]))  # the last person may have more rows in the next block
-        if done:
-            yield _of_persons(_cut(kept, slice(None, done)), how, most)
-            kept = _cut(kept, slice(done, None))
+        others = np.flatnonzero(persons != persons[-1])
+        if others.size:  # the last person may have more rows in the next block
+            yield _of_persons(_cut(kept, slice(None, others[-1] + 1)), how, most)
+            kept = _cut(kept, slice(others[-1] + 1, None))
     if kept is not None and len(kept.values):
         yield _of_persons(kept, how, most)
 
