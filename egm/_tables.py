@@ -404,7 +404,7 @@ def _is_dask_array(X: object) -> bool:
 
     A dask array from `egm.files.from_parquet` has names in an additional attribute.
     """
-    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
+    return type(X).__module__.split(".")[0] == "dask" and hasattr(type(X), "map_blocks")
 
 
 def array(**named: Any) -> NDArray[Any]:
