@@ -1,4 +1,4 @@
-"""Run the commands `egm sum`, `egm adaptive` and `egm plan`, which read files and write their results.
+"""Run the commands `egm sum`, `egm adaptive`, `egm plan` and `egm budget`, which read files and write their results.
 
 The output of `egm sum` and `egm adaptive` holds the public parameters and the release: the
 estimate, the standard deviation of its noise, and other differentially private results. It holds
@@ -26,7 +26,7 @@ import numpy as np
 
 from egm import files
 from egm._basis import of_columns
-from egm._cli import inputs
+from egm._cli import inputs, journal
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
@@ -121,7 +121,7 @@ def _sum(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    table = inputs.table(args)
+    budget, table = journal.opened(args), inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
     n = inputs.rows_declared(args, table)
@@ -130,6 +130,7 @@ def _sum(args: Namespace) -> None:
     is_public = args.neighbors == "replace_one"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
+        journal.charge(budget, mechanism, args)
         release = mechanism.release(blocks, rng=_rng(args))
         counted: dict[str, float] = {} if release.count is None else {"count": release.count}
         if release.clipped is not None:
@@ -143,12 +144,13 @@ def _adaptive(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    table = inputs.table(args)
+    budget, table = journal.opened(args), inputs.table(args)
     n = inputs.rows_declared(args, table)
     with explained(table.names):
         mechanism = inputs.adaptive_mechanism(args, n, len(table.names))
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
     with output(args) as write, explained(table.names), _quiet():
+        journal.charge(budget, mechanism, args)
         release = mechanism.release(inputs.in_memory(n, table, args), rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
         found = {"low": low, "high": high, "confidence": _CONFIDENCE, "bias": release.bias.tolist()}
@@ -254,4 +256,16 @@ def _plan_sum(args: Namespace) -> None:
         write(plan)
 
 
-_COMMANDS = {"sum": _sum, "adaptive": _adaptive, "plan": _plan}
+def _budget(args: Namespace) -> None:
+    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what is in one.
+
+    `args` holds the options of the command.
+    """
+    if args.action == "new":
+        journal.make(args)
+        return
+    with output(args) as write:
+        write(journal.contents(args))
+
+
+_COMMANDS = {"sum": _sum, "adaptive": _adaptive, "plan": _plan, "budget": _budget}

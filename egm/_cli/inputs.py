@@ -15,7 +15,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ __all__ = [
 _NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
+    **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -62,7 +63,12 @@ def table(args: Namespace) -> files.Table:
     known = {name for names, _ in vectors.values() for name in names or ()}
     may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
     width = len(vectors[args.sigma][1]) if may_be_empty else None
-    return files.rows(args.data, args.columns, header=args.header, known=known, width=width)
+    written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
+    missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
+    with explained(()):
+        return files.rows(
+            args.data, args.columns, header=args.header, known=known, width=width, missing=missing, **written
+        )
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
@@ -104,14 +110,18 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
     `table` is the table in the data file, and `args` holds the options of the command. Raise a
     `Mistake`, an error for the user, if the number is 0, or if it is not the number of rows in the
-    data file. The numbers are compared only if the number in the file is public, and known without
-    reading the whole file.
+    data file. The numbers are compared only if the number in the file is public, and either known
+    without reading the whole file, or needed because an error after the charge would cost a part of
+    the budget that --budget names.
     """
-    n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
+    count, is_public = table.count, args.neighbors == "replace_one"
+    if count is None and (args.rows is None or (is_public and args.budget is not None)):
+        count = sum(progress(table.counts(), None, args, rows_of=int))
+    n: int = args.rows or count  # type: ignore[assignment]  # one of them is known
     if n < 1:
         raise Mistake(f"{args.data}: has no rows")
-    if args.neighbors == "replace_one" and table.count is not None:
-        _require(table.count, n, args)
+    if is_public and count is not None:
+        _require(count, n, args)
     return n
 
 
@@ -128,7 +138,8 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
         raise Mistake(f"--sigma {args.sigma}: names {named[0]!r}, but with --basis its values belong to basis vectors")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
-    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args)}
+    missing = {} if getattr(args, "missing", "error") == "error" else {"missing": args.missing}
+    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args), **missing}
 
 
 def _basis(args: Namespace) -> Any:

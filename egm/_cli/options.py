@@ -19,6 +19,7 @@ __all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
 
+_SHAPE: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
 _NEVER_WITH_ADAPTIVE = (
     "center_std",
     "sigma_factor",
@@ -81,6 +82,30 @@ is too small is a mistake, and the message says what would do.
 example:
   egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
 
+_BUDGET = """\
+Keep the privacy budget of several releases from the same data in a file, the journal.
+
+`egm budget new` makes a journal with a total. `egm sum` and `egm adaptive` with --budget charge a release to it before
+they read any value, and refuse a release that would exceed the total. `egm budget show` prints the total, what is
+spent, what is left, and the releases so far."""
+
+_NEW = """\
+Make a new journal, a file that keeps the privacy budget of several releases from the same data.
+
+The total is --epsilon with --delta, or --rho. The file must not exist. It belongs to one data set: all releases from
+the data must be charged to it.
+
+example:
+  egm budget new survey.budget --epsilon 1 --delta 1e-6"""
+
+_SHOW = """\
+Print the total of a budget, what is spent, what is left, and all releases that were charged to it.
+
+What is left is the cost that one more release may have: the epsilon and delta of a Gaussian mechanism, or a rho.
+
+example:
+  egm budget show survey.budget"""
+
 _CODES = """
 exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted; 143 terminated;
 129 hung up"""
@@ -107,16 +132,16 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> _Parser:
     """Return the parser of the command line, with all commands and their options."""
-    shape: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    it = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
+    it = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **_SHAPE)
     it.add_argument("--version", action="version", version=f"egm {egm.__version__}")
     commands = it.add_subparsers(title="commands", metavar="command", dest="command", required=True)
     for name, add_options, summary, description in (
         ("sum", _sum, "release the sum of the rows of a file", _SUM),
         ("adaptive", _adaptive, "release the sum if nobody knows how the data spread", _ADAPTIVE),
         ("plan", _plan, "forecast the error of a release, without data", _PLAN),
+        ("budget", _budget, "make or show the privacy budget of several releases", _BUDGET),
     ):
-        add_options(commands.add_parser(name, help=summary, description=description, epilog=_CODES, **shape))
+        add_options(commands.add_parser(name, help=summary, description=description, epilog=_CODES, **_SHAPE))
     return it
 
 
@@ -130,8 +155,12 @@ def _sum(it: _Parser) -> None:
         released"""
     it.option("--rows", text, type=_count, metavar="N")
     _model(it)
+    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
+        (default); center, the value becomes that of --center; drop_row, its row is left out"""
+    it.option("--missing", text, choices=("error", "center", "drop_row"), default="error")
+    _charged(it)
     _simulate(it)
-    _output(it, "csv", "json", "npy")
+    _release_output(it)
 
 
 def _adaptive(it: _Parser) -> None:
@@ -150,9 +179,10 @@ def _adaptive(it: _Parser) -> None:
         haar, the transforms of signals; dct:8x8, of images with 8 times 8 pixels; or a FILE with a public square
         matrix, without a header, with one vector of the basis in each row"""
     it.option("--basis", text, metavar="B|FILE")
+    _charged(it)
     _simulate(it)
-    it.set_defaults(neighbors="replace_one")
-    _output(it, "csv", "json", "npy")
+    it.set_defaults(neighbors="replace_one", missing="error")
+    _release_output(it)
 
 
 def _plan(it: _Parser) -> None:
@@ -169,12 +199,49 @@ def _plan(it: _Parser) -> None:
     _output(it, "text", "json")
 
 
+def _budget(it: _Parser) -> None:
+    """Add the commands `egm budget new` and `egm budget show` to `it`, the parser of `egm budget`."""
+    actions = it.add_subparsers(title="commands", metavar="command", dest="action", required=True)
+    _new(actions.add_parser("new", help="make a new journal", description=_NEW, epilog=_CODES, **_SHAPE))
+    _show(actions.add_parser("show", help="print a journal", description=_SHOW, epilog=_CODES, **_SHAPE))
+
+
+def _new(it: _Parser) -> None:
+    """Add the options of the command `egm budget new` to `it`, the parser of this command."""
+    it.option("budget", "the journal to make, for example survey.budget", metavar="FILE")
+    it.option("--epsilon", "the total epsilon, > 0; goes with --delta", type=float, metavar="E")
+    it.option("--delta", "the total delta, in [0, 1) and far below 1/N; default 0", type=float, metavar="D")
+    it.option("--rho", "the total in zCDP, > 0; instead of --epsilon and --delta", type=float, metavar="R")
+    text = """how costs are added up to epsilon and delta: gaussian, zcdp or basic, with which a release may be chosen
+        after those before it; or planned, if all were chosen before the first. By default the first release decides"""
+    it.option("--rule", text, choices=("gaussian", "zcdp", "basic", "planned"))
+    text = "the neighbors of all releases: replace_one (default) or add_remove"
+    it.option("--neighbors", text, choices=("replace_one", "add_remove"))
+    it.option("--simulation", "a budget for rehearsals, which takes simulations and nothing else", action="store_true")
+    it.option("--debug", "show the traceback of an error in egm", action="store_true")
+
+
+def _show(it: _Parser) -> None:
+    """Add the options of the command `egm budget show` to `it`, the parser of this command."""
+    it.option("budget", "the journal", metavar="FILE")
+    _output(it, "text", "json")
+
+
+def _charged(it: _Parser) -> None:
+    """Add the options about the budget of several releases to `it`, the parser of a command."""
+    text = """the journal of a budget for all releases from these data, made by egm budget new: the release is charged
+        to it before a value is read, and refused if it would exceed the total"""
+    it.option("--budget", text, metavar="FILE")
+    it.option("--label", "a text that the journal keeps with the charge, such as March", default="", metavar="TEXT")
+
+
 def _data(it: _Parser, condition: str) -> None:
     """Add the options about the data file to `it`, the parser of a command.
 
     The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
     """
-    text = "the rows: .csv (commas, UTF-8, with a header or without), .npy (two axes) or .parquet"
+    text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
+        a folder of .parquet files"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
@@ -182,6 +249,13 @@ def _data(it: _Parser, condition: str) -> None:
         are numbers, and two of them are equal, or they are neither all whole nor in order; otherwise you must say yes
         or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
+    text = """the character between the cells of a CSV file, such as ';', or tab; default a comma, and in .tsv files a
+        tab. Like --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
+    it.option("--delimiter", text, type=_delimiter, metavar="C")
+    text = "the decimal sign in a CSV file, a point (default) or a comma"
+    it.option("--decimal", text, choices=(".", ","), default=".")
+    text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
+    it.option("--encoding", text, type=_encoding, default="utf-8", metavar="NAME")
 
 
 def _model(it: _Parser, *, planned: bool = False) -> None:
@@ -250,6 +324,12 @@ def _simulate(it: _Parser) -> None:
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
 
+def _release_output(it: _Parser) -> None:
+    """Add the options about the output of a release to `it`, the parser of a command."""
+    it.option("--plain", "write CSV without the comment in line 1, which has the parameters", action="store_true")
+    _output(it, "csv", "json", "npy", "parquet")
+
+
 def _output(it: _Parser, *forms: str) -> None:
     """Add the options about the output to `it`, the parser of a command.
 
@@ -302,6 +382,24 @@ def _seed(text: str) -> int:
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
+
+
+def _delimiter(text: str) -> str:
+    """Return `text`, or the tab that the text "tab" stands for; raise an error if the text has several characters."""
+    if text in ("tab", "\\t"):
+        return "\t"
+    if len(text) != 1:
+        raise argparse.ArgumentTypeError(f"must be one character, or tab, got {text!r}")
+    return text
+
+
+def _encoding(text: str) -> str:
+    """Return `text`, the name of an encoding of text; raise an error for any other text."""
+    try:
+        "".encode(text)
+    except (LookupError, ValueError):
+        raise argparse.ArgumentTypeError(f"must be the name of an encoding, such as latin-1, got {text!r}") from None
+    return text
 
 
 def _number_or_text(text: str) -> float | str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import math
@@ -16,6 +17,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +27,7 @@ from egm import files
 from egm._cli.inputs import rounded_up
 from egm._cli.options import VECTORS
 from egm._cli.terminal import Mistake, visible
+from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.forecast import ErrorForecast
@@ -100,21 +103,33 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     a release is made.
     """
     form = args.format or _suffix_form(args)
+    form_of = _FORMS[form]
+    if getattr(args, "plain", False):
+        if form != "csv" or args.simulate is not None:
+            raise Mistake("--plain is for --format csv only, and not for --simulate, which the comment would say")
+        form_of = functools.partial(_as_csv, plain=True)
+    if form == "parquet":
+        parquet.require()
     if args.output is None:
-        if form == "npy" and sys.stdout.isatty():
-            raise Mistake("--format npy is not for a terminal: name a file with --output")
-        yield lambda content: _print(_FORMS[form](content), args)
+        if form in ("npy", "parquet") and sys.stdout.isatty():
+            raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
+        yield lambda content: _print(form_of(content), args)
         return
-    for name in ("data", "basis", *VECTORS):
+    for name in ("data", "basis", "budget", *VECTORS):
         path = getattr(args, name, None)
-        if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
+        if isinstance(path, str) and os.path.exists(path) and _is_within(args.output, path):
             raise Mistake(f"--output {args.output}: is also read")
     try:
         with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
-            yield lambda content: file.write(_FORMS[form](content))
+            yield lambda content: file.write(form_of(content))
     except files.FileError as wrong:
         hint = " (--force replaces it)" if str(wrong).endswith("exists already") else ""
         raise Mistake(f"{wrong}{hint}") from None
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    """Return whether the path `inner` is that of the existing file `outer` or, if this is a folder, lies in it."""
+    return Path(os.path.realpath(inner)).is_relative_to(os.path.realpath(outer))
 
 
 def _suffix_form(args: Namespace) -> str:
@@ -123,6 +138,7 @@ def _suffix_form(args: Namespace) -> str:
     `args` holds the options of the command. The result is a text, such as "csv".
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    suffix = "parquet" if suffix == "pq" else suffix
     return suffix if suffix in args.forms else args.forms[0]
 
 
@@ -149,11 +165,10 @@ def _as_json(content: Document) -> bytes:
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def _as_csv(content: Document) -> bytes:
-    """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
+def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
+    """Divide `content`, a dictionary of results: return the names of the columns, vectors by their names, and the rest.
 
-    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
-    data.
+    The vectors have one entry for each column of the data. All other values are the rest, a text in JSON.
     """
     d = len(content["columns"])
     flat = {**content, **content["parameters"]}
@@ -161,8 +176,18 @@ def _as_csv(content: Document) -> bytes:
     names = columns.pop("columns")
     rest = {key: value for key, value in content.items() if key not in columns and key != "columns"}
     rest["parameters"] = {key: value for key, value in content["parameters"].items() if key not in columns}
+    return names, columns, json.dumps(rest, allow_nan=False)
+
+
+def _as_csv(content: Document, *, plain: bool = False) -> bytes:
+    """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
+
+    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
+    data. If `plain` is true, there is no such line.
+    """
+    names, columns, rest = _divided(content)
     text = io.StringIO()
-    text.write(f"# {json.dumps(rest, allow_nan=False)}\n")
+    text.write("" if plain else f"# {rest}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(["column", *columns])
     writer.writerows(zip(map(_cell, names), *columns.values(), strict=True))
@@ -175,6 +200,15 @@ def _cell(name: str) -> str:
     A name that begins like a formula gets an apostrophe in front. Unprintable characters become Python escapes.
     """
     return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
+
+
+def _as_parquet(content: Document) -> bytes:
+    """Return `content`, a dictionary of results, as the bytes of a Parquet file, with one row for each column.
+
+    The metadata of the file hold, as JSON under the key "egm", what is in the comment line of the CSV file.
+    """
+    names, columns, rest = _divided(content)
+    return parquet.written({"column": names, **columns}, {"egm": rest})
 
 
 def _as_npy(content: Document) -> bytes:
@@ -197,9 +231,35 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return `plan`, the forecast of a release as a dictionary, as bytes of text that a person can read."""
-    lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
+    """Return `plan`, the forecast of a release or a budget as a dictionary, as bytes of text that a person can read."""
+    if "history" in plan:
+        lines = _lines_of_budget(plan)
+    else:
+        lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
     return ("\n".join(lines) + "\n").encode()
+
+
+def _lines_of_budget(budget: Document) -> list[str]:
+    """Return the lines of text that describe `budget`, a budget and its releases as a dictionary."""
+    units = list(budget["total"])
+
+    def cost(values: dict[str, float | None], form: str = ".6g") -> str:
+        known = [name for name in units if values[name] is not None] == units
+        return ", ".join(f"{name} = {values[name]:{form}}" for name in (units if known else ["rho"]))
+
+    rule = f", rule {budget['rule']}" if budget["rule"] else ""
+    return [
+        f"Budget {visible(budget['budget'])}{' for simulations' if budget['simulation'] else ''}",
+        f"  {'total':<22}{cost(budget['total'])}, neighbors {budget['neighbors']}{rule}",
+        f"  {'spent':<22}{cost(budget['spent'])}",
+        f"  {'left for one release':<22}{cost(budget['left'], '')}",  # not rounded: it can be asked for
+        "",
+        f"Releases: {len(budget['history'])}",
+        *(
+            f"  {charge['time']:<22}{charge['mechanism']}, {cost(charge)}  {visible(charge['label'])}".rstrip()
+            for charge in budget["history"]
+        ),
+    ]
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
@@ -269,4 +329,6 @@ def _lines_of_sum(plan: Document) -> list[str]:
     return lines + [f"  {name:<{width}}{std:>12.5g}{share:>12.3g}" for name, (std, share) in shown.items()]
 
 
-_FORMS = {"csv": _as_csv, "json": _as_json, "npy": _as_npy, "text": _as_text}
+_FORMS: dict[str, Callable[[Document], bytes]] = {
+    **{"csv": _as_csv, "json": _as_json, "npy": _as_npy, "parquet": _as_parquet, "text": _as_text}
+}
