@@ -164,11 +164,12 @@ def _plan(it: _Parser) -> None:
     text = """find the least epsilon (or the least rows) for which the expected error is at most X, and plan for it: in
         the units of the data or, for the measure relative, a share"""
     it.option("--target-error", text, type=float, metavar="X")
-    text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), which is
-        rounded up to three digits"""
+    text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
+        up to three digits"""
     it.option("--solve-for", text, choices=tuple(_SOLVED))
-    text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the sum
-        of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a mean"""
+    text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the
+        sum of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a
+        mean"""
     it.option("--measure", text, choices=("mean", "sum", "relative", "interval"))
     text = """the column that --target-error is about, by name, or by number from 1 if columns have no names; by default
         all together, in the Euclidean norm"""

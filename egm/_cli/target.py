@@ -32,13 +32,13 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
     mechanism, budget = _mechanism(args, names)
     if args.solve_for == "rows":
         args.rows = solve(mechanism, args.target_error, "n", **question).n
-        error = curve(mechanism, args.rows, "n", **question)
+        error = float(curve(mechanism, args.rows, "n", **question))
         found: dict[str, Any] = {"rows": args.rows}
     else:
         least = getattr(solve(mechanism, args.target_error, budget, **question), budget)
         found, error = _enough(args, mechanism, budget, least, question)
     asked = {"target_error": args.target_error, "measure": args.measure, "column": args.column}
-    return {"solved": {**found, "error": float(error), **asked}}
+    return {"solved": {**found, "error": error, **asked}}
 
 
 def _mechanism(
