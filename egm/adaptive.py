@@ -281,7 +281,13 @@ class AdaptiveDataMechanism:
         search = Search(rows, self.radius, self.sigma_range, basis, self._learns)
         search.run()
         found = last_round(search)
-        return AdaptiveForecast(found.forecast, max(0.0, 1 - rows.failure), dict(rows.account.spent))
+        return AdaptiveForecast(
+            error=found.forecast,
+            success=max(0.0, 1 - rows.failure),
+            spent=dict(rows.account.spent),
+            noise_std=found.noise_std,
+            bias=found.bias,
+        )
 
     def check(self, X: ArrayLike) -> None:
         """Raise the errors that `release` would raise for the budget and for the type and shape of the rows `X`.

@@ -26,7 +26,7 @@ import numpy as np
 
 from egm import files
 from egm._basis import of_columns
-from egm._cli import inputs, journal
+from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
@@ -195,11 +195,12 @@ def _plan_adaptive(args: Namespace) -> None:
     names, sigma = inputs.planned(args)
     center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
+        solved = target.reach(args, names, sigma, _CONFIDENCE)
         mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size)
         _require_in_ranges(mechanism, sigma, center, names)
         forecast = mechanism.forecast(sigma, center)
     least, stated = mechanism.least_rho(sigma.size), {}
-    plan: dict[str, Any] = {
+    plan: dict[str, Any] = solved | {
         "forecast": errors(forecast.error),
         "success": forecast.success,
         "spent": forecast.spent,
@@ -235,15 +236,16 @@ def _plan_sum(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    names, _ = inputs.planned(args)
+    names, sigma = inputs.planned(args)
     with explained(names):
+        solved = target.reach(args, names, sigma, _CONFIDENCE)
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
     expected, spread = np.sqrt(mechanism.error_by_column()), of_columns(mechanism.basis, mechanism.sigma)
-    plan = {
+    plan = solved | {
         "forecast": errors(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},
         "noises": {name: other.error().total for name, other in noises.items()},

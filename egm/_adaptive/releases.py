@@ -117,7 +117,7 @@ class AdaptiveRelease:
         return self.estimate - half, self.estimate + half
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AdaptiveForecast:
     """Forecast of an adaptive release for normal rows, before there are data.
 
@@ -130,6 +130,10 @@ class AdaptiveForecast:
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of the sum, in the units of the data.
+    bias : ndarray, shape (d,)
+        Amount by which clipping may move each entry of the sum, up or down.
 
     Examples
     --------
@@ -143,3 +147,5 @@ class AdaptiveForecast:
     error: ErrorForecast
     success: float
     spent: dict[str, float]
+    noise_std: Array
+    bias: Array

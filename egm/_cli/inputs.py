@@ -36,6 +36,7 @@ __all__ = [
     "model",
     "planned",
     "progress",
+    "rho",
     "rounded_up",
     "rows_declared",
     "table",
@@ -46,6 +47,7 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
+    **{"target": "--target-error", "measure": "--measure", "column": "--column"},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -178,7 +180,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     return np.array([found[column] for column in columns])
 
 
-def _rho(args: Namespace) -> float:
+def rho(args: Namespace) -> float:
     """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow.
 
     `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the budget
@@ -198,7 +200,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism
     number of rows.
     """
     ranges = {"radius": args.radius, "sigma_range": args.sigma_range}
-    mechanism = AdaptiveDataMechanism(n, _rho(args), **ranges, basis=_basis(args))
+    mechanism = AdaptiveDataMechanism(n, rho(args), **ranges, basis=_basis(args))
     if args.delta is None:
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more

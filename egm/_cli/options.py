@@ -31,6 +31,8 @@ _NEVER_WITH_ADAPTIVE = (
     "basis",
 )
 _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
+_ONLY_WITH_TARGET = ("solve_for", "measure", "column")
+_SOLVED = {"epsilon": ("epsilon", "rho"), "rows": ("rows",)}  # options that --solve-for replaces
 
 _ABOUT = """\
 Differentially private sums of the rows of a file.
@@ -187,8 +189,21 @@ def _adaptive(it: _Parser) -> None:
 
 def _plan(it: _Parser) -> None:
     """Add the options of the command `egm plan` to `it`, the parser of this command."""
-    it.option("--rows", "the number of rows", type=_count, required=True, metavar="N")
+    it.option("--rows", "the number of rows; required, unless --solve-for finds it", type=_count, metavar="N")
     _model(it, planned=True)
+    text = """find the least epsilon (or the least rows) for which the expected error is at most X, and plan for it: in
+        the units of the data or, for the measure relative, a share"""
+    it.option("--target-error", text, type=float, metavar="X")
+    text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
+        up to three digits"""
+    it.option("--solve-for", text, choices=tuple(_SOLVED))
+    text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the
+        sum of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a
+        mean"""
+    it.option("--measure", text, choices=("mean", "sum", "relative", "interval"))
+    text = """the column that --target-error is about, by name, or by number from 1 if columns have no names; by default
+        all together, in the Euclidean norm"""
+    it.option("--column", text, metavar="A")
     text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range and a
         budget, and no other option about the rows"""
     it.option("--adaptive", text, action="store_true")
@@ -268,7 +283,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     it.option("--sigma", text, required=True, metavar="FILE")
     text = """privacy: the data of one person make any result at most exp(E) times more likely. > 0; 1 is common, 10
         protects little"""
-    given = "required, with --delta, unless --rho is given"
+    given = "required, with --delta, unless --rho is given or --solve-for finds it"
     it.option("--epsilon", f"{text}; {given}" if planned else text, type=float, required=not planned, metavar="E")
     it.option("--delta", _DELTA, type=float, required=not planned, metavar="D")
     text = """a public guess of the means of the columns, in their units: a number for all, or a FILE as for --sigma;
@@ -354,11 +369,32 @@ def require_options_that_fit(args: Namespace) -> None:
         if getattr(args, name) != args.defaults[name]:
             without = "does not go with --adaptive" if args.adaptive else "goes with --adaptive only"
             raise Mistake(f"{spelled(name)} {without}")
+    solved = _solved(args)
+    if "rows" not in solved and args.rows is None:
+        raise Mistake("the following arguments are required: --rows (egm plan --help explains)")
     needed = ("radius", "sigma_range") if args.adaptive else ("epsilon", "delta")
-    missing = [spelled(name) for name in needed if getattr(args, name) is None]
+    missing = [spelled(name) for name in needed if name not in solved and getattr(args, name) is None]
     if missing:
         how = "with" if args.adaptive else "without"
         raise Mistake(f"the following arguments are required {how} --adaptive: {', '.join(missing)}")
+
+
+def _solved(args: Namespace) -> tuple[str, ...]:
+    """Return the names of the options of `egm plan` that are not given, because --solve-for in `args` replaces them.
+
+    Give --solve-for and --measure their defaults if there is a target. Raise a `Mistake`, an error for the user, if
+    there is none, or if an option is given and also solved for.
+    """
+    if args.target_error is None:
+        for name in _ONLY_WITH_TARGET:
+            if getattr(args, name) is not None:
+                raise Mistake(f"{spelled(name)} goes with --target-error only")
+        return ()
+    args.solve_for, args.measure = args.solve_for or "epsilon", args.measure or "mean"
+    for name in _SOLVED[args.solve_for]:
+        if getattr(args, name) is not None:
+            raise Mistake(f"{spelled(name)} does not go with --target-error and --solve-for {args.solve_for}")
+    return _SOLVED[args.solve_for]
 
 
 def spelled(name: str) -> str:

@@ -37,6 +37,12 @@ __all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
 
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
 _SHOWN = 20  # columns of a plan that are shown by name
+_MEASURES = {
+    "mean": "error of the mean",
+    "sum": "error of the sum",
+    "relative": "error of the sum, over the expected sum,",
+    "interval": "half width of the interval of the mean",
+}
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 
 Document: TypeAlias = dict[str, Any]
@@ -236,6 +242,8 @@ def _as_text(plan: Document) -> bytes:
         lines = _lines_of_budget(plan)
     else:
         lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
+    if "solved" in plan:
+        lines = [_line_of_target(plan["solved"]), "", *lines]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -260,6 +268,17 @@ def _lines_of_budget(budget: Document) -> list[str]:
             for charge in budget["history"]
         ),
     ]
+
+
+def _line_of_target(solved: Document) -> str:
+    """Return a line of text that states the budget or the number of rows that was solved for, and the error with it.
+
+    `solved` is the entry of this name in a plan.
+    """
+    name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
+    of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"
+    what = f"{_MEASURES[solved['measure']]}{of_column}"
+    return f"With {name} = {solved[name]!r} the {what} is {solved['error']:.4g}, at most {solved['target_error']:g}"
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:

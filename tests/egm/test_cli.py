@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
 from egm._cli import inputs, terminal
 from egm._files import csv as csv_files
 from egm.budget import Budget
@@ -38,6 +38,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
+NAMED = ("plan", "--sigma", "named.csv", "--center", "center.csv", "--delta", "1e-6")
 MORE = ("--epsilon", "4", "--delta", "1e-6")  # for so few rows the search needs this much
 RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
 ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
@@ -777,6 +778,84 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
         assert egm(*command, "--epsilon", str(0.98 * float(epsilon)), *BUDGET[2:], "--rows", "400")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "measure", "column"),
+    [
+        (("--column", "age"), "mean", "age"),
+        (("--measure", "sum"), "sum", None),
+        (("--measure", "relative", "--column", "pay"), "relative", "pay"),
+        (("--measure", "interval", "--column", "mass", "--solve-for", "epsilon"), "interval", "mass"),
+        (("--column", "mass", "--solve-for", "rows"), "mean", "mass"),
+        (("--column", "pay", "--measure", "interval", "--solve-for", "rows"), "interval", "pay"),
+    ],
+)
+def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
+    """`egm plan --target-error` plans for an epsilon or a number of rows that is enough, and states the error.
+
+    The epsilon is the least number of three digits that is enough, and the number of rows the least of all. The plan
+    is the one for this epsilon, or number of rows, without a target. `question` has the options, and `measure` and
+    `column` are what they stand for.
+    """
+    rows_wanted = "rows" in question
+    known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")
+    target = 30.0 if measure == "sum" else 0.3
+    plan = released(*NAMED, *known, "--target-error", str(target), *question)
+    solved = plan.pop("solved")
+    name = "rows" if rows_wanted else "epsilon"
+    it = GaussianDataMechanism(
+        dict(zip(NAMES, SIGMA, strict=True)), 400, 2.0, 1e-6, center=dict(zip(NAMES, MU, strict=True))
+    )
+    field, value = ("n" if rows_wanted else "epsilon"), solved[name]
+    less = value - 1 if rows_wanted else value - 10.0 ** (np.floor(np.log10(value)) - 2)
+    errors = planning.curve(it, [value, less], field, measure=measure, column=column)
+    assert errors[0] == pytest.approx(solved["error"], rel=1e-6)
+    assert errors[0] <= target < errors[1]
+    assert {key: solved[key] for key in solved.keys() - {name, "error"}} == {
+        "target_error": target,
+        "measure": measure,
+        "column": column,
+    }
+    assert plan == released(*NAMED, *known, f"--{name}", str(value))
+    first, blank, *rest = egm(*NAMED, *known, "--target-error", str(target), *question)[1].decode().splitlines()
+    assert first.startswith(f"With {name} = {value} the ")
+    assert first.endswith(f"is {solved['error']:.4g}, at most {target:g}")
+    assert not blank
+    assert rest == egm(*NAMED, *known, f"--{name}", str(value))[1].decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        (("--rows", "4000", "--delta", "1e-6"), "epsilon"),
+        (("--rows", "4000"), "rho"),
+        pytest.param(("--rho", "0.3", "--solve-for", "rows"), "rows", marks=pytest.mark.slow),
+        pytest.param((*MORE, "--solve-for", "rows"), "rows", marks=pytest.mark.slow),
+    ],
+)
+def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
+    """`egm plan --adaptive --target-error` plans for a budget, or a number of rows, that is enough and not much more.
+
+    With 4 percent less of the budget, or 2 percent fewer rows, the error is too large. The budget is an epsilon if a
+    delta is given, and otherwise a rho. `known` has the other options.
+    """
+    command = (*PLAN_ADAPTIVE[:4], *RANGES)
+    plan = released(*command, *known, "--target-error", "0.02", "--column", "2")
+    solved = plan.pop("solved")
+    assert solved["error"] <= 0.02
+    without = [arg for arg in known if arg not in ("--solve-for", "rows")]
+    again = released(*command, *without, f"--{name}", str(solved[name]))
+    assert plan == again
+    ranges = {"radius": 100.0, "sigma_range": (0.1, 50.0)}
+    it = AdaptiveDataMechanism(plan["parameters"]["rows"], plan["parameters"]["rho"], **ranges)
+    field = "n" if name == "rows" else "rho"
+    value = getattr(it, field)
+    question = {"column": 1, "sigma": SIGMA, "center": 0.0}
+    error, more = planning.curve(
+        it, [value, np.floor(value * 0.98) if field == "n" else value * 0.96], field, **question
+    )
+    assert error == solved["error"] <= 0.02 < more
+
+
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
@@ -905,6 +984,52 @@ BAD = [  # command line, message
     ((*PLAN_ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
     ((*PLAN_ADAPTIVE[:4], *PLAN_ADAPTIVE[6:]), "required: --rows"),
     ((*PLAN_ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1e-9"),
+        r"--target-error must be at least \S+, the least error of all",
+    ),
+    ((*NAMED, "--rows", "400", "--target-error", "0"), "--target-error must be finite and > 0, got 0.0"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--column", "size"),
+        "--column: no column 'size'; it has 'pay', 'age'",
+    ),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--measure", "interval"),
+        "--column must be given for the measure",
+    ),
+    ((*NAMED, "--rows", "400", "--target-error", "1", "--measure", "worst"), "--measure: invalid choice: 'worst'"),
+    (
+        (*NAMED, "--epsilon", "1", "--target-error", "1"),
+        "--epsilon does not go with --target-error and --solve-for eps",
+    ),
+    ((*NAMED, "--target-error", "1"), "required: --rows"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--solve-for", "rows"),
+        "--rows does not go with --target-error and --solve-for rows$",
+    ),
+    ((*NAMED, "--target-error", "1", "--solve-for", "rows"), "required without --adaptive: --epsilon$"),
+    (
+        (*NAMED, "--epsilon", "1", "--target-error", "1", "--solve-for", "rows", "--measure", "sum"),
+        '--measure must not be "sum" for n',
+    ),
+    (
+        (*NAMED, "--epsilon", "0", "--target-error", "1", "--solve-for", "rows"),
+        "--epsilon must be finite and > 0, got 0",
+    ),
+    (
+        (*PLAN[:5], "--delta", "1e-6", "--target-error", "1", "--measure", "relative", "--column", "1"),
+        "--center must not be 0 for the measure",
+    ),
+    *(
+        ((*PLAN, *option), f"{option[0]} goes with --target-error only$")
+        for option in (("--solve-for", "rows"), ("--measure", "sum"), ("--column", "1"))
+    ),
+    ((*PLAN_ADAPTIVE, "--target-error", "1"), "--epsilon does not go with --target-error"),
+    ((*PLAN_ADAPTIVE[:6], *RANGES, "--rho", "1", "--target-error", "1"), "--rho does not go with --target-error"),
+    (
+        (*PLAN_ADAPTIVE[:4], *RANGES, "--target-error", "1", "--solve-for", "rows"),
+        "either --rho, or --epsilon and --del",
+    ),
     *(
         ((*PLAN_ADAPTIVE, *option), f"{option[0]} does not go with --adaptive$")
         for option in (
