@@ -30,17 +30,15 @@ from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
-from egm._cli.output import adaptive_parameters, document, errors, output, parameters
+from egm._cli.output import CONFIDENCE, adaptive_parameters, document, errors, output, parameters
 from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, visible
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon
-from egm.mechanisms import GaussianDataMechanism
+from egm.mechanisms import DataRelease, GaussianDataMechanism, GroupedDataMechanism, GroupedRelease
 from egm.samplers import SimulationWarning
 
 __all__ = ["main"]
-
-_CONFIDENCE = 0.95  # of the intervals that are written
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,19 +122,29 @@ def _sum(args: Namespace) -> None:
     budget, table = journal.opened(args), inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
-    n = inputs.rows_declared(args, table)
+    n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
     with explained(table.names):
-        mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names))
-    is_public = args.neighbors == "replace_one"
+        mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names), columns=table.names)
+        chosen: GaussianDataMechanism | GroupedDataMechanism = mechanism
+        if args.by is not None:
+            chosen = GroupedDataMechanism(mechanism, inputs.keys(args), groups_per_person=args.groups_per_person)
+    is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
-        journal.charge(budget, mechanism, args)
-        release = mechanism.release(blocks, rng=_rng(args))
-        counted: dict[str, float] = {} if release.count is None else {"count": release.count}
-        if release.clipped is not None:
-            excess = mechanism.excess_clipped(release)
-            counted |= {"clipped": release.clipped, "clipped_std": float(mechanism.clipped_std or 0), "excess": excess}
-        write(document(release, table.names, args, parameters(mechanism), **counted))
+        journal.charge(budget, chosen, args)
+        release = chosen.release(inputs.labelled(table, args) if labels else blocks, **labels, rng=_rng(args))
+        write(document(release, table.names, args, parameters(chosen), **_counted(release, mechanism)))
+
+
+def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
+    """Return the noisy numbers of rows in `release`, a release of all rows by `mechanism`, as a dictionary by name."""
+    if isinstance(release, GroupedRelease):
+        return {}
+    counted: dict[str, float] = {} if release.count is None else {"count": release.count}
+    if release.clipped is not None:
+        excess = mechanism.excess_clipped(release)
+        counted |= {"clipped": release.clipped, "clipped_std": float(mechanism.clipped_std or 0), "excess": excess}
+    return counted
 
 
 def _adaptive(args: Namespace) -> None:
@@ -152,8 +160,8 @@ def _adaptive(args: Namespace) -> None:
     with output(args) as write, explained(table.names), _quiet():
         journal.charge(budget, mechanism, args)
         release = mechanism.release(inputs.in_memory(n, table, args), rng=_rng(args))
-        low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
-        found = {"low": low, "high": high, "confidence": _CONFIDENCE, "bias": release.bias.tolist()}
+        low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
+        found = {"low": low, "high": high, "confidence": CONFIDENCE, "bias": release.bias.tolist()}
         found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
         if release.basis is not None:  # what sigma is along
@@ -195,7 +203,7 @@ def _plan_adaptive(args: Namespace) -> None:
     names, sigma = inputs.planned(args)
     center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
-        solved = target.reach(args, names, sigma, _CONFIDENCE)
+        solved = target.reach(args, names, sigma, CONFIDENCE)
         mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size)
         _require_in_ranges(mechanism, sigma, center, names)
         forecast = mechanism.forecast(sigma, center)
@@ -238,7 +246,7 @@ def _plan_sum(args: Namespace) -> None:
     """
     names, sigma = inputs.planned(args)
     with explained(names):
-        solved = target.reach(args, names, sigma, _CONFIDENCE)
+        solved = target.reach(args, names, sigma, CONFIDENCE)
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
@@ -270,4 +278,4 @@ def _budget(args: Namespace) -> None:
         write(journal.contents(args))
 
 
-_COMMANDS = {"sum": _sum, "adaptive": _adaptive, "plan": _plan, "budget": _budget}
+_COMMANDS = {"sum": _sum, "mean": _sum, "adaptive": _adaptive, "plan": _plan, "budget": _budget}

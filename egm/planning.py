@@ -34,7 +34,6 @@ from scipy.special import ndtri
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import finite, positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
-from egm.forecast import loss_of_a_row
 from egm.mechanisms import (
     DeltaWarning,
     EllipticalGaussianMechanism,
@@ -401,11 +400,8 @@ def _half_widths(
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
         return z * forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise) + forecast.bias
-    offset, factors = mechanism._doubts
-    lost = loss_of_a_row(mechanism.sigma, mechanism.b, mechanism.clip_norm, offset, factors=factors)
-    variance, squared_bias = map(mechanism._of_columns, lost)
-    n = mechanism.n
-    return z * np.sqrt(mechanism.noise_std**2 + n * variance) + n * np.sqrt(squared_bias)
+    parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
+    return z * parts.std + parts.bias
 
 
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:

@@ -7,6 +7,8 @@ error of the user, which the command reports in one line.
 from __future__ import annotations
 
 import contextlib
+import csv
+import dataclasses
 import math
 import os
 import re
@@ -32,6 +34,9 @@ __all__ = [
     "exactly",
     "explained",
     "in_memory",
+    "keys",
+    "labelled",
+    "labels_of",
     "least_rows",
     "model",
     "planned",
@@ -46,6 +51,7 @@ __all__ = [
 _NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
+    **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
     **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column"},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
@@ -61,16 +67,77 @@ def table(args: Namespace) -> files.Table:
 
     `args` holds the options of the command, with the path of the data file in `args.data`.
     """
-    vectors = _vectors(args)
+    vectors, columns = _vectors(args), args.columns
     known = {name for names, _ in vectors.values() for name in names or ()}
-    may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
+    labels = labels_of(args)
+    if labels and columns is None:  # the labels are columns of the file, too
+        columns = vectors[args.sigma][0]
+        if columns is None:
+            raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
+        known |= set(labels.values())
+    may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
     width = len(vectors[args.sigma][1]) if may_be_empty else None
     written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):
         return files.rows(
-            args.data, args.columns, header=args.header, known=known, width=width, missing=missing, **written
+            args.data,
+            columns,
+            header=args.header,
+            known=known,
+            width=width,
+            missing=missing,
+            labels=tuple(labels.values()),
+            **written,
         )
+
+
+def labels_of(args: Namespace) -> dict[str, str]:
+    """Return the columns that --person and --by name, as arguments of a release; raise a `Mistake` for half of a pair.
+
+    `args` holds the options of the command.
+    """
+    for name, other in (("person", "per_person"), ("by", "keys")):
+        given = {option for option in (name, other) if getattr(args, option, None) is not None}
+        if len(given) == 1:
+            raise Mistake(f"{spelled(name)} and {spelled(other)} must be given together")
+    labels = {name: getattr(args, name) for name in ("person", "by") if getattr(args, name, None) is not None}
+    if labels and args.rows is None:
+        raise Mistake("--rows is required with --person and --by: a public number, which is not taken from the file")
+    if getattr(args, "groups_per_person", 1) > 1 and "by" not in labels:
+        raise Mistake("--groups-per-person goes with --by only")
+    return labels
+
+
+def keys(args: Namespace) -> list[str]:
+    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas."""
+    if not os.path.exists(args.keys):
+        found = next(csv.reader([args.keys]), [])
+    else:
+        try:
+            with open(args.keys, encoding="utf-8-sig") as file:
+                found = file.read().splitlines()
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
+    found = [key.strip() for key in found if key.strip()]
+    if not found:
+        raise Mistake(f"--keys {args.keys}: has no keys")
+    return found
+
+
+def labelled(table: files.Table, args: Namespace) -> files.Table:
+    """Return `table` such that its blocks show their progress, and the labels of groups are texts, as the keys are.
+
+    `args` holds the options of the command.
+    """
+
+    def as_texts(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
+        pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
+        for values, labels in pairs:
+            found = zip(names, labels, strict=True)
+            yield values, [np.asarray(label).astype(np.str_) if name == args.by else label for name, label in found]
+
+    return dataclasses.replace(table, labelled=as_texts)
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
@@ -116,6 +183,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     without reading the whole file, or needed because an error after the charge would cost a part of
     the budget that --budget names.
     """
+    if labels_of(args):
+        return int(args.rows)
     count, is_public = table.count, args.neighbors == "replace_one"
     if count is None and (args.rows is None or (is_public and args.budget is not None)):
         count = sum(progress(table.counts(), None, args, rows_of=int))
@@ -140,8 +209,8 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
         raise Mistake(f"--sigma {args.sigma}: names {named[0]!r}, but with --basis its values belong to basis vectors")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
-    missing = {} if getattr(args, "missing", "error") == "error" else {"missing": args.missing}
-    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args), **missing}
+    people = {name: getattr(args, name) for name in ("missing", "per_person") if hasattr(args, name)}
+    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args), **people}
 
 
 def _basis(args: Namespace) -> Any:

@@ -11,15 +11,17 @@ import math
 import os
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from egm._cli.inputs import explained
 from egm._cli.terminal import Mistake
 from egm.adaptive import AdaptiveDataMechanism
 from egm.budget import Budget, Loss
-from egm.mechanisms import GaussianDataMechanism
+from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism
 
 __all__ = ["charge", "contents", "make", "opened"]
+
+DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | AdaptiveDataMechanism
 
 
 def make(args: Namespace) -> None:
@@ -57,14 +59,14 @@ def _existing(path: str) -> Budget:
         return Budget(path)
 
 
-def charge(budget: Budget | None, mechanism: GaussianDataMechanism | AdaptiveDataMechanism, args: Namespace) -> None:
+def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
     """Charge a release by `mechanism` to `budget`, with the label in the options `args`; do nothing without a budget.
 
     No data must have been read before. Raise a `Mistake` if the cost does not fit into the budget.
     """
     if budget is None:
         return
-    if args.simulate is None and isinstance(mechanism, GaussianDataMechanism):
+    if args.simulate is None and not isinstance(mechanism, AdaptiveDataMechanism):
         mechanism.check_noise(None)
     with _explained(args.budget):
         budget.charge(mechanism, label=args.label)

@@ -53,6 +53,18 @@ anew. The file may be larger than memory.
 example:
   egm sum visits.parquet --sigma sigma.csv --epsilon 1 --delta 1e-6 --output sums.json"""
 
+_MEAN = """\
+Release the means of the columns of a file, with (epsilon, delta)-differential privacy.
+
+The release is that of `egm sum`. Its output has, for each column, the mean and the standard deviation of its noise, the
+bounds low and high between which the mean of these rows lies with 95 percent confidence, and population_low and
+population_high, the bounds for the mean of the population from which the rows are a random sample. The bounds hold if
+center and sigma are as good as --center-std and --sigma-factor say.
+
+example:
+  egm mean visits.csv --sigma sigma.csv --center center.csv --person id --per-person mean --by region
+    --keys regions.txt --rows 10000 --epsilon 1 --delta 1e-6 --output means.csv"""
+
 _ADAPTIVE = """\
 Release the sum of the rows of a file if neither their center nor their spread is known.
 
@@ -139,6 +151,7 @@ def parser() -> _Parser:
     commands = it.add_subparsers(title="commands", metavar="command", dest="command", required=True)
     for name, add_options, summary, description in (
         ("sum", _sum, "release the sum of the rows of a file", _SUM),
+        ("mean", _sum, "release the means of the columns of a file", _MEAN),
         ("adaptive", _adaptive, "release the sum if nobody knows how the data spread", _ADAPTIVE),
         ("plan", _plan, "forecast the error of a release, without data", _PLAN),
         ("budget", _budget, "make or show the privacy budget of several releases", _BUDGET),
@@ -157,12 +170,32 @@ def _sum(it: _Parser) -> None:
         released"""
     it.option("--rows", text, type=_count, metavar="N")
     _model(it)
+    _people(it)
     text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
         (default); center, the value becomes that of --center; drop_row, its row is left out"""
     it.option("--missing", text, choices=("error", "center", "drop_row"), default="error")
     _charged(it)
     _simulate(it)
     _release_output(it)
+
+
+def _people(it: _Parser) -> None:
+    """Add the options about persons with several rows and about groups to `it`, the parser of a command."""
+    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, and a
+        file must be sorted by it. Goes with --per-person, and with --rows: the number of persons"""
+    it.option("--person", text, metavar="A")
+    text = """what becomes of the rows of one person: sum, they are added up; mean, they are averaged; or K, the first K
+        of them are kept, and the noise is K times as large"""
+    it.option("--per-person", text, type=_per_person, metavar="sum|mean|K")
+    text = """the column with the group of each row. A sum and a noisy number of rows are released for each of the
+        --keys, with the noise of one sum. Goes with --keys and --rows"""
+    it.option("--by", text, metavar="A")
+    text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
+        another key are left out"""
+    it.option("--keys", text, metavar="FILE|A,B,C")
+    text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
+        --per-person sum or mean. The noise grows like the root of M"""
+    it.option("--groups-per-person", text, type=_count, default=1, metavar="M")
 
 
 def _adaptive(it: _Parser) -> None:
@@ -411,6 +444,11 @@ def _count(text: str) -> int:
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
     return int(number)
+
+
+def _per_person(text: str) -> str | int:
+    """Return `text` if it is "sum" or "mean", or the number of rows that it states."""
+    return text if text in ("sum", "mean") else _count(text)
 
 
 def _seed(text: str) -> int:

@@ -31,11 +31,13 @@ from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.forecast import ErrorForecast
-from egm.mechanisms import GaussianDataMechanism, Release
+from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism, GroupedRelease, Release
 
-__all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
+__all__ = ["CONFIDENCE", "adaptive_parameters", "document", "errors", "output", "parameters"]
 
+CONFIDENCE = 0.95  # of the intervals that are written
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
+_OF_MEANS = "mean", "mean_std", "low", "high", "population_low", "population_high"  # left out for sums
 _SHOWN = 20  # columns of a plan that are shown by name
 _MEASURES = {
     "mean": "error of the mean",
@@ -49,39 +51,72 @@ Document: TypeAlias = dict[str, Any]
 
 
 def document(
-    release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
+    release: Release | GroupedRelease | AdaptiveRelease,
+    names: Sequence[str],
+    args: Namespace,
+    made: dict[str, Any],
+    **found: Any,
 ) -> Document:
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    The entries are the estimate and its noise for the columns `names`, the further results that are given as keyword
-    arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a warning with its
-    seed, which is in the options `args`.
+    The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
+    for groups, these are lists with an entry for each column of each group. Then follow the further results that are
+    given as keyword arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a
+    warning with its seed, which is in the options `args`.
     """
-    simulated: dict[str, Any] = {"simulated": release.simulated}
-    if release.simulated:
+    simulated: dict[str, Any] = {"simulated": args.simulate is not None}
+    if simulated["simulated"]:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
+    if args.command == "mean" or isinstance(release, GroupedRelease):
+        vectors = _vectors(release, args)
+    else:
+        vectors = {
+            "columns": list(names),
+            "estimate": release.estimate.tolist(),
+            "noise_std": release.noise_std.tolist(),
+        }
+    return {**simulated, **vectors, **found, "parameters": {"egm": egm.__version__, **made}}
+
+
+def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
+    """Return the entries of a document that have a number for each column, or for each column of each group.
+
+    `release` is a release of sums or means, and `args` has the options of the command. A number that is not finite,
+    such as the end of an unbounded interval, is None.
+    """
+    rows = {"columns" if name == "column" else name: values for name, values in release.rows(CONFIDENCE).items()}
+    if args.command == "mean":
+        hidden = {"sum", "noise_std"}
+    else:
+        rows, hidden = {"estimate" if name == "sum" else name: values for name, values in rows.items()}, set(_OF_MEANS)
+    shown = {name: values for name, values in rows.items() if name not in hidden}
+    if args.command == "mean":
+        shown["confidence"] = CONFIDENCE
     return {
-        **simulated,
-        "columns": list(names),
-        "estimate": release.estimate.tolist(),
-        "noise_std": release.noise_std.tolist(),
-        **found,
-        "parameters": {"egm": egm.__version__, **made},
+        name: [_finite(value) for value in values] if isinstance(values, list) else values
+        for name, values in shown.items()
     }
 
 
-def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name.
+def _finite(value: Any) -> Any:
+    """Return `value`, or None if it is a number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    `mechanism` is a GaussianDataMechanism.
-    """
+
+def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[str, Any]:
+    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name."""
+    if isinstance(mechanism, GroupedDataMechanism):
+        groups = {"groups": len(mechanism.keys), "groups_per_person": mechanism.groups_per_person}
+        return {**parameters(mechanism.mechanism), "mechanism": type(mechanism).__name__, **groups}
     fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
     fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
     vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
     rotated = {} if mechanism.basis is None else {"basis": mechanism.basis.name}
-    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **rotated, **vectors}
+    people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
+    people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **people, **rotated, **vectors}
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:

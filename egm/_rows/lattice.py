@@ -247,7 +247,7 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
         place = add(rows[ends[group] : ends[group + 1]], sums, clipped)
         if place >= 0:
             i, j = divmod(place, block.shape[1])
-            return int(order[ends[group] + i]) * block.shape[1] + j
+            return int(order[ends[group] + i] * block.shape[1] + j)
         total[group, :-1] += sums
     total[:, -1] += np.diff(ends)
     return -1
