@@ -294,7 +294,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
         their names. A file whose name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
         Names of the columns that are read, by default all columns of the first file. The columns
-        must hold integers or floating-point numbers of any size.
+        must hold integers, floating-point numbers, decimal numbers or booleans, which count as 0
+        and 1.
 
     Returns
     -------
@@ -447,14 +448,25 @@ def _parts(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if not file.is_dir())
-    parts = [file for file in found if not any(name[0] in "._" for name in file.relative_to(path).parts)]
+    found, seen = list[Path](), set[str]()
+    with reading(path):
+        for folder, _, names in os.walk(path, onerror=_raise, followlinks=True):
+            if os.path.realpath(folder) in seen:
+                raise FileError(f"{folder}: leads to a directory that is read already")
+            seen.add(os.path.realpath(folder))
+            found += [Path(folder, name) for name in names]
+    parts = [file for file in sorted(found) if not any(name[0] in "._" for name in file.relative_to(path).parts)]
     for file in parts:
         if _KINDS.get(_suffix(file)) is not parquet:
             raise FileError(f"{path}: is a directory, and {file} in it is not a Parquet file (.parquet or .pq)")
     if not parts:
         raise FileError(f"{path}: is a directory without Parquet files")
     return parts
+
+
+def _raise(error: OSError) -> None:
+    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
+    raise error
 
 
 def _source(path: Path, given: Given) -> Source:

@@ -10,6 +10,7 @@ import csv
 import gzip
 import itertools
 import math
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,15 +72,15 @@ class _Text:
         Raise a FileError if the first line is missing or blank, or if it seems to have another delimiter. The text
         `hint` then says what to do.
         """
-        cells = next((self.cells(1, line) for line in self.lines()), None)
-        if not cells:
-            raise FileError(f"{self.path}: {'is empty' if cells is None else 'line 1 is blank'}")
+        line = next(self.lines(), None)
+        if line is None or line.isspace():
+            raise FileError(f"{self.path}: {'is empty' if line is None else 'line 1 is blank'}")
         own = (self.given.delimiter, self.given.decimal)
-        others = [mark for mark in ";\t|," if mark in cells[0] and mark not in own]
-        if len(cells) == 1 and others:
+        others = [mark for mark in ";\t|," if mark in line and mark not in own]
+        if self.given.delimiter not in line and others and not re.fullmatch(r'\s*"[^"]*"\s*', line):
             mark = "comma" if self.given.delimiter == "," else repr(self.given.delimiter)
             raise FileError(f"{self.path}: line 1 has no {mark}, but {others[0]!r}; {hint}")
-        return cells
+        return self.cells(1, line)
 
     def is_number(self, cell: str) -> bool:
         """Return whether `cell`, the text of a cell, is a number; NaN and infinity count as numbers."""

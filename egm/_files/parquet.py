@@ -129,6 +129,8 @@ def _require_labels(path: Path, field: Any) -> None:
 
 def _numbers(column: Any) -> Array:
     """Return `column`, a column of pyarrow, as an array of float64, in which a missing value is NaN."""
+    if str(column.type).startswith("decimal"):
+        column = column.cast("string")  # pyarrow rounds a decimal number to the nearest double only if it is text
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
 
 

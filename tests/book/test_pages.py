@@ -348,12 +348,20 @@ PUBLIC = OFFERED | {
     if inspect.isclass(cls)
     for name, thing in members(cls).items()
 }
-COMMANDS = {
-    name: parser
-    for action in cli._parser()._actions
-    if isinstance(action, argparse._SubParsersAction)
-    for name, parser in action.choices.items()
-}
+
+
+def commands(parser, words=()):
+    """Return a dictionary from each command of `parser`, such as "budget new", to the parser of this command.
+
+    `words` are the words of the command that leads to `parser`.
+    """
+    below = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        return {" ".join(words): parser}
+    return {name: leaf for word, it in below[0].items() for name, leaf in commands(it, (*words, word)).items()}
+
+
+COMMANDS = commands(cli._parser())
 
 
 @pytest.fixture(scope="module")
@@ -422,7 +430,7 @@ def test_every_option_is_listed(reference, name):
     No other option is listed for the command, and options are written with hyphens, not dashes. `reference` maps the
     name of each page of the API reference to its parsed HTML.
     """
-    items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
+    items = reference["command-line"].find(id=f"egm-{name.replace(' ', '-')}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
     actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
     assert listed.keys() == {", ".join(action.option_strings) or action.metavar for action in actions}

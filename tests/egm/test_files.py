@@ -101,9 +101,10 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
 
 
 def test_flags_and_decimals_of_a_parquet_file_are_numbers(tmp_path):
-    prices = [Decimal("0.10"), Decimal("-12345678901.23"), Decimal("1234567890123456.78")]
-    pq.write_table(pa.table({"flag": [True, False, True], "price": prices}), tmp_path / "t.parquet")
-    expected = np.array([[1, 0, 1], list(map(float, prices))]).T
+    digits = np.random.default_rng(1).integers(-(10**17), 10**17, size=1000) // 10 ** np.arange(18).repeat(56)[:1000]
+    prices, flags = [Decimal(int(number)).scaleb(-9) for number in digits], [True, False] * 500
+    pq.write_table(pa.table({"flag": flags, "price": prices}), tmp_path / "t.parquet")
+    expected = np.array([flags, list(map(float, prices))]).T
     assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), expected)
 
 
@@ -127,6 +128,19 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
     assert np.array_equal(whole_table(files.rows(tmp_path, ["x,y"])), X[:, 2:])
     masses = [label for _, (label,) in it.labelled(["body mass"])]
     assert np.array_equal(np.concatenate(masses), X[:, 1])
+
+
+def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
+    """`files.rows` reads the folders to which links lead, and refuses a link to a folder that it has read already."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "parts" / "a.parquet", table(3))
+    write(tmp_path / "more" / "a.parquet", table(4))
+    (tmp_path / "parts" / "linked").symlink_to(tmp_path / "more")
+    assert files.rows(tmp_path / "parts").count == 7
+    (tmp_path / "parts" / "loop").symlink_to(tmp_path / "parts")
+    with pytest.raises(FileError, match="loop: leads to a directory that is read already"):
+        files.rows(tmp_path / "parts")
 
 
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
@@ -225,6 +239,14 @@ def test_header_may_be_numbers_if_declared(tmp_path):
     assert sum(files.rows(tmp_path / "t.csv", header="no").counts()) == 2
     it = files.rows(tmp_path / "t.csv", header="yes")
     assert (it.names, sum(it.counts()), len(whole_table(it))) == (("2019", "2020"), 1, 1)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_the_name_of_one_column_may_have_any_character(tmp_path, delimiter):
+    (tmp_path / "t.csv").write_text('"income, net; EUR"\n1\n2\n')
+    it = files.rows(tmp_path / "t.csv", delimiter=delimiter)
+    assert it.names == ("income, net; EUR",)
+    assert np.array_equal(whole_table(it), [[1], [2]])
 
 
 def test_one_column_is_a_table(tmp_path):
@@ -443,6 +465,7 @@ BAD_CSV = {
     "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
     "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; --delimiter says which"),
+    "semicolons and quotes": ('"a";"b"\n1;2\n', "line 1 has no comma, but ';'; --delimiter says which"),
     "another quote": ('a,b\n1,"2"3\n', "line 2: ',' expected after"),
     "a long cell": ("a,b\n1,2\n1," + "x" * 200_000, "line 3: a cell has more than 131072 characters"),
     "underscores": ("a,b\n1_0,2\n", r"row 1 \(line 2\), column 'a': not a number"),
