@@ -183,7 +183,7 @@ def solve(
     ValueError: target must be at least 0.002361, the least error of all epsilon from 1e-06 to 10000, got 0.001
     """
     target = scalar(positive, target=target)
-    error = _error_of(mechanism, ("for_", for_), measure, column, confidence, sigma, center)
+    error = _error_of(mechanism, measure, column, confidence, sigma, center, for_=for_)
     if (for_, measure) == ("n", "sum"):
         raise ValueError('measure must not be "sum" for n: the error of a sum does not fall with the number of rows')
     low, high = _range(mechanism, for_, sigma)
@@ -263,33 +263,34 @@ def curve(
     >>> print(curve(mechanism, [0.1, 1, 10], column=0).round(3))
     [4.154 0.483 0.062]
     """
-    error = _error_of(mechanism, ("of", of), measure, column, confidence, sigma, center)
+    error = _error_of(mechanism, measure, column, confidence, sigma, center, of=of)
     values = positive(values=values)
     return np.array([error(value) for value in values.ravel().tolist()]).reshape(values.shape)
 
 
 def _error_of(
     mechanism: AnyMechanism,
-    field: tuple[str, str],
     measure: str,
     column: Hashable | None,
     confidence: float,
     sigma: ArrayLike | None,
     center: ArrayLike | None,
+    **named: str,
 ) -> Callable[[float], float]:
     """Check the arguments of `solve` and `curve`, and return a function from the value of a field to the error.
 
-    `field` has the name of the argument, "for_" or "of", and the name of the field. The other
-    arguments are those of `solve`.
+    The name of the field is the one keyword argument in `named`, which is called `for_` or `of`. The
+    other arguments are those of `solve`.
     """
+    ((name, field),) = named.items()
     fields = _fields(mechanism)
-    if field[1] not in fields:
-        allowed = " or ".join(f'"{name}"' for name in fields)
-        raise ValueError(f"{field[0]} must be {allowed} for {type(mechanism).__name__}, got {field[1]!r}")
+    if field not in fields:
+        allowed = " or ".join(f'"{each}"' for each in fields)
+        raise ValueError(f"{name} must be {allowed} for {type(mechanism).__name__}, got {field!r}")
     of_rows = isinstance(mechanism, GaussianDataMechanism | AdaptiveDataMechanism)
     measures = ("sum", "mean", "relative", "interval") if of_rows else ("sum",)
     if measure not in measures:
-        allowed = " or ".join(f'"{name}"' for name in measures)
+        allowed = " or ".join(f'"{each}"' for each in measures)
         raise ValueError(f"measure must be {allowed} for {type(mechanism).__name__}, got {measure!r}")
     imagined = _imagined(mechanism, sigma, center)
     size = imagined["sigma"].size if imagined else _squared_errors(mechanism, {}).size
@@ -307,7 +308,7 @@ def _error_of(
     @cache
     def error(value: float) -> float:
         with warnings.catch_warnings(action="ignore", category=DeltaWarning):
-            it: Any = replace(mechanism, **{field[1]: value})  # type: ignore[arg-type]
+            it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]
         if measure == "interval":
             return float(_half_widths(it, z, imagined)[place] / it.n)
         root = math.sqrt(np.sum(_squared_errors(it, imagined)[place]))
