@@ -166,7 +166,7 @@ def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> Non
     names = tuple(name for name in names if name not in labels)
     _places("X", _distinct("X", names), columns)
     if _is_dask_frame(X):
-        _refuse_others("X", X, names)
+        _refuse_others("X", _select(X, list(names)) if labels else X, names)
 
 
 def arranged(X: Any, columns: Columns) -> Any:

@@ -217,11 +217,12 @@ class GroupedDataMechanism(Mechanism):
             raise ValueError("mechanism must have Gaussian noise and count_clipped=False to release groups")
         if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise TypeError(f"keys must be the keys of several groups, got {self.keys!r}")
-        keys = tuple(key.item() if isinstance(key, np.generic) else key for key in self.keys)
-        if not keys or len(set(keys)) < len(keys):
-            raise ValueError("keys must be at least one key, and name each group once")
+        keys = tuple(_plain(key) for key in self.keys)
         if len({type(key) for key in keys}) > 1:
             raise TypeError("keys must be of one type: all numbers, all texts, or all dates")
+        people.vector("keys", keys)
+        if not keys or len(set(keys)) < len(keys):
+            raise ValueError("keys must be at least one key, and name each group once")
         fix(self, keys=keys, groups_per_person=count(groups_per_person=self.groups_per_person))
         if self.groups_per_person > 1 and inner.per_person not in ("sum", "mean"):
             raise ValueError(
@@ -304,7 +305,7 @@ class GroupedDataMechanism(Mechanism):
         if (person is None) != (inner.per_person is None):
             given = "must be given" if person is None else "needs a mechanism with per_person, which"
             raise ValueError(f"person {given}: per_person is {inner.per_person!r}")
-        inner._check_rows(X, people.label_names(X, person=person, by=by))
+        inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -389,6 +390,7 @@ class GroupedDataMechanism(Mechanism):
         of_groups = partial(_of_groups, keys=keys, how=inner.per_person, most=most, rule=rule)
         found = people.results(X, inner.columns, inner.sigma.size, person, by, of_groups)
         total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
+        weight: float
         if rng is None:
             weight, std = self._on_lattice(grid)
             drawn, unit = np.array(secure_noise("gaussian", std, self.noise_size), dtype=object), grid.unit
@@ -396,10 +398,10 @@ class GroupedDataMechanism(Mechanism):
             weight, std, unit = self._weight, self.count_std * self._weight, 1.0
             total, drawn = total * grid.unit, simulated_noise("gaussian", np.full(self.noise_size, std), rng)
         releases = {}
-        for key, *parts in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
-            estimate, counts = inner._with_noise(parts[0], parts[1], weight, 0, parts[2], unit)
-            found = {"mechanism": inner, "count_std": self.count_std, **counts}
-            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **found)
+        for key, part, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
+            estimate, counts = inner._with_noise(part, int(number), weight, 0, noise, unit)
+            named: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
+            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **named)
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:
@@ -415,6 +417,13 @@ class GroupedDataMechanism(Mechanism):
         return weight, std_on_lattice(self.mechanism, sensitivity, self.noise_size)
 
 
+def _plain(key: Any) -> Any:
+    """Return the number, text or date of Python that the scalar `key` of NumPy stands for; any other key as it is."""
+    if isinstance(key, np.datetime64) and isinstance(key.item(), int):  # of nanoseconds, for example
+        key = key.astype("M8[us]")
+    return key.item() if isinstance(key, np.generic) else key
+
+
 def _of_groups(
     source: Iterator[people.Block],
     keys: tuple[Hashable, ...],
@@ -427,6 +436,7 @@ def _of_groups(
     If the blocks of `source` have persons, they are sorted by person, and `how` and `most` say what is left. `keys` has
     the keys of the groups, and `rule` the arguments of `group_sums` but the first two.
     """
-    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source)
+    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source)  # type: ignore[arg-type]
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)
-    return sums.group_sums(((block.values, block.groups) for block in kept), len(keys), *rule)
+    pairs: Any = ((block.values, block.groups) for block in kept)
+    return sums.group_sums(pairs, len(keys), *rule)

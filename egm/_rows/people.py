@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from datetime import date
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -26,10 +27,10 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "codes", "gathered", "label_names", "results"]
+__all__ = ["Block", "Labels", "PerPerson", "codes", "gathered", "label_names", "results", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
-_FAR = 1e290  # sums of a person's entries are cut here, so that none becomes infinite
+_FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
 Labels: TypeAlias = NDArray[Any]
@@ -47,47 +48,82 @@ class Block(NamedTuple):
 # Labels ---------------------------------------------------------------------------------------------------------------
 
 
-def label_names(X: object, **labels: object) -> list[Hashable]:
+def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
 
-    Raise TypeError for a name if `X` is an array or a list, which has no names.
+    Raise TypeError for a name if `X` has no names, and for an array if `X` is read in blocks. Raise ValueError for an
+    array that does not have one entry for each row of `X`.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
-        if label is None or not isinstance(label, Hashable):
+        if _is_name(label):
+            if isinstance(X, np.ndarray | list | tuple):
+                raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
+            names.append(label)
+        elif label is None:
             continue
-        if isinstance(X, np.ndarray | list):
-            raise TypeError(
-                f"{key} must be an array with one entry for each row of X, which has no names: got {label!r}"
-            )
-        names.append(label)
+        elif isinstance(X, Iterator) or _tables.is_blocks(X) or dask.is_dask(X):
+            raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif hasattr(X, "__len__") and len(label) != len(X):
+            raise ValueError(f"{key} must have one entry for each row of X")
     return names
+
+
+def _is_name(label: object) -> bool:
+    """Return whether `label` is the name of a column, and neither the labels themselves nor None."""
+    scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
+    return isinstance(label, str) or (scalar and label is not None)
 
 
 def codes(labels: Labels, keys: tuple[Hashable, ...]) -> NDArray[np.int64]:
     """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
-    known = np.array(keys)
-    if labels.dtype.kind in "iub" and known.dtype.kind in "iub":
+    found, known = vector("by", labels), vector("keys", list(keys))
+    if not found.size:
+        return np.empty(0, dtype=int)
+    if ("U" in (kinds := found.dtype.kind + known.dtype.kind) or "M" in kinds) and kinds not in ("UU", "MM"):
+        raise TypeError("by must have labels of the type of the keys: numbers, texts or dates")
+    if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE:
             table = np.full(high - low + 3, -1)
             table[known.astype(int) - low + 1] = np.arange(len(keys))
-            return table[np.clip(labels, low - 1, high + 1).astype(int) - low + 1]
-    distinct, places = np.unique(_comparable(labels), return_inverse=True)
-    index = {key: code for code, key in enumerate(keys)}
+            places = np.clip(found, low - 1, high + 1).astype(int) - low + 1
+            return np.asarray(table[places])
+    if kinds == "MM":  # dates and times are compared in the finer one of their units
+        finer = np.promote_types(found.dtype, known.dtype)
+        found, known = (dates.astype(finer).astype(int) for dates in (found, known))
+    distinct, places = np.unique(found, return_inverse=True)
+    index = {key: code for code, key in enumerate(known.tolist())}
     return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=int)[places]
 
 
-def _comparable(labels: Any) -> Labels:
-    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot."""
-    found = np.asarray(labels)
-    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found):
+def vector(name: str, labels: Any) -> Labels:
+    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot.
+
+    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates NumPy's.
+    """
+    try:
+        found = np.asarray(labels)
+    except ValueError:  # rows of different lengths, which the message may show
+        found = np.asarray(None)
+    found = found.astype(object) if found.dtype.kind == "T" else found
+    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found.flat):
         found = found.astype(np.str_)
-    if found.ndim != 1 or found.dtype.kind not in "iubfUSM":
-        raise TypeError("the labels of rows must be a vector of numbers, texts or dates")
-    if found.dtype.kind in "fM" and np.isnan(found).any():
-        raise ValueError("the labels of rows must not be missing")
+    elif found.dtype.kind == "O" and all(map(_is_date, found.flat)):
+        found = found.astype("datetime64[us]")
+    absent = found.dtype.kind in "fM" and np.isnan(found).any()
+    if absent or (found.dtype.kind == "O" and any(label is None or label != label for label in found.flat)):
+        raise ValueError(f"{name} must not have missing labels")
+    if found.ndim != 1 or found.dtype.kind not in "iubfUM":
+        raise TypeError(f"{name} must be a vector of numbers, of texts, or of dates without time zone")
+    if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
+        raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
     return found
+
+
+def _is_date(label: object) -> bool:
+    """Return whether `label` is a date or a time of Python without a time zone."""
+    return isinstance(label, date) and getattr(label, "tzinfo", None) is None
 
 
 # Blocks ---------------------------------------------------------------------------------------------------------------
@@ -105,9 +141,6 @@ def results(
     """
     if not dask.is_dask(X):
         return [summed(_blocks(X, columns, d, person, by))]
-    names = label_names(X, person=person, by=by)
-    if len(names) < (person is not None) + (by is not None):
-        raise TypeError("person and by must be names of columns if X is a dask array or frame")
     of_part = partial(_of_part, names=_tables.column_names(X), columns=columns, d=d, person=person, by=by)
     return dask.shuffled(X, of_part, None if person is None else _divided, partial(_together, summed=summed))
 
@@ -118,18 +151,13 @@ def _of_part(part: Any, names: tuple[Hashable, ...] | None, columns: Columns, d:
     The other arguments are those of `results`.
     """
     if isinstance(part, np.ndarray):
-        if names is None:
-            raise TypeError(
-                "X must have names of columns, for example from egm.files.from_parquet, if there are labels"
-            )
+        assert names is not None
         places = {label: names.index(label) for label in (person, by) if label is not None}
         order = _tables.places(_Named([name for name in names if name not in places]), columns)
         values = np.delete(part, list(places.values()), axis=1)
         values = values if order is None else values[:, order]
         return Block(values, *(None if label is None else part[:, places[label]] for label in (person, by)))
-    blocks = list(_blocks(part, columns, d, person, by))
-    empty = Block(np.empty((0, d)), *(None if label is None else np.empty(0) for label in (person, by)))
-    return _joined(*blocks) if blocks else empty
+    return _joined(*_blocks(part, columns, d, person, by))
 
 
 class _Named:
@@ -142,10 +170,11 @@ class _Named:
 def _divided(block: Block, pieces: int) -> list[Block]:
     """Divide `block` into as many blocks as `pieces` says, such that all rows of a person are in one of them."""
     assert block.persons is not None
-    persons = _comparable(block.persons)
-    if persons.dtype.kind in "US":
-        distinct, places = np.unique(persons.astype(np.str_), return_inverse=True)
-        bits = np.array([zlib.crc32(label.encode()) for label in distinct.tolist()], dtype=np.uint64)[places]
+    persons = vector("person", block.persons)
+    if persons.dtype.kind == "U":
+        distinct, places = np.unique(persons, return_inverse=True)
+        texts = (label.encode(errors="surrogatepass") for label in distinct.tolist())
+        bits = np.array([zlib.crc32(text) for text in texts], dtype=np.uint64)[places]
     else:
         numbers = persons.astype("datetime64[us]").astype(int) if persons.dtype.kind == "M" else persons
         bits = (numbers.astype(float) + 0.0).view(np.uint64)  # one number has the same bits in all of its types
@@ -173,19 +202,27 @@ def _blocks(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[
         place = _tables.places(X, columns)
         parts = ((rows if place is None else rows[:, place], found) for rows, found in X.labelled(names))
     elif isinstance(X, Iterator):
-        parts = (_tables.split(x, *names) for x in X)
+        parts = (_tables.split(_named(x), *names) for x in X)
     else:
         yield from _in_memory(X, columns, d, person, by)
         return
-    last = None
+    last = np.empty(0)
     for rest, found in parts:
         labels = dict(zip(names, found, strict=True))
-        persons = None if person is None else _comparable(labels[person])
-        if persons is not None and persons.size:
-            if np.any(persons[1:] < persons[:-1]) or (last is not None and persons[0] < last):
+        persons = None if person is None else vector("person", labels[person])
+        if persons is not None:
+            ascending = _end_to_end(last, persons)
+            if (ascending[1:] < ascending[:-1]).any():
                 raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it as a whole")
-            last = persons[-1]
+            last = ascending[-1:]
         yield Block(_values(rest, columns, d), persons, labels.get(by))
+
+
+def _named(block: Any) -> Any:
+    """Return `block`; raise TypeError if it has no names of columns, among which a label could be."""
+    if _tables.column_names(block) is None:
+        raise TypeError("X must be made of data frames if person or by is the name of a column")
+    return block
 
 
 def _in_memory(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
@@ -197,17 +234,14 @@ def _in_memory(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterat
     rest, found = _tables.split(X, *names) if names else (X, [])
     labels = dict(zip(names, found, strict=True))
     values = _values(rest, columns, d)
-    given = [label if label is None or not isinstance(label, Hashable) else labels[label] for label in (person, by)]
-    persons, groups = (None if label is None else _comparable(label) for label in given)
-    for key, label in (("person", persons), ("by", groups)):
-        if label is not None and label.size != len(values):
-            raise ValueError(f"{key} must have one entry for each row of X")
+    given = [(key, labels[label] if _is_name(label) else label) for key, label in (("person", person), ("by", by))]
+    persons, groups = (None if label is None else vector(key, label) for key, label in given)
     whole = Block(values, persons, groups)
     if persons is None:
         yield whole
         return
     order, step = np.argsort(persons, kind="stable"), max(1, _SORTED // d)
-    for start in range(0, order.size, step):
+    for start in range(0, max(order.size, 1), step):
         yield _cut(whole, order[start : start + step])
 
 
@@ -232,6 +266,8 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
     """
     kept: Block | None = None
     for block in source:
+        if block.groups is not None:
+            block = _cut(block, block.groups >= 0)
         if not (np.isfinite(block.values) | (missing & np.isnan(block.values))).all():
             raise ValueError("X must be finite, apart from missing values that the mechanism allows")
         kept = block if kept is None else _joined(kept, block)
@@ -253,17 +289,21 @@ def _cut(block: Block, rows: Any) -> Block:
 
 def _joined(*blocks: Block) -> Block:
     """Return the rows of several blocks as one block."""
-    parts = zip(*blocks, strict=True)
-    return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))  # type: ignore[arg-type]  # as above
+    values, *labels = zip(*blocks, strict=True)
+    return Block(np.concatenate(values), *(None if parts[0] is None else _end_to_end(*parts) for parts in labels))
+
+
+def _end_to_end(*parts: Labels) -> Labels:
+    """Return vectors of labels, one behind the other; raise a TypeError if NumPy would have to change their type."""
+    filled = [part for part in parts if part.size] or parts[:1]
+    if len({part.dtype.kind for part in filled}) > 1:
+        raise TypeError("person and by must have labels of one type in all blocks of X")
+    return np.concatenate(filled)
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
     """Return what is left of `block`, all rows of some persons, sorted by person; as `gathered` does it."""
-    if block.groups is not None:
-        block = _cut(block, np.flatnonzero(block.groups >= 0))
     values, persons, groups = block
-    if not len(values):
-        return Block(values, None, groups)
     assert persons is not None
     number = np.cumsum(np.append(False, persons[1:] != persons[:-1]))  # of the person of each row, from 0 on
     if isinstance(how, int):
@@ -274,10 +314,9 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     with np.errstate(all="ignore"):  # a warning could reveal a person
-        total = np.add.reduceat(np.asarray(values, dtype=float), starts, axis=0)
+        total = np.add.reduceat(np.clip(np.asarray(values, dtype=float), -_FAR, _FAR), starts, axis=0)
         if how == "mean":
             total /= np.diff(np.append(starts, len(values)))[:, None]
-        np.clip(total, -_FAR, _FAR, out=total)
     return Block(total, None, None if groups is None else groups[starts])
 
 
