@@ -322,5 +322,9 @@ def coordinate_quantile(tail: float, d: int) -> float:
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)
     weights = np.exp(shape * logs - np.exp(logs) - gammaln(shape)) * (logs[1] - logs[0])
     std = np.sqrt(2 * np.exp(logs))
-    root: float = brentq(lambda x: float(weights @ ndtr(-x / std)) - tail, 0.0, 40 * float(std[-1]), rtol=1e-12)
+
+    def excess(x: float) -> float:
+        return float(weights @ ndtr(-x / std)) - tail
+
+    root: float = brentq(excess, 0.0, 40 * float(std[-1]), rtol=1e-12) if excess(0.0) > 0 else 0.0
     return root / math.sqrt(d + 1)

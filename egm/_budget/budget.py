@@ -15,7 +15,14 @@ from egm._budget.rules import Charge, DataMechanism, Mechanism, Rule, Spent
 from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
 from egm._validate import count, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
-from egm.mechanisms import GaussianDataMechanism, GaussianMechanism, Release
+from egm.mechanisms import (
+    DataRelease,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    GroupedDataMechanism,
+    GroupedRelease,
+    Release,
+)
 from egm.quantiles import quantile, secure_quantile
 
 
@@ -305,13 +312,30 @@ class Budget:
     ) -> AdaptiveRelease: ...
     @overload
     def release(
-        self, mechanism: GaussianDataMechanism, X: RowSource, *, rng: Rng | None = None, label: str = ""
-    ) -> Release: ...
+        self,
+        mechanism: GaussianDataMechanism,
+        X: RowSource,
+        *,
+        person: object = None,
+        rng: Rng | None = None,
+        label: str = "",
+    ) -> DataRelease: ...
+    @overload
+    def release(
+        self,
+        mechanism: GroupedDataMechanism,
+        X: RowSource,
+        *,
+        by: object,
+        person: object = None,
+        rng: Rng | None = None,
+        label: str = "",
+    ) -> GroupedRelease: ...
     @overload
     def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None, label: str = "") -> Release: ...
     def release(
-        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None, label: str = ""
-    ) -> Release | AdaptiveRelease:
+        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None, label: str = "", **labels: object
+    ) -> Release | GroupedRelease | AdaptiveRelease:
         """Record the cost of a release by a mechanism, and then make the release.
 
         Parameters
@@ -325,11 +349,13 @@ class Budget:
         label : str, default ""
             Text that is recorded with the cost, to tell the release from others. It must not
             depend on the data.
+        **labels : hashable or array_like
+            The arguments `person` and `by` of `mechanism.release`, if it takes them.
 
         Returns
         -------
-        Release or AdaptiveRelease
-            Result of `mechanism.release(X, rng=rng)`.
+        Release, GroupedRelease or AdaptiveRelease
+            Result of `mechanism.release(X, rng=rng, **labels)`.
 
         Raises
         ------
@@ -344,7 +370,7 @@ class Budget:
 
         Notes
         -----
-        First `mechanism.check(X)` checks public properties of the data, and an error there costs
+        First `mechanism.check(X, **labels)` checks public properties of the data, and an error there costs
         nothing. Then the charge (the cost of the release) is recorded, and only then
         `mechanism.release` reads values of `X`. If the release fails, the charge remains, because a
         value that was read may have caused the error. For a `GaussianMechanism`, `X` must have
@@ -367,7 +393,7 @@ class Budget:
         """
         self._require_kind(rng)
         rules.labelled(rules.charge_of(mechanism, self.neighbors), label)
-        mechanism.check(X)
+        mechanism.check(X, **labels)
         if rng is None and not isinstance(mechanism, AdaptiveDataMechanism):
             mechanism.check_noise(X)
         unbounded = type(mechanism) is GaussianMechanism
@@ -376,7 +402,7 @@ class Budget:
         self.charge(mechanism, label=label)
         if unbounded:  # the entries of a list are counted only when it may be read
             rules.require_room(X)
-        return mechanism.release(X, rng=rng)
+        return mechanism.release(X, rng=rng, **labels)
 
     def quantile(
         self,

@@ -25,7 +25,13 @@ from egm._types import ArrayLike, Neighbors
 from egm._validate import between, finite, positive, probability, scalar
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon, zcdp_epsilon
-from egm.mechanisms import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism
+from egm.mechanisms import (
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    GroupedDataMechanism,
+    LaplaceMechanism,
+)
 
 __all__ = [
     "RULES",
@@ -56,7 +62,7 @@ _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
 Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
-DataMechanism: TypeAlias = GaussianDataMechanism | AdaptiveDataMechanism
+DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | AdaptiveDataMechanism
 Spent: TypeAlias = Any  # a float if the total is rho, a Loss if it is (epsilon, delta)
 Cost: TypeAlias = float | Fraction
 Charges: TypeAlias = "Sequence[Charge]"
@@ -185,7 +191,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
         return Charge(kind.__name__, _up(Fraction(epsilon) ** 2 / 2), _pure_mu_squared(epsilon), epsilon, 0.0)
     if kind is AdaptiveDataMechanism:
         own, charge = "replace_one", Charge(kind.__name__, mechanism.rho, math.inf, math.inf, 0.0)
-    elif kind in (GaussianMechanism, EllipticalGaussianMechanism, GaussianDataMechanism):
+    elif kind in (GaussianMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GroupedDataMechanism):
         own = getattr(mechanism, "neighbors", neighbors)
         if mechanism.noise_law == "gaussian":
             mu_squared = _up(1 / Fraction(mechanism.noise_multiplier) ** 2)
@@ -193,10 +199,9 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
         else:
             mu_squared, rho = l2_mu_squared(mechanism.noise_multiplier, mechanism.noise_size), math.inf
         charge = Charge(kind.__name__, rho, mu_squared, mechanism.epsilon, mechanism.delta)
-        if np.size(mechanism.noise_std) >= _ENTRIES:
-            raise ValueError(
-                f"mechanism must have less than {_ENTRIES} coordinates, got {np.size(mechanism.noise_std)}"
-            )
+        entries = getattr(mechanism, "noise_size", np.size(mechanism.noise_std))
+        if entries >= _ENTRIES:
+            raise ValueError(f"mechanism must have less than {_ENTRIES} coordinates, got {entries}")
     else:
         raise TypeError(f"mechanism must be one of egm.mechanisms or an AdaptiveDataMechanism, got {mechanism!r}")
     if own != neighbors:

@@ -387,13 +387,12 @@ class GaussianDataMechanism(Mechanism):
 
     def _check_people(self) -> None:
         """Check the arguments `missing` and `per_person`, and store a number in `per_person` as an int."""
-        if self.missing not in ("error", "center", "drop_row"):
+        if not isinstance(self.missing, str) or self.missing not in ("error", "center", "drop_row"):
             raise ValueError(f'missing must be "error", "center" or "drop_row", got {self.missing!r}')
-        if self.per_person is None or self.per_person in ("sum", "mean"):
-            return
-        if isinstance(self.per_person, str | bool):
+        if isinstance(self.per_person, str | bool) and self.per_person not in ("sum", "mean"):
             raise ValueError(f'per_person must be "sum", "mean" or a number of rows, got {self.per_person!r}')
-        fix(self, per_person=count(per_person=self.per_person))
+        if self.per_person is not None and not isinstance(self.per_person, str):
+            fix(self, per_person=count(per_person=self.per_person))
 
     def _check_doubts(self) -> None:
         """Check the arguments `center_std` and `sigma_factor`, and store them as floats or arrays."""
@@ -753,12 +752,18 @@ class GaussianDataMechanism(Mechanism):
         if (person is None) != (self.per_person is None):
             given = "must be given" if person is None else "needs a mechanism with per_person, which"
             raise ValueError(f"person {given}: per_person is {self.per_person!r}")
-        self._check_rows(X, people.label_names(X, person=person))
+        counted = self._joint.counted or self.per_person is not None
+        self._check_rows(X, people.label_names(X, person=person), counted)
 
-    def _check_rows(self, X: RowSource, labels: Sequence[Hashable]) -> None:
-        """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names."""
+    def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
+        """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names.
+
+        Unless `counted` is true, the number of rows must be the declared one.
+        """
         if isinstance(X, Iterator):
             return
+        if labels and _tables.column_names(X) is None:
+            raise TypeError("X must have names of columns if person or by is one of them")
         table: Any = _tables.chosen(X, self.columns, labels)
         if _tables.is_blocks(table):
             shape: Any = np.nan if table.count is None else table.count, len(table.names)
@@ -770,12 +775,12 @@ class GaussianDataMechanism(Mechanism):
             return
         rows, *columns = shape or (1,)
         if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            given = shown_shape("X", shape) if self._joint.counted or self.per_person else shape
+            given = shown_shape("X", shape) if counted else shape
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
             _tables.check(table, self.columns)
-        if not self._joint.counted and self.per_person is None and rows != self.n and not np.isnan(rows):
+        if not counted and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
     def release(self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None) -> DataRelease:

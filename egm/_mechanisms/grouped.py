@@ -217,7 +217,8 @@ class GroupedDataMechanism(Mechanism):
             raise ValueError("mechanism must have Gaussian noise and count_clipped=False to release groups")
         if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise TypeError(f"keys must be the keys of several groups, got {self.keys!r}")
-        keys = tuple(key.item() if isinstance(key, np.generic) else key for key in self.keys)
+        keys = tuple(_plain(key) for key in self.keys)
+        people.vector("keys", keys)
         if not keys or len(set(keys)) < len(keys):
             raise ValueError("keys must be at least one key, and name each group once")
         if len({type(key) for key in keys}) > 1:
@@ -304,7 +305,7 @@ class GroupedDataMechanism(Mechanism):
         if (person is None) != (inner.per_person is None):
             given = "must be given" if person is None else "needs a mechanism with per_person, which"
             raise ValueError(f"person {given}: per_person is {inner.per_person!r}")
-        inner._check_rows(X, people.label_names(X, person=person, by=by))
+        inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -399,7 +400,7 @@ class GroupedDataMechanism(Mechanism):
             total = total * grid.unit
         releases: dict[Hashable, DataRelease] = {}
         for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
-            estimate, counts = inner._with_noise(centered, number, weight, 0, noise, unit)
+            estimate, counts = inner._with_noise(centered, int(number), weight, 0, noise, unit)
             fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
             releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **fields)
         return GroupedRelease(releases)
@@ -415,6 +416,13 @@ class GroupedDataMechanism(Mechanism):
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight)
         return weight, std_on_lattice(self.mechanism, sensitivity, self.noise_size)
+
+
+def _plain(key: Any) -> Any:
+    """Return the number, text or date of Python that the scalar `key` of NumPy stands for; any other key as it is."""
+    if isinstance(key, np.datetime64) and isinstance(key.item(), int):  # of nanoseconds, for example
+        key = key.astype("M8[us]")
+    return key.item() if isinstance(key, np.generic) else key
 
 
 def _of_groups(

@@ -243,13 +243,16 @@ def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Arr
 def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
     """Return a data frame of the library `backend` whose columns are the lists in the dictionary `rows`.
 
-    If `backend` is None, it is the first of pandas, polars and pyarrow that is installed. Raise ModuleNotFoundError if
-    it is not installed.
+    If `backend` is None, it is the first of pandas, polars and pyarrow that is installed. Raise ValueError for a name
+    of another library, and ModuleNotFoundError if the library is not installed.
     """
     import importlib.util
 
     import narwhals as nw
 
+    known = ("pandas", "polars", "pyarrow")
     if backend is None:
-        backend = next((name for name in ("pandas", "polars", "pyarrow") if importlib.util.find_spec(name)), "pandas")
+        backend = next((name for name in known if importlib.util.find_spec(name)), "pandas")
+    if isinstance(backend, str) and backend not in known:
+        raise ValueError(f'backend must be "pandas", "polars", "pyarrow" or a module, got {backend!r}')
     return nw.from_dict(rows, backend=backend).to_native()  # type: ignore[arg-type]  # a text, or a module

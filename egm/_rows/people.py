@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -27,10 +28,10 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names"]
+__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
-_FAR = 1e290  # sums of a person's entries are cut here, so that none becomes infinite
+_FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
 Labels: TypeAlias = NDArray[Any]
@@ -48,47 +49,83 @@ class Block(NamedTuple):
 # Labels ---------------------------------------------------------------------------------------------------------------
 
 
-def label_names(X: object, **labels: object) -> list[Hashable]:
+def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
 
-    Raise TypeError for a name if `X` is an array or a list, which has no names.
+    Raise TypeError for a name if `X` has no names, and for an array if `X` is read in blocks. Raise ValueError for an
+    array that does not have one entry for each row of `X`.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
-        if label is None or not isinstance(label, Hashable):
+        if _is_name(label):
+            if isinstance(X, np.ndarray | list | tuple):
+                raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
+            names.append(label)
+        elif label is None:
             continue
-        if isinstance(X, np.ndarray | list):
-            raise TypeError(
-                f"{key} must be an array with one entry for each row of X, which has no names: got {label!r}"
-            )
-        names.append(label)
+        elif isinstance(X, Iterator) or _tables.is_blocks(X) or dask.is_dask(X):
+            raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif hasattr(X, "__len__") and len(label) != len(X):
+            raise ValueError(f"{key} must have one entry for each row of X")
     return names
+
+
+def _is_name(label: object) -> bool:
+    """Return whether `label` is the name of a column, and neither the labels themselves nor None."""
+    scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
+    return isinstance(label, str) or (scalar and label is not None)
 
 
 def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
-    known, small = np.array(keys), np.int16 if len(keys) < 1 << 15 else np.int64  # NumPy sorts short integers quickly
-    if labels.dtype.kind in "iu" and labels.dtype != np.uint64 and known.dtype.kind == "i":
+    found, known = vector("by", labels), vector("keys", list(keys))
+    small = np.int16 if len(keys) < 1 << 15 else np.int64
+    if not found.size:
+        return np.empty(0, dtype=small)
+    if ("U" in (kinds := found.dtype.kind + known.dtype.kind) or "M" in kinds) and kinds not in ("UU", "MM"):
+        raise TypeError("by must have labels of the type of the keys: numbers, texts or dates")
+    if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE:
             table = np.full(high - low + 3, -1, dtype=small)
-            table[known - (low - 1)] = np.arange(len(keys))
-            return table.take(labels.astype(np.int64, copy=False) - (low - 1), mode="clip")
-    distinct, places = np.unique(_comparable(labels), return_inverse=True)
-    index = {key: code for code, key in enumerate(keys)}
+            table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
+            within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
+            return table.take(within.astype(np.int64, copy=False) - (low - 1), mode="clip")
+    if kinds == "MM":  # dates and times are compared in the finer one of their units
+        finer = np.promote_types(found.dtype, known.dtype)
+        found, known = (dates.astype(finer).astype(int) for dates in (found, known))
+    distinct, places = np.unique(found, return_inverse=True)
+    index = {key: code for code, key in enumerate(known.tolist())}
     return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=small)[places]
 
 
-def _comparable(labels: Any) -> Labels:
-    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot."""
-    found = np.asarray(labels)
-    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found):
+def vector(name: str, labels: Any) -> Labels:
+    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot.
+
+    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates NumPy's.
+    """
+    try:
+        found = np.asarray(labels)
+    except ValueError:  # rows of different lengths, which the message may show
+        found = np.asarray(None)
+    found = found.astype(object) if found.dtype.kind == "T" else found
+    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found.flat):
         found = found.astype(np.str_)
-    if found.ndim != 1 or found.dtype.kind not in "iubfUSM":
-        raise TypeError("the labels of rows must be a vector of numbers, texts or dates")
-    if found.dtype.kind in "fM" and np.isnan(found).any():
-        raise ValueError("the labels of rows must not be missing")
+    elif found.dtype.kind == "O" and all(map(_is_date, found.flat)):
+        found = found.astype("datetime64[us]")
+    absent = found.dtype.kind in "fM" and np.isnan(found).any()
+    if absent or (found.dtype.kind == "O" and any(label is None or label != label for label in found.flat)):
+        raise ValueError(f"{name} must not have missing labels")
+    if found.ndim != 1 or found.dtype.kind not in "iubfUM":
+        raise TypeError(f"{name} must be a vector of numbers, of texts, or of dates without time zone")
+    if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
+        raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
     return found
+
+
+def _is_date(label: object) -> bool:
+    """Return whether `label` is a date or a time of Python without a time zone."""
+    return isinstance(label, date) and getattr(label, "tzinfo", None) is None
 
 
 # Blocks ---------------------------------------------------------------------------------------------------------------
@@ -117,8 +154,6 @@ class Source:
         """
         if not dask.is_dask(X):
             return [summed(self._blocks(X))]
-        if len(self._names(X)) < (self.person is not None) + (self.by is not None):
-            raise TypeError("person and by must be names of columns if X is a dask array or frame")
         of_part = partial(self._of_part, names=_tables.column_names(X))
         return dask.shuffled(X, of_part, None if self.person is None else _divided, partial(_together, summed=summed))
 
@@ -130,14 +165,11 @@ class Source:
         """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns `names`."""
         labels = self.person, self.by
         if isinstance(part, np.ndarray):
-            if names is None:
-                raise TypeError("X must have names of columns to have labels, as from egm.files.from_parquet")
+            assert names is not None
             wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
             values = unread_matrix(self.d, X=part[:, [names.index(name) for name in wanted]])
             return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
-        blocks = list(self._blocks(part))
-        empty = Block(np.empty((0, self.d)), *(None if label is None else np.empty(0) for label in labels))
-        return _joined(*blocks) if blocks else empty
+        return _joined(*self._blocks(part))
 
     def _blocks(self, X: Any) -> Iterator[Block]:
         """Yield the rows of `X`, no object of dask, in blocks with their labels; sorted by person, if there are any."""
@@ -146,14 +178,14 @@ class Source:
         if _tables.is_blocks(X):
             parts = _tables.chosen(X, self.columns).labelled(names)
         elif isinstance(X, Iterator):
-            parts = (_tables.split(table, *names) for table in X)
+            parts = (_tables.split(_named(block), *names) for block in X)
         else:
             yield from self._in_memory(X)
             return
         order = _Order()
         for rest, found in parts:
             labels = dict(zip(names, found, strict=True))
-            persons = None if self.person is None else _comparable(labels[self.person])
+            persons = None if self.person is None else vector("person", labels[self.person])
             if persons is not None:
                 order.check(persons)
             yield Block(self._values(rest), persons, labels.get(self.by))
@@ -166,26 +198,17 @@ class Source:
         names = self._names(X)
         rest, found = _tables.split(X, *names) if names else (X, [])
         values, labels = self._values(rest), dict(zip(names, found, strict=True))
-        whole = Block(values, *(self._label(name, labels, len(values)) for name in ("person", "by")))
+        given = [(key, getattr(self, key)) for key in ("person", "by")]
+        found = [labels[label] if _is_name(label) else label for _, label in given]
+        whole = Block(
+            values, *(None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
+        )
         if whole.persons is None:
             yield whole
             return
         order, step = np.argsort(whole.persons, kind="stable"), max(1, _SORTED // self.d)
-        for start in range(0, order.size, step):
+        for start in range(0, max(order.size, 1), step):
             yield _cut(whole, order[start : start + step])
-
-    def _label(self, name: str, labels: dict[Hashable, Labels], rows: int) -> Labels | None:
-        """Return the label of each of `rows` rows, where `name` is "person" or "by"; None if there is no such label.
-
-        The dictionary `labels` has the labels that are columns, by the names of the columns.
-        """
-        given = getattr(self, name)
-        if given is None:
-            return None
-        found = _comparable(labels[given] if isinstance(given, Hashable) else given)
-        if found.size != rows:
-            raise ValueError(f"{name} must have one entry for each row of X")
-        return found
 
     def _values(self, rest: Any) -> Any:
         """Return the numbers of `rest`, an array or a table without its labels, as an array with d columns."""
@@ -193,6 +216,13 @@ class Source:
         if isinstance(found, Iterator):
             found = np.concatenate([np.empty((0, self.d)), *found])
         return unread_matrix(self.d, X=found)
+
+
+def _named(block: Any) -> Any:
+    """Return `block`; raise TypeError if it has no names of columns, among which a label could be."""
+    if _tables.column_names(block) is None:
+        raise TypeError("X must be made of data frames if person or by is the name of a column")
+    return block
 
 
 class _Order:
@@ -206,7 +236,7 @@ class _Order:
 
     def check(self, persons: Labels) -> None:
         """Raise ValueError unless `persons`, those of the next block, ascend after those of all blocks before it."""
-        persons = np.concatenate([self.last.astype(persons.dtype) if not self.last.size else self.last, persons])
+        persons = _end_to_end(self.last, persons)
         if persons.dtype.kind != "U":
             self.ways.discard("as numbers")
         for way in list(self.ways):
@@ -225,10 +255,11 @@ class _Order:
 def _divided(block: Block, pieces: int) -> list[Block]:
     """Divide `block` into as many blocks as `pieces` says, such that all rows of a person are in one of them."""
     assert block.persons is not None
-    persons = _comparable(block.persons)
-    if persons.dtype.kind in "US":
-        distinct, places = np.unique(persons.astype(np.str_), return_inverse=True)
-        bits = np.array([zlib.crc32(label.encode()) for label in distinct.tolist()], dtype=np.uint64)[places]
+    persons = vector("person", block.persons)
+    if persons.dtype.kind == "U":
+        distinct, places = np.unique(persons, return_inverse=True)
+        texts = (label.encode(errors="surrogatepass") for label in distinct.tolist())
+        bits = np.array([zlib.crc32(text) for text in texts], dtype=np.uint64)[places]
     else:
         numbers = persons.astype("datetime64[us]").astype(int) if persons.dtype.kind == "M" else persons
         bits = (numbers.astype(float) + 0.0).view(np.uint64)  # one number has the same bits in all of its types
@@ -258,6 +289,8 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
     """
     kept: Block | None = None
     for block in source:
+        if block.groups is not None:
+            block = _cut(block, block.groups >= 0)
         if not (np.isfinite(block.values) | (missing & np.isnan(block.values))).all():
             raise ValueError("X must be finite, apart from missing values that the mechanism allows")
         kept = block if kept is None else _joined(kept, block)
@@ -279,17 +312,21 @@ def _cut(block: Block, rows: Any) -> Block:
 
 def _joined(*blocks: Block) -> Block:
     """Return the rows of several blocks as one block."""
-    parts = zip(*blocks, strict=True)
-    return Block(*(None if part[0] is None else np.concatenate(part) for part in parts))  # type: ignore[arg-type]  # as above
+    values, *labels = zip(*blocks, strict=True)
+    return Block(np.concatenate(values), *(None if parts[0] is None else _end_to_end(*parts) for parts in labels))
+
+
+def _end_to_end(*parts: Labels) -> Labels:
+    """Return vectors of labels, one behind the other; raise a TypeError if NumPy would have to change their type."""
+    filled = [part for part in parts if part.size] or parts[:1]
+    if len({part.dtype.kind for part in filled}) > 1:
+        raise TypeError("person and by must have labels of one type in all blocks of X")
+    return np.concatenate(filled)
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
     """Return what is left of `block`, all rows of some persons, sorted by person; as `gathered` does it."""
-    if block.groups is not None:
-        block = _cut(block, np.flatnonzero(block.groups >= 0))
     values, persons, groups = block
-    if not len(values):
-        return Block(values, None, groups)
     assert persons is not None
     number = np.cumsum(np.append(False, persons[1:] != persons[:-1]))  # of the person of each row, from 0 on
     if isinstance(how, int):
@@ -300,10 +337,9 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     with np.errstate(all="ignore"):  # a warning could reveal a person
-        total = np.add.reduceat(np.asarray(values, dtype=float), starts, axis=0)
+        total = np.add.reduceat(np.clip(np.asarray(values, dtype=float), -_FAR, _FAR), starts, axis=0)
         if how == "mean":
             total /= np.diff(np.append(starts, len(values)))[:, None]
-        np.clip(total, -_FAR, _FAR, out=total)
     return Block(total, None, None if groups is None else groups[starts])
 
 

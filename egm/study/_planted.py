@@ -15,7 +15,7 @@ from numpy.random import Generator as Rng
 from egm import quantiles, samplers
 from egm._adaptive import private_rows
 from egm._basis import BasisLike
-from egm._rows import lattice, norms
+from egm._rows import lattice, norms, people
 from egm._types import Array, ArrayLike, Floats, Whole
 from egm.mechanisms import GaussianDataMechanism, Release
 
@@ -23,6 +23,7 @@ NOISE = "noise × 0.9", "sensitivity halved"  # names of bugs
 ROWS = "clip skipped", "centre from the data"
 ROUNDING = "rounding away from zero"
 SHAPE = "random variance of too small a shape"
+PEOPLE = "a person counted twice", "groups not limited"
 
 Patch: TypeAlias = tuple[Any, str, Any]  # (object, name of its attribute, replacement)
 
@@ -39,7 +40,9 @@ def plant(bug: str) -> Iterator[None]:
         proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
         the data" the mean of the rows replaces the public center. With "random variance of too small
         a shape" the variance of l2 noise has a gamma distribution of too small a shape. With "rounding
-        away from zero" rows are rounded away from zero instead of towards zero.
+        away from zero" rows are rounded away from zero instead of towards zero. With "a person counted
+        twice" each row of a person counts as a person, as if every block of rows were read alone. With
+        "groups not limited" the rows of a person count in all groups.
 
     Yields
     ------
@@ -82,6 +85,8 @@ def _patches() -> dict[str, list[Patch]]:
         ROWS[0]: [(lattice.Lattice, "sum", _sum(clip=False)), (norms, "clip", lambda rows, clip_norm: rows)],
         ROWS[1]: _recentered(),
         SHAPE: [(samplers, "secure_l2", _narrow_secure_l2), (samplers, "simulated_l2", _narrow_simulated_l2)],
+        PEOPLE[0]: [(people, "_SORTED", 1), (people, "gathered", functools.partial(_alone, people.gathered))],
+        PEOPLE[1]: [(people, "_pairs", functools.partial(_unlimited, people._pairs))],
         ROUNDING: [(lattice.Lattice, "sum", _sum(rounding=lambda v: np.copysign(np.ceil(np.abs(v)), v)))],
     }
 
@@ -131,6 +136,17 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
     """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
+
+
+def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
+    """Yield what the function `right` leaves of the rows of each person, each block of `source` by itself: a bug."""
+    for block in source:
+        yield from right([block], *given)
+
+
+def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
+    """Return what the function `right` makes of the pairs of person and group, all of which are kept: a bug."""
+    return right(number, groups, None)
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:

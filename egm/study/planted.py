@@ -22,16 +22,18 @@ from numpy.random import Generator as Rng
 from egm import quantiles
 from egm._adaptive import private_rows
 from egm._rows import lattice
-from egm._types import Array, ArrayLike
+from egm._types import Array
 from egm.audit import lower_bound, replay
 from egm.calibration import analytic_noise_multiplier
 from egm.mechanisms import (
     EllipticalGaussianMechanism,
     GaussianDataMechanism,
     GaussianMechanism,
+    GroupedDataMechanism,
     LaplaceMechanism,
+    Release,
 )
-from egm.study._planted import NOISE, ROUNDING, ROWS, SHAPE, plant
+from egm.study._planted import NOISE, PEOPLE, ROUNDING, ROWS, SHAPE, plant
 
 __all__ = ["Case", "Row", "cases", "plant", "table"]
 
@@ -151,6 +153,9 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
     data = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options)
     added = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, neighbors="add_remove")
     turned = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, basis=[[0.8, 0.6], [-0.6, 0.8]])
+    persons = GaussianDataMechanism([1.0, 0.2], 2, *mixed, **options, neighbors="add_remove", per_person="mean")
+    one = GaussianDataMechanism([0.2], 2, *mixed, clip_probability=0.1, neighbors="add_remove", per_person="mean")
+    grouped = GroupedDataMechanism(one, ["a", "b"])
     around_zero = GaussianDataMechanism([1.0, 1.0], 2, *mixed, clip_probability=0.1)
     corners = np.array([1.0, 4.0]), np.array([0.0, 0.0])
     axis, spherical = (np.array([3.0, 0.0]), np.zeros(2)), GaussianMechanism(3.0, *mixed, noise="l2", d=2)
@@ -162,6 +167,8 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
         Case("data, replace one", *mixed, _replaced(data), _linear(data), many, (*NOISE, *ROWS)),
         Case("data, in a basis", *mixed, _replaced(turned), _linear(turned), many, (*NOISE, *ROWS)),
         Case("data, add or remove", *mixed, _added(added), _linear(added), many, (*NOISE, *ROWS)),
+        Case("data, persons", *mixed, _persons(persons), _linear(persons), many, (*NOISE, PEOPLE[0])),
+        Case("groups", *mixed, _persons(one, "ab"), _linear(grouped), many, (*NOISE, *PEOPLE)),
         Case(
             "data, coarse lattice",
             *mixed,
@@ -197,19 +204,35 @@ def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
     return rows, rows[:1]
 
 
+def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, ...]:
+    """Return two neighboring data sets for an audit of `mechanism`, where the first has an additional person.
+
+    A data set is a pair: rows, and a dictionary of their labels. The additional person has two rows far away from the
+    center; the other person has one row at the center. If there are `groups`, two letters, each of the two rows is in
+    another group.
+    """
+    rows, _ = _replaced(mechanism)
+    labels = {"person": [0, 1, 1], **({"by": [groups[0], *groups]} if groups else {})}
+    both = rows[[0, 1, 1]], labels
+    return both, (both[0][:1], {name: label[:1] for name, label in labels.items()})
+
+
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
     The function returns an array with one row for each release: its estimate, followed by the noisy number of rows if
-    the mechanism releases this number. If the function gets None for the generator, the noise is secure. `setting` is a
+    the mechanism releases this number; one behind the other for a release of groups. A data set may be a pair of values
+    and a dictionary of labels. If the function gets None for the generator, the noise is secure. `setting` is a
     function without arguments that returns a context manager; the mechanism's method `release` is called inside this
     context.
     """
 
-    def once(value: ArrayLike, rng: Rng | None) -> Array:
+    def once(data: Any, rng: Rng | None) -> Array:
+        value, labels = data if isinstance(data, tuple) else (data, {})
         with setting():
-            release = mechanism.release(value, rng=rng)
-        return np.append(release.estimate, [] if getattr(release, "count", None) is None else release.count)
+            release = mechanism.release(value, **labels, rng=rng)
+        parts = [release] if isinstance(release, Release) else release.values()
+        return np.concatenate([np.append(part.estimate, [] if part.count is None else part.count) for part in parts])
 
     return lambda value, size, rng: replay(functools.partial(once, value), size, rng)
 
@@ -340,7 +363,7 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
     -----
     With all the releases (`share` = 1), every bug of `cases` is found, and no bug is found where
     there is none, except with a probability of 1e-6 for each row. Secure noise takes 12
-    microseconds for each number, and all cases together take about 9 seconds.
+    microseconds for each number, and all cases together take about 14 seconds.
 
     Examples
     --------

@@ -11,6 +11,7 @@ Both methods see the numbers to which noise is added, because the noise is an in
 
 import collections
 import contextlib
+import functools
 import math
 import pickle
 from fractions import Fraction
@@ -35,6 +36,7 @@ from egm._adaptive import search
 from egm._adaptive.private_rows import Account, PrivateRows
 from egm._rows import lattice, sums
 from egm.calibration import zcdp_epsilon
+from egm.mechanisms import GroupedDataMechanism
 
 # --- The same answers, the same bytes ---------------------------------------------------------------------------------
 
@@ -85,16 +87,21 @@ def blind(stack, rows, seed):
     and `rows` is the number of rows that is reported for every data set.
     """
     rng = np.random.default_rng(seed)
-    clipped_sum, rounded = sums.clipped_sum, lattice.rounded
+    clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
 
-    def fixed_sum(X, grid, center, b, count_clipped, basis):
-        found, _ = clipped_sum(X, grid, center, b, count_clipped, basis)
+    def fixed_sum(X, *rule):
+        found, _ = clipped_sum(X, *rule)
         return np.zeros(len(found), dtype=object), rows
+
+    def fixed_sums(blocks, *rule):
+        found, _ = group_sums(blocks, *rule)
+        return np.zeros(found.shape, dtype=object), [rows] * len(found)
 
     def fixed_integers(value, unit):
         return [0 for _ in rounded(value, unit)]
 
     stack.enter_context(mock.patch.object(sums, "clipped_sum", fixed_sum))
+    stack.enter_context(mock.patch.object(sums, "group_sums", fixed_sums))
     stack.enter_context(mock.patch.object(lattice, "rounded", fixed_integers))
 
     def answer(std, size):
@@ -107,18 +114,19 @@ def blind(stack, rows, seed):
         stack.enter_context(mock.patch.object(samplers, name, primitive))
 
 
-def outcomes(mechanism, data, rows, seed=2):
+def outcomes(mechanism, data, rows, seed=2, **labels):
     """Release each data set with samplers whose answers do not depend on it, and return the set of different outcomes.
 
     `mechanism` makes the releases, and `data` is a list of data sets. An outcome is what a user sees (see `outcome`).
     The set has one element if the release depends on the data only through its samplers. `rows` is the number of rows
-    that is reported for every data set, and `seed` determines the answers of the samplers.
+    that is reported for every data set, and `seed` determines the answers of the samplers. `labels` are further
+    arguments of `release`.
     """
     seen = set()
     for X in data:
         with contextlib.ExitStack() as stack:
             blind(stack, rows, seed)
-            seen.add(outcome(mechanism.release, X))
+            seen.add(outcome(functools.partial(mechanism.release, **labels), X))
     return seen
 
 
@@ -141,6 +149,25 @@ def test_gaussian_releases_depend_on_nothing_else(case):
         data += [data[0][:7], np.concatenate([data[0]] * 3)]
     (seen,) = outcomes(mechanism, data, 40)
     assert isinstance(seen, tuple) is (case == "too private to be released")
+
+
+PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups": {}, "groups of persons": {}}
+
+
+@pytest.mark.parametrize("missing", ["center", "drop_row"])
+@pytest.mark.parametrize("case", PERSONAL)
+def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
+    how = {"sum": "sum", "mean": "mean", "two rows": 2, "groups of persons": "mean"}.get(case)
+    options = {"neighbors": "add_remove", "per_person": how, "missing": missing, **PERSONAL[case]}
+    mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, 1.0, 1e-6, **options)
+    labels = {} if how is None else {"person": np.arange(40) // 3}
+    if case.startswith("groups"):
+        mechanism = GroupedDataMechanism(mechanism, list("abc"), groups_per_person=1 + (how is not None))
+        labels["by"] = np.resize(list("aabcx"), 40)
+    data = data_sets(40, 3)
+    data += [np.where(data[0] > 3, np.nan, data[0]), np.full((40, 3), np.nan)]
+    (seen,) = outcomes(mechanism, data, 40, **labels)
+    assert isinstance(seen, bytes)
 
 
 @pytest.mark.parametrize(

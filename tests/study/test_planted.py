@@ -9,7 +9,7 @@ import pytest
 
 from egm import GaussianDataMechanism, quantiles, samplers
 from egm._adaptive import private_rows
-from egm._rows import lattice
+from egm._rows import lattice, people
 from egm.study import planted
 
 PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
@@ -80,7 +80,7 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
 
 @pytest.mark.parametrize("bug", ["none", *sorted({bug for case in planted.cases() for bug in case.bugs})])
 def test_a_bug_goes_when_the_context_ends(bug):
-    owners = (samplers, quantiles, lattice.Lattice, GaussianDataMechanism, private_rows.PrivateRows)
+    owners = (samplers, quantiles, people, lattice.Lattice, GaussianDataMechanism, private_rows.PrivateRows)
     before = [dict(vars(owner)) for owner in owners]
     with planted.plant(bug):
         assert (bug == "none") is (before == [dict(vars(owner)) for owner in owners])
