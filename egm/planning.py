@@ -308,7 +308,7 @@ def _error_of(
     @cache
     def error(value: float) -> float:
         with warnings.catch_warnings(action="ignore", category=DeltaWarning):
-            it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]
+            it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
         if measure == "interval":
             return float(_half_widths(it, z, imagined)[place] / it.n)
         root = math.sqrt(np.sum(_squared_errors(it, imagined)[place]))
