@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -22,22 +23,26 @@ class AdaptiveRelease:
     ----------
     estimate : ndarray, shape (d,)
         Noisy sum of the n rows, in the units of the data. Its entries are at most n times the
-        declared radius in absolute value.
+        declared radius in absolute value, or within n times the declared ranges.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data.
     bias : ndarray, shape (d,)
         Amount by which clipping may have moved each entry of `estimate`, up or down.
     center : ndarray, shape (d,)
-        Center of the rows, as the search found it before the sum was released.
+        Center of the rows, as the search found it before the sum was released. Without a search,
+        the middle of each range.
     sigma : ndarray, shape (d,)
         Standard deviations of the rows, as the search found them; with a `basis`, those along its
-        vectors.
+        vectors, with declared ranges of the standardized columns. Without a search, half of each
+        range: no data in the range have a larger one.
     forecast : egm.forecast.ErrorForecast
-        Expected squared l2 error of `estimate`, computed from released numbers only.
+        Expected squared l2 error of `estimate`, computed from released numbers only. Without a
+        search this is the error of the noise; there is no other if the data lie in the ranges.
     model_holds : bool
         Whether the norms of the rows looked like those of normal rows. If False, the clip norm is
         chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
         error assumes that the parts of all rows that clipping removes point in one direction.
+        Without a search there is no model, and the value is True.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
@@ -46,6 +51,8 @@ class AdaptiveRelease:
         experiments and not for publication.
     basis : egm.bases.Basis or None
         Basis of the coordinates in which rows were clipped, given or learned; None for the columns.
+    method : {"search", "ranges"}
+        Whether there was a search, or the rows were clipped to the declared ranges without one.
 
     Examples
     --------
@@ -69,6 +76,7 @@ class AdaptiveRelease:
     spent: dict[str, float]
     simulated: bool
     basis: BasisLike | None = None
+    method: Literal["search", "ranges"] = "search"
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Compute, for each entry of the exact sum, an interval that contains it with the probability `confidence`.
@@ -126,7 +134,8 @@ class AdaptiveForecast:
     error : egm.forecast.ErrorForecast
         Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
-        Lower bound of the probability that the search finds the center and the spread of the rows.
+        Lower bound of the probability that the search finds the center and the spread of the rows;
+        1 if there is no search.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
@@ -134,6 +143,8 @@ class AdaptiveForecast:
         Standard deviation of the noise in each entry of the sum, in the units of the data.
     bias : ndarray, shape (d,)
         Amount by which clipping may move each entry of the sum, up or down.
+    method : {"search", "ranges"}
+        Whether there is a search, or the rows are clipped to the declared ranges without one.
 
     Examples
     --------
@@ -149,3 +160,4 @@ class AdaptiveForecast:
     spent: dict[str, float]
     noise_std: Array
     bias: Array
+    method: Literal["search", "ranges"] = "search"
