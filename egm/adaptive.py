@@ -19,7 +19,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,9 +31,10 @@ from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._adaptive.search import Answers, Search, least_rho
 from egm._basis import BasisLike, as_basis, checked, covariance_matrix, of_columns
+from egm._rows import people
 from egm._rows.dask import is_dask
 from egm._rows.passes import Passes
-from egm._types import ArrayLike, Columns, Named, RowSource
+from egm._types import Array, ArrayLike, Columns, Named, RowSource
 from egm._validate import between, count, finite, positive, scalar, unread, unread_matrix, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
 from egm.forecast import ErrorForecast
@@ -77,6 +78,10 @@ class AdaptiveDataMechanism:
     columns : sequence of hashable, shape (d,), optional
         Names of the columns, in the order of `ranges`. By default these are the names in `ranges`,
         if that is a mapping.
+    per_person : {"sum", "mean"}, optional
+        What becomes of the rows of one person, if a person may have several rows: they are added
+        up, or they are averaged. Then `n` is the number of persons, and `radius` or `ranges` are
+        those of the sums or of the means. By default each row is a person.
 
     Raises
     ------
@@ -175,6 +180,7 @@ class AdaptiveDataMechanism:
     basis: Any = field(default=None, kw_only=True)
     ranges: tuple[tuple[float, float], ...] | None = field(default=None, kw_only=True)
     columns: Columns = field(default=None, kw_only=True)
+    per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -188,6 +194,7 @@ class AdaptiveDataMechanism:
             basis: ArrayLike | str | BasisLike | None = ...,
             ranges: Mapping[Any, tuple[float, float]] | ArrayLike | None = ...,
             columns: Iterable[Hashable] | None = ...,
+            per_person: Literal["sum", "mean"] | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -206,6 +213,8 @@ class AdaptiveDataMechanism:
         if radius is not None:
             scalar(positive, radius=radius)
         between(0.0, _MOST, rho=rho)
+        if not (self.per_person is None or self.per_person in ("sum", "mean")):
+            raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
         basis = self.basis if self.basis is None or self._learns else checked(self.basis)
         values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
         for name, value in {**values, "ranges": ranges, "columns": columns}.items():
@@ -386,19 +395,22 @@ class AdaptiveDataMechanism:
             method=found.method,
         )
 
-    def check(self, X: RowSource) -> None:
+    def check(self, X: RowSource, *, person: object = None) -> None:
         """Raise the errors that `release` would raise for the budget and for the type and shape of the rows `X`.
 
         Parameters
         ----------
         X : array_like or table, shape (n, d)
             Rows that would be released. No row is read.
+        person : hashable or array_like, optional
+            Column of `X`, or array, that says to whom a row belongs, as for `release`.
 
         Raises
         ------
         ValueError
-            If `X` has another shape, other names or another number of rows, or if `rho` is below
-            ``least_rho(d)`` and there are no `ranges`.
+            If `X` has another shape, other names or another number of rows, if `rho` is below
+            ``least_rho(d)`` and there are no `ranges`, or if `person` is given and the mechanism has
+            no `per_person`, or the other way round.
         TypeError
             If `X` is an iterator, or if its type shows that it does not hold real numbers.
 
@@ -418,23 +430,28 @@ class AdaptiveDataMechanism:
             ...
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
+        people.require_person(person, self.per_person)
+        labels = people.label_names(X, person=person)
         if isinstance(X, Iterator):
+            if labels:
+                return  # is read once
             raise TypeError(
                 "X must be an array that can be read several times, got an iterator: give an array of all rows, the "
                 "table of egm.files.rows, or a dask array"
             )
-        if _tables.is_blocks(X):
-            shape: Any = np.nan if X.count is None else X.count, len(X.names)  # type: ignore[union-attr]  # has them
+        table: Any = _tables.chosen(X, self.columns, labels)
+        if _tables.is_blocks(table):
+            shape: Any = np.nan if table.count is None else table.count, len(table.names)
         else:
-            shape = unread(X=X)
+            shape = unread(X=table)
         if self._named:
-            _tables.check(X, self.columns)
+            _tables.check(table, self.columns)
         if shape is None:  # a dask data frame
             return
         rows, *columns = shape or (self.n,)
         if len(columns) != 1 and not isinstance(X, list | tuple):
             raise ValueError(f"X must have shape ({self.n}, columns), got {tuple(shape)}")
-        if rows != self.n and not np.isnan(rows):
+        if person is None and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if columns and not np.isnan(columns[0]):
             self._require_columns(columns[0], "X")
@@ -443,7 +460,9 @@ class AdaptiveDataMechanism:
         elif not columns:
             self._require_enough(1)
 
-    def release(self, X: RowSource, *, rng: np.random.Generator | None = None) -> AdaptiveRelease:
+    def release(
+        self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None
+    ) -> AdaptiveRelease:
         """Release a private estimate of the sum of the rows, after a private search for their center and spread.
 
         Parameters
@@ -451,6 +470,11 @@ class AdaptiveDataMechanism:
         X : array_like or table, shape (n, d)
             Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; or a dask
             array or data frame. They are read several times and never changed.
+        person : hashable or array_like, shape (n,), optional
+            Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
+            array with one entry for each row. It is given if and only if the mechanism has
+            `per_person`. Then what is left of the rows of each person is held in memory, and blocks
+            of rows that are read one after the other must be sorted by person.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default all randomness is secure.
 
@@ -498,11 +522,14 @@ class AdaptiveDataMechanism:
         (False, (1,))
         """
         _tables.refuse_rows_of_tables(X)
-        self.check(X)
-        passes = self._passes(X)
+        self.check(X, person=person)
+        columns, labels = self.columns or _tables.column_names(X), people.label_names(X, person=person)
+        columns = columns and tuple(name for name in columns if name not in labels)
+        passes = self._passes(X) if person is None else self._persons(X, person)
         n, d = passes.shape
         if n != self.n:  # the shape of a dask data frame is known only now
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {n}")
+            unit = "rows" if person is None else "persons"
+            raise ValueError(f"X must have the declared n = {self.n} {unit}, got {n}")
         self._require_columns(d, "X")
         self._require_enough(d)
         passes.require_finite()
@@ -522,7 +549,20 @@ class AdaptiveDataMechanism:
             spent=dict(rows.account.spent),
             simulated=rng is not None,
             method=found.method,
+            columns=columns,
+            n=self.n,
         )
+
+    def _persons(self, X: Any, person: object) -> Passes:
+        """Return what is left of the rows of each person in `X`; `person` says whose each row is."""
+        if self.columns is None:
+            labels = people.label_names(X, person=person)
+            names = tuple(name for name in _tables.column_names(X) or () if name not in labels) or None
+            source = people.Source(names, np.shape(X)[1] if names is None else len(names), person)
+        else:
+            source = people.Source(self.columns, len(self.columns), person)
+        found = source.results(X, partial(_kept, how=self.per_person, d=source.d))
+        return Passes(np.concatenate([kept for kept, _ in found]))
 
     def _passes(self, X: Any) -> Passes:
         """Return the rows `X`, in the order of the mechanism's columns, as an object that can be read several times."""
@@ -584,6 +624,16 @@ class AdaptiveDataMechanism:
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
                 f"the declared ranges takes rho = {least:.4g}, or n = {n}"
             )
+
+
+def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:
+    """Return what is left of the rows of each person, shape (persons, d), and the number of persons.
+
+    The blocks of `source` are sorted by person, and `how` says what is left.
+    """
+    kept = [block.values for block in people.gathered(source, how, False)]
+    rows = np.concatenate([np.empty((0, d)), *kept])
+    return rows, len(rows)
 
 
 def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:

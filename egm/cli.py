@@ -231,11 +231,11 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
     The declared ranges of the standard deviations and of the means are those of `mechanism`.
     `names` has the names of the columns, for the message.
     """
-    low, high = mechanism.sigma_range
+    low, high = mechanism.sigma_range or (0.0, np.inf)
     for name, std, mean in zip(names, sigma, center, strict=True):
         if not low <= std <= high:
             raise Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
-        if abs(mean) > mechanism.radius:
+        if mechanism.radius is not None and abs(mean) > mechanism.radius:
             raise Mistake(f"--center, column {name!r}, must lie within --radius {mechanism.radius:g}, got {mean}")
 
 

@@ -85,7 +85,7 @@ class DataRelease(RowSum, Release):
         return self.mechanism.columns
 
     @property
-    def n(self) -> float:
+    def n(self) -> float:  # type: ignore[override]  # read-only
         """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
         return float(self.mechanism.n) if self.count is None else max(self.count, 1.0)
 
@@ -749,9 +749,7 @@ class GaussianDataMechanism(Mechanism):
             ...
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
-        if (person is None) != (self.per_person is None):
-            given = "must be given" if person is None else "needs a mechanism with per_person, which"
-            raise ValueError(f"person {given}: per_person is {self.per_person!r}")
+        people.require_person(person, self.per_person)
         counted = self._joint.counted or self.per_person is not None
         self._check_rows(X, people.label_names(X, person=person), counted)
 

@@ -302,9 +302,7 @@ class GroupedDataMechanism(Mechanism):
         if by is None:
             raise ValueError("by must be the name of a column of X, or an array with the group of each row")
         inner = self.mechanism
-        if (person is None) != (inner.per_person is None):
-            given = "must be given" if person is None else "needs a mechanism with per_person, which"
-            raise ValueError(f"person {given}: per_person is {inner.per_person!r}")
+        people.require_person(person, inner.per_person)
         inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
 
     def check_noise(self, X: object) -> None:

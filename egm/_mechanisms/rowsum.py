@@ -52,11 +52,7 @@ class RowSum:
     estimate: Array
     noise_std: Array
     columns: Columns
-
-    @property
-    def n(self) -> float:
-        """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
-        raise NotImplementedError
+    n: float  # the number of rows: the public one, or the noisy one that was released, but at least 1
 
     def _parts(self) -> Parts:
         """Return how far the noisy sum may be from the exact sum, as `Parts`."""

@@ -28,7 +28,7 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names", "vector"]
+__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
@@ -68,6 +68,13 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
     return names
+
+
+def require_person(person: object, per_person: PerPerson) -> None:
+    """Raise ValueError if `person` is given and a mechanism has no `per_person`, or the other way round."""
+    if (person is None) != (per_person is None):
+        given = "must be given" if person is None else "needs a mechanism with per_person, which"
+        raise ValueError(f"person {given}: per_person is {per_person!r}")
 
 
 def _is_name(label: object) -> bool:
