@@ -101,9 +101,10 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if kinds == "MM":  # dates and times are compared in the finer one of their units
         finer = np.promote_types(found.dtype, known.dtype)
         found, known = (dates.astype(finer).astype(int) for dates in (found, known))
-    distinct, places = np.unique(found, return_inverse=True)
-    index = {key: code for code, key in enumerate(known.tolist())}
-    return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=small)[places]
+    order = np.argsort(known)
+    ranked = known[order]
+    places = np.searchsorted(ranked, found).clip(max=len(keys) - 1)
+    return np.where(ranked[places] == found, order[places], -1).astype(small)
 
 
 def vector(name: str, labels: Any) -> Labels:

@@ -408,6 +408,23 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 
 
 @pytest.mark.slow
+def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
+    """If a worker process is killed, the sums of persons whose rows are in several blocks are still those in memory."""
+    persons = np.random.default_rng(5).integers(0, 150, N)
+    X = np.column_stack([persons, data()])
+    held = da.from_array(X, chunks=(13, 4)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
+    held.column_names = ("person", "a", "b", "c")
+    options = {"center": MU, "columns": ("a", "b", "c"), "per_person": "sum"}
+    mechanism = GaussianDataMechanism(SIGMA, np.unique(persons).size, 1.0, 1e-6, **options)
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_one, tmp_path)
+        released = mechanism.release(held, person="person").estimate
+    assert killed.result()
+    assert np.array_equal(released, mechanism.release(data(), person=persons).estimate)
+    assert silent == [3, 3]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zarr", "parquet", "unknown"])
 def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
     if kind == "zarr":
