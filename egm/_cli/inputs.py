@@ -36,6 +36,7 @@ __all__ = [
     "model",
     "planned",
     "progress",
+    "ranges",
     "rounded_up",
     "rows_declared",
     "table",
@@ -45,6 +46,7 @@ __all__ = [
 _NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
+    "ranges": "--range",
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -179,20 +181,38 @@ def _rho(args: Namespace) -> float:
     return float(args.rho if given == ["rho"] else zcdp_rho(args.epsilon, args.delta))
 
 
-def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns.
+def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
+    """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
+
+    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the options do not go together
+    or a range is missing or given twice.
+    """
+    found = dict(args.range or ())
+    if len(found) < len(args.range or ()):
+        raise Mistake("--range must be given once for each column")
+    if found and args.radius is not None:
+        raise Mistake("--range does not go with --radius")
+    missing = [spelled(name) for name in ("radius", "sigma_range") if not found and getattr(args, name) is None]
+    if missing:
+        raise Mistake(f"the following arguments are required without --range: {', '.join(missing)}")
+    return found or None
+
+
+def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
+    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
     `args` holds the options of the command. If a budget given as epsilon and delta is too small,
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    ranges = {"radius": args.radius, "sigma_range": args.sigma_range}
-    mechanism = AdaptiveDataMechanism(n, _rho(args), **ranges, basis=_basis(args))
+    declared = ranges(args)
+    bounds = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
+    mechanism = AdaptiveDataMechanism(n, _rho(args), **bounds, sigma_range=args.sigma_range, basis=_basis(args))
     if args.delta is None:
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # the message states the budget as the user did
+    if declared is None and mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
