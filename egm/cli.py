@@ -152,18 +152,23 @@ def _adaptive(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    budget, table = journal.opened(args), inputs.table(args)
-    n = inputs.rows_declared(args, table)
+    budget = journal.opened(args)
+    args.columns = args.columns or list(inputs.ranges(args) or ()) or None
+    table = inputs.table(args)
+    n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
     with explained(table.names):
-        mechanism = inputs.adaptive_mechanism(args, n, len(table.names))
-        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
+        mechanism = inputs.adaptive_mechanism(args, n, len(table.names), table.names)
+        person = np.zeros(n) if labels else None
+        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
     with output(args) as write, explained(table.names), _quiet():
         journal.charge(budget, mechanism, args)
-        release = mechanism.release(inputs.in_memory(n, table, args), rng=_rng(args))
+        X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(n, table, args)
+        release = mechanism.release(X, **labels, rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
         found = {"low": low, "high": high, "confidence": CONFIDENCE, "bias": release.bias.tolist()}
         found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
+        found["method"] = release.method
         if release.basis is not None:  # what sigma is along
             found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))
@@ -201,16 +206,21 @@ def _plan_adaptive(args: Namespace) -> None:
     that --sigma gives and the means that --center gives.
     """
     names, sigma = inputs.planned(args)
-    center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)
-        mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size)
+        mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size, names)
+    center = inputs.values(args, "center", names)
+    if mechanism.ranges is not None and center is args.defaults["center"]:  # not even 0 was given
+        center = np.mean(mechanism.ranges, axis=1)
+    center = np.broadcast_to(center, sigma.shape)
+    with explained(names):
         _require_in_ranges(mechanism, sigma, center, names)
         forecast = mechanism.forecast(sigma, center)
     least, stated = mechanism.least_rho(sigma.size), {}
     plan: dict[str, Any] = solved | {
         "forecast": errors(forecast.error),
         "success": forecast.success,
+        "method": forecast.method,
         "spent": forecast.spent,
         "least_rho": least,
         "least_rows": inputs.least_rows(mechanism, sigma.size),
@@ -231,12 +241,18 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
     The declared ranges of the standard deviations and of the means are those of `mechanism`.
     `names` has the names of the columns, for the message.
     """
-    low, high = mechanism.sigma_range or (0.0, np.inf)
-    for name, std, mean in zip(names, sigma, center, strict=True):
+    if mechanism.radius is None:
+        ends, declared = mechanism.ranges or (), "--range {0}={1:g}:{2:g}"
+    else:
+        ends, declared = ((-mechanism.radius, mechanism.radius),) * len(names), "--radius {2:g}"
+    for name, std, mean, (least, most) in zip(names, sigma, center, ends, strict=True):
+        unit = 1.0 if mechanism.ranges is None else most / 2 - least / 2
+        low, high = (unit * end for end in mechanism.sigma_range or ())
         if not low <= std <= high:
             raise Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
-        if mechanism.radius is not None and abs(mean) > mechanism.radius:
-            raise Mistake(f"--center, column {name!r}, must lie within --radius {mechanism.radius:g}, got {mean}")
+        if not least <= mean <= most:
+            within = declared.format(name, least, most)
+            raise Mistake(f"--center, column {name!r}, must lie within {within}, got {mean}")
 
 
 def _plan_sum(args: Namespace) -> None:

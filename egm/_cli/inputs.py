@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import json
 import math
 import os
 import re
@@ -31,6 +32,7 @@ from egm.calibration import zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "adaptive_mechanism",
+    "bounds",
     "exactly",
     "explained",
     "in_memory",
@@ -41,6 +43,7 @@ __all__ = [
     "model",
     "planned",
     "progress",
+    "ranges",
     "rho",
     "rounded_up",
     "rows_declared",
@@ -53,7 +56,7 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
     **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
-    **{"target": "--target-error", "measure": "--measure", "column": "--column"},
+    **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -70,13 +73,13 @@ def table(args: Namespace) -> files.Table:
     vectors, columns = _vectors(args), args.columns
     known = {name for names, _ in vectors.values() for name in names or ()}
     labels = labels_of(args)
-    if labels and columns is None:  # the labels are columns of the file, too
-        columns = vectors[args.sigma][0]
-        if columns is None:
-            raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
+    if labels:
         known |= set(labels.values())
+        columns = columns or next((names for names, _ in vectors.values() if names), None)
+        if columns is None:  # the labels are columns of the file, too
+            raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
     may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
-    width = len(vectors[args.sigma][1]) if may_be_empty else None
+    width = len(vectors["sigma"][1]) if may_be_empty else None
     written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):
@@ -135,7 +138,13 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
         for values, labels in pairs:
             found = zip(names, labels, strict=True)
-            yield values, [np.asarray(label).astype(np.str_) if name == args.by else label for name, label in found]
+            yield (
+                values,
+                [
+                    np.asarray(label).astype(np.str_) if name == getattr(args, "by", None) else label
+                    for name, label in found
+                ],
+            )
 
     return dataclasses.replace(table, labelled=as_texts)
 
@@ -143,15 +152,43 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files that options such as --sigma name, and return a dictionary with the content of each file.
 
-    A key is the path of a file. Its value is a pair: the names of the columns or None, and an array
-    of numbers, one for each column. `args` holds the options of the command. Each file is read only
-    once, because the dictionary is kept in `args`.
+    A key is the name of an option. Its value is a pair: the names of the columns or None, and an
+    array of numbers, one for each column. `args` holds the options of the command. Each file is read
+    only once for an option, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
-        paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
-        args.vectors = {path: files.vector(path) for path in paths}
-    found: dict[str, Vector] = args.vectors
-    return found
+        found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}
+        args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
+    vectors: dict[str, Vector] = args.vectors
+    return vectors
+
+
+def _of_release(path: str, name: str) -> Vector | None:
+    """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
+
+    Such a file is JSON, or CSV whose first line is a comment or has the names "column" and `name`. The result is None
+    for any other file. Raise a `Mistake` for a release without this vector.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if path.lower().endswith(".json"):
+        try:
+            content = json.loads(text)
+            values = content.get(name, content["parameters"].get(name))
+            return [str(column) for column in content["columns"]], np.array(values, dtype=float)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
+    lines = text.splitlines()
+    rows = list(csv.DictReader(lines[1:] if text.startswith("# {") else lines))
+    if not rows or "column" not in rows[0]:
+        return None
+    try:
+        return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
+    except (KeyError, ValueError):
+        raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
 
 
 def _is_path(args: Namespace, name: str) -> bool:
@@ -170,7 +207,7 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     `args` holds the options of the command. The names are a tuple of texts, and are numbers from
     "1" on if the file has no names. The standard deviations are an array.
     """
-    names, sigma = _vectors(args)[args.sigma]
+    names, sigma = _vectors(args)["sigma"]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
@@ -205,7 +242,7 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
-    if args.basis is not None and (named := _vectors(args)[args.sigma][0]) is not None:
+    if args.basis is not None and (named := _vectors(args)["sigma"][0]) is not None:
         raise Mistake(f"--sigma {args.sigma}: names {named[0]!r}, but with --basis its values belong to basis vectors")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
@@ -233,7 +270,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     if not _is_path(args, name):
         return getattr(args, name)
     file = f"{spelled(name)} {getattr(args, name)}"
-    names, numbers = _vectors(args)[getattr(args, name)]
+    names, numbers = _vectors(args)[name]
     if names is None:
         if len(numbers) != len(columns):
             raise Mistake(f"{file}: has {len(numbers)} values for {len(columns)} columns")
@@ -261,20 +298,47 @@ def rho(args: Namespace) -> float:
     return float(args.rho if given == ["rho"] else zcdp_rho(args.epsilon, args.delta))
 
 
-def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns.
+def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
+    """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
+
+    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the options do not go together
+    or a range is missing or given twice.
+    """
+    found = dict(args.range or ())
+    if len(found) < len(args.range or ()):
+        raise Mistake("--range must be given once for each column")
+    if found and args.radius is not None:
+        raise Mistake("--range does not go with --radius")
+    missing = [spelled(name) for name in ("radius", "sigma_range") if not found and getattr(args, name) is None]
+    if missing:
+        raise Mistake(f"the following arguments are required without --range: {', '.join(missing)}")
+    return found or None
+
+
+def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `AdaptiveDataMechanism` that declare bounds, for columns called `names`.
+
+    `args` holds the options of the command.
+    """
+    declared = ranges(args)
+    of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
+    return {**of_means, "sigma_range": args.sigma_range}
+
+
+def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
+    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
     `args` holds the options of the command. If a budget given as epsilon and delta is too small,
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    ranges = {"radius": args.radius, "sigma_range": args.sigma_range}
-    mechanism = AdaptiveDataMechanism(n, rho(args), **ranges, basis=_basis(args))
+    people = {"per_person": getattr(args, "per_person", None)}
+    mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
     if args.delta is None:
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # the message states the budget as the user did
+    if declared is None and mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "

@@ -30,7 +30,7 @@ _NEVER_WITH_ADAPTIVE = (
     "noise",
     "basis",
 )
-_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
+_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range", "range")
 _ONLY_WITH_TARGET = ("solve_for", "measure", "column")
 _SOLVED = {"epsilon": ("epsilon", "rho"), "rows": ("rows",)}  # options that --solve-for replaces
 
@@ -68,11 +68,12 @@ example:
 _ADAPTIVE = """\
 Release the sum of the rows of a file if neither their center nor their spread is known.
 
-A part of the budget finds both out, privately. Only bounds must be known, and be public: the mean of every column lies
-between -radius and radius, and its standard deviation lies in sigma-range. The bounds may be generous. The data are
-held in memory. The budget is rho of zero-concentrated differential privacy, or the rho that epsilon and delta allow. If
-it is too small for the search, the message says what would do, and nothing is released. `egm plan` can say it before
-there are data, and also how large the error will be.
+A part of the budget finds both out, privately. Only bounds must be known, and be public: a range for each column, as in
+--range age=0:120 --range income=0:1e6; or one radius, so that the mean of every column lies between -radius and radius,
+and a range of the standard deviations. The bounds may be generous. The data are held in memory. The budget is rho of
+zero-concentrated differential privacy, or the rho that epsilon and delta allow. If it is too small for the search, the
+rows are clipped to the ranges; without ranges, the message says what would do, and nothing is released. `egm plan` can
+say it before there are data, and also how large the error will be.
 
 The output has the estimate, for each column the bounds low and high between which the sum lies with 95 percent
 confidence, and what the search found out. Rows far away from all others are clipped without a warning if they are too
@@ -88,10 +89,10 @@ The plan shows the expected squared error by its causes, what it would be with o
 noise and the error as a share of sigma * sqrt(rows). The forecast is for normal rows. It is an average over the errors
 of the guesses that --center-std and --sigma-factor state. Nothing private is read.
 
-With --adaptive, --radius and --sigma-range, the plan is for a release of `egm adaptive`, which is not told --sigma and
---center. It says how large the error would be for normal rows with this sigma and center, how probable it is that the
-search finds them, what each step costs, and the least budget and the least number of rows that would do. A budget that
-is too small is a mistake, and the message says what would do.
+With --adaptive and --range, or --radius and --sigma-range, the plan is for a release of `egm adaptive`, which is not
+told --sigma and --center. It says how large the error would be for normal rows with this sigma and center, how probable
+it is that the search finds them, what each step costs, and the least budget and the least number of rows that would do.
+A budget that is too small is a mistake, and the message says what would do.
 
 example:
   egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
@@ -181,9 +182,7 @@ def _sum(it: _Parser) -> None:
 
 def _people(it: _Parser) -> None:
     """Add the options about persons with several rows and about groups to `it`, the parser of a command."""
-    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, and a
-        file must be sorted by it. Goes with --per-person, and with --rows: the number of persons"""
-    it.option("--person", text, metavar="A")
+    _person(it)
     text = """what becomes of the rows of one person: sum, they are added up; mean, they are averaged; or K, the first K
         of them are kept, and the noise is K times as large"""
     it.option("--per-person", text, type=_per_person, metavar="sum|mean|K")
@@ -198,6 +197,13 @@ def _people(it: _Parser) -> None:
     it.option("--groups-per-person", text, type=_count, default=1, metavar="M")
 
 
+def _person(it: _Parser) -> None:
+    """Add the option --person to `it`, the parser of a command."""
+    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, and a
+        file must be sorted by it. Goes with --per-person, and with --rows: the number of persons"""
+    it.option("--person", text, metavar="A")
+
+
 def _adaptive(it: _Parser) -> None:
     """Add the options of the command `egm adaptive` to `it`, the parser of this command."""
     _data(it, "no cell is a number and the --columns are among them")
@@ -209,7 +215,10 @@ def _adaptive(it: _Parser) -> None:
     text = "privacy: goes with --delta; the two are converted to the largest rho that implies them"
     it.option("--epsilon", text, type=float, metavar="E")
     it.option("--delta", _DELTA, type=float, metavar="D")
-    _ranges(it, "", required=True)
+    _ranges(it, "")
+    _person(it)
+    text = "what becomes of the rows of one person: sum, they are added up; or mean, they are averaged"
+    it.option("--per-person", text, choices=("sum", "mean"))
     text = """an orthonormal basis, if columns are correlated: learn, to find one with a twentieth of the budget; dct or
         haar, the transforms of signals; dct:8x8, of images with 8 times 8 pixels; or a FILE with a public square
         matrix, without a header, with one vector of the basis in each row"""
@@ -224,7 +233,7 @@ def _plan(it: _Parser) -> None:
     """Add the options of the command `egm plan` to `it`, the parser of this command."""
     it.option("--rows", "the number of rows; required, unless --solve-for finds it", type=_count, metavar="N")
     _model(it, planned=True)
-    text = """find the least epsilon (or the least rows) for which the expected error is at most X, and plan for it: in
+_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range", "range")
         the units of the data or, for the measure relative, a share"""
     it.option("--target-error", text, type=float, metavar="X")
     text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
@@ -242,8 +251,9 @@ def _plan(it: _Parser) -> None:
     it.option("--adaptive", text, action="store_true")
     text = "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
-    _ranges(it, "; only and always with --adaptive", required=False)
-    it.set_defaults(defaults={name: it.get_default(name) for name in (*_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE)})
+    _ranges(it, "; only with --adaptive")
+    known = "center", *_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE
+    it.set_defaults(defaults={name: it.get_default(name) for name in known})
     _output(it, "text", "json")
 
 
@@ -312,7 +322,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     The options --epsilon and --delta are required unless `planned` is true.
     """
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
-        on each line, or the name of a column and a number"""
+        on each line, or the name of a column and a number; or a release, as egm adaptive writes it in CSV or JSON"""
     it.option("--sigma", text, required=True, metavar="FILE")
     text = """privacy: the data of one person make any result at most exp(E) times more likely. > 0; 1 is common, 10
         protects little"""
@@ -350,17 +360,21 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     it.option("--basis", text, metavar="B|FILE")
 
 
-def _ranges(it: _Parser, when: str, *, required: bool) -> None:
-    """Add the options --radius and --sigma-range to `it`, the parser of a command.
+def _ranges(it: _Parser, when: str) -> None:
+    """Add the options --range, --radius and --sigma-range to `it`, the parser of a command.
 
     They declare the ranges of the means and of the standard deviations of the columns. The text `when` is appended to
-    their help texts, to say when they apply. `required` says whether a user must give them.
+    their help texts, to say when they apply.
     """
-    text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
-    it.option("--radius", text, type=float, required=required, metavar="R")
+    text = f"""the data of the column NAME are declared to lie between LO and HI, in its units; once for each column.
+        Without --columns these are the columns to use{when}"""
+    it.option("--range", text, type=_range, action="append", metavar="NAME=LO:HI")
+    text = f"""the means of the columns are declared to lie between -R and R; in the units of the data, > 0; instead of
+        --range{when}"""
+    it.option("--radius", text, type=float, metavar="R")
     text = f"""the standard deviations of the columns are declared to lie between these two; in the units of the data,
-        > 0{when}"""
-    it.option("--sigma-range", text, type=_pair, required=required, metavar="LO,HI")
+        > 0; always with --radius. With --range they are in units of half the range, and default to 1e-4,1{when}"""
+    it.option("--sigma-range", text, type=_pair, metavar="LO,HI")
 
 
 def _simulate(it: _Parser) -> None:
@@ -405,7 +419,7 @@ def require_options_that_fit(args: Namespace) -> None:
     solved = _solved(args)
     if "rows" not in solved and args.rows is None:
         raise Mistake("the following arguments are required: --rows (egm plan --help explains)")
-    needed = ("radius", "sigma_range") if args.adaptive else ("epsilon", "delta")
+    needed = ("radius", "sigma_range") * (not args.range) if args.adaptive else ("epsilon", "delta")
     missing = [spelled(name) for name in needed if name not in solved and getattr(args, name) is None]
     if missing:
         how = "with" if args.adaptive else "without"
@@ -490,6 +504,16 @@ def _columns(text: str) -> list[str]:
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
     return names
+
+
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    """Convert `text`, such as "age=0:120", to a name and a pair of floats; raise an error for any other text."""
+    name, _, ends = text.rpartition("=")
+    try:
+        low, high = map(float, ends.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a name and two numbers, as in age=0:120, got {text!r}") from None
+    return name.strip(), (low, high)
 
 
 def _pair(text: str) -> tuple[float, float]:

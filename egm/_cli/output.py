@@ -121,7 +121,10 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     """Return the public numbers that `mechanism`, an AdaptiveDataMechanism, was given, as a dictionary by name."""
-    ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
+    ranges: dict[str, Any] = {"radius": mechanism.radius}
+    if mechanism.ranges is not None:
+        ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
+    ranges["sigma_range"] = mechanism.sigma_range
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges, **rotated}
 
@@ -328,13 +331,19 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
     columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
     return [
         f"The sum of {made['rows']} rows of {columns}, {budget}",
-        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}",
+        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}"
+        if "radius" in made
+        else f"Declared: a range for each column, standard deviations from {low:g} to {high:g} of half of it",
         "",
         *_lines_of_forecast(plan),
         f"So the sum is off by {error:.4g} (the root of the total), and the mean by {error / made['rows']:.4g}",
         "",
-        f"The search finds center and spread with a probability of at least {plan['success']:.5f}",
-        f"It would still run with {least}, or with {plan['least_rows']} rows",
+        f"The search finds center and spread with a probability of at least {plan['success']:.5f}"
+        if plan["method"] == "search"
+        else "There is no search: the rows are clipped to the declared ranges",
+        f"It would still run with {least}, or with {plan['least_rows']} rows"
+        if "radius" in made
+        else f"A search needs at least {least}, or {plan['least_rows']} rows, and data that are near each other",
         "",
         "The budget of each step, as rho and as a share of the whole",
         *(f"  {step:<14}{rho:>12.5g}{rho / made['rho']:>10.2%}" for step, rho in plan["spent"].items()),

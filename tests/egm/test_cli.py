@@ -454,6 +454,58 @@ def test_adaptive_with_a_basis_is_that_of_the_package(released, adaptive, basis)
         assert ("basis" in found) is (release.basis is not None)
 
 
+IN_RANGES = ("--range", "pay=-50:100", "--range", "age=-10:10")
+
+
+@pytest.mark.parametrize("rho", ["0.01", "20"])
+def test_adaptive_in_ranges_is_that_of_the_package(released, rho):
+    """With --range, `egm adaptive` releases the columns that have a range, in the order of the options."""
+    found = released(*ADAPTIVE[:2], "--header", "yes", *IN_RANGES, "--rho", rho, "--simulate", "5")
+    it = AdaptiveDataMechanism(N, float(rho), ranges={"pay": (-50, 100), "age": (-10, 10)})
+    release = it.release(rows()[:, [2, 0]], rng=np.random.default_rng(5))
+    assert found["columns"] == ["pay", "age"]
+    assert found["estimate"] == release.estimate.tolist()
+    assert found["method"] == release.method == ("ranges" if rho == "0.01" else "search")
+    assert (found["parameters"]["range_low"], found["parameters"]["range_high"]) == ([-50, -10], [100, 10])
+
+
+@pytest.mark.parametrize("rho", ["0.01", "20"])
+def test_plan_in_ranges_is_its_forecast(egm, released, folder, rho):
+    """`egm plan --adaptive --range` writes the forecast of the package; centers are the middles of the ranges.
+
+    The text says whether there is a search. `folder` has the file of the standard deviations, and `egm` and `released`
+    run the command.
+    """
+    (folder / "two.csv").write_text("age,1\npay,8\n")
+    command = ("plan", "--adaptive", "--sigma", "two.csv", "--rows", "400", "--rho", rho, *IN_RANGES)
+    plan = released(*command)
+    it = AdaptiveDataMechanism(N, float(rho), ranges={"age": (-10, 10), "pay": (-50, 100)})
+    expected = it.forecast([1.0, 8.0])
+    assert plan["forecast"]["total"] == expected.error.total
+    assert plan["parameters"]["center"] == [0, 25]
+    assert plan["method"] == expected.method == ("ranges" if rho == "0.01" else "search")
+    text = egm(*command)[1].decode()
+    assert ("There is no search" in text) is (rho == "0.01")
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--range", "age"), "--range: must be a name and two numbers, as in age=0:120, got 'age'"),
+        (("--range", "age=0:9", "--range", "age=0:9"), "--range must be given once for each column"),
+        (("--range", "age=9:0"), r"--range\['age'\] must be \(low, high\) with low < high"),
+        (("--range", "age=0:9", "--radius", "3"), "--range does not go with --radius"),
+        (("--range", "age=0:9", "--columns", "age,pay"), "--range must have the names .* comes without 'pay'"),
+        ((), "required without --range: --radius, --sigma-range"),
+    ],
+)
+def test_ranges_that_do_not_fit_are_named(egm, options, message):
+    code, _, err = egm(*ADAPTIVE[:2], "--header", "yes", "--rho", "1", *options)
+    assert (code, len(err)) == (2, 1)
+    assert re.search(message, err[0])
+
+
 # --- Nothing but the release ------------------------------------------------------------------------------------------
 
 KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
