@@ -338,7 +338,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if declared is None and mechanism.rho < least:  # the message states the budget as the user did
+    if mechanism.ranges is None and mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "

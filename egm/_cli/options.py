@@ -233,7 +233,7 @@ def _plan(it: _Parser) -> None:
     """Add the options of the command `egm plan` to `it`, the parser of this command."""
     it.option("--rows", "the number of rows; required, unless --solve-for finds it", type=_count, metavar="N")
     _model(it, planned=True)
-_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range", "range")
+    text = """find the least epsilon (or the least rows) for which the expected error is at most X, and plan for it: in
         the units of the data or, for the measure relative, a share"""
     it.option("--target-error", text, type=float, metavar="X")
     text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
@@ -246,8 +246,8 @@ _ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range", "range")
     text = """the column that --target-error is about, by name, or by number from 1 if columns have no names; by default
         all together, in the Euclidean norm"""
     it.option("--column", text, metavar="A")
-    text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range and a
-        budget, and no other option about the rows"""
+    text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range or
+        --range, and a budget, and no other option about the rows"""
     it.option("--adaptive", text, action="store_true")
     text = "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
