@@ -131,7 +131,7 @@ class AdaptiveDataMechanism:
     taken. Entries outside the ranges are cut only if the result does not come from a search: so
     choose ranges that hold nearly all the data.
 
-    **Passes.** The rows are read once to check them, and once for each question: some 20 to 50
+    **Passes.** The rows are read once to check them, and once for each question: some 15 to 30
     times in all, and never more than 600 times. The questions, and so the passes, depend on
     released numbers alone. If no search is considered, there are two passes. A dask array with chunks of
     unknown size is read once more.

@@ -308,7 +308,13 @@ class Budget:
 
     @overload
     def release(
-        self, mechanism: AdaptiveDataMechanism, X: ArrayLike, *, rng: Rng | None = None, label: str = ""
+        self,
+        mechanism: AdaptiveDataMechanism,
+        X: RowSource,
+        *,
+        person: object = None,
+        rng: Rng | None = None,
+        label: str = "",
     ) -> AdaptiveRelease: ...
     @overload
     def release(
