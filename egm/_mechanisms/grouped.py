@@ -181,8 +181,8 @@ class GroupedDataMechanism(Mechanism):
     (`per_person` is k), these may be in any groups, and :math:`\sqrt m` is replaced by k. Chapter 18
     of the book proves this.
 
-    For the same total, the same noise in each group has the least total squared error, because all
-    groups have the same sensitivity.
+    Among all ways to divide the noise between groups, the same noise in each has the least total
+    squared error (Proposition "Equal noise" of chapter 18).
 
     Examples
     --------
@@ -244,7 +244,7 @@ class GroupedDataMechanism(Mechanism):
         """Return what a release consists of, as a `Joint`."""
         rows = self.mechanism.per_person
         reach_squared = rows**2 if isinstance(rows, int) else self.groups_per_person
-        return Joint(self.neighbors, counted=True, reach_squared=reach_squared)
+        return Joint(self.neighbors, counted=True, reach_squared=reach_squared, groups=True)
 
     @property
     def neighbors(self) -> Neighbors:
