@@ -209,8 +209,8 @@ class PrivateRows:
 
     Each public method is one question. Before it reads the rows, it records its cost, a number of zero-concentrated
     differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
-    Generator; then the answers are simulations, fit for experiments only. If
-    `middle` and `half` are given, the questions are about the standardized rows (x - middle) / half.
+    Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the
+    questions are about the standardized rows (x - middle) / half.
     """
 
     def __init__(

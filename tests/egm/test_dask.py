@@ -20,7 +20,7 @@ import pytest
 import zarr
 from distributed import Client, LocalCluster
 
-from egm import GaussianDataMechanism, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, samplers
 from egm._rows.dask import is_dask, results
 from egm.files import from_parquet
 
@@ -456,3 +456,15 @@ def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
     assert np.array_equal(before.compute(), data())
     write_parquet(tmp_path / "one", data() + 1, row_group_size=100)
     assert np.array_equal(from_parquet(tmp_path / "one").compute(), data() + 1)
+
+
+def test_an_adaptive_release_on_a_cluster_is_that_in_memory(cluster):
+    """Each question of AdaptiveDataMechanism is computed by the workers, and its release is bit for bit that in memory.
+
+    `cluster` is a client of a cluster of two processes.
+    """
+    it = AdaptiveDataMechanism(N, 4.0, ranges=[(-50, 50)] * 3)
+    expected, found = (it.release(X, rng=np.random.default_rng(1)) for X in (data(), da.from_array(data(), (70, 2))))
+    assert found.method == "search"
+    assert found.estimate.tolist() == expected.estimate.tolist()
+    assert found.spent == expected.spent
