@@ -707,7 +707,7 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:
-        """Return variance and squared mean of what clipping takes from a row, if the guesses are as wrong as declared."""
+        """Return variance and squared mean of what clipping takes from a row, for guesses as wrong as declared."""
         offset, factors = self._doubts
         return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
 

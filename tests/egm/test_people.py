@@ -124,6 +124,30 @@ def test_arrays_columns_and_blocks_agree(library, kind):
         made.release((frame(library, X[part], id=IDS[kind][part]) for part in (order[9:], order[:9])), person="id")
 
 
+class Table:
+    """Table of a file, which reads its rows in blocks and puts column b before column a."""
+
+    names, count = ("b", "a"), None
+
+    def __init__(self, places, **labels):
+        self.places, self.labels = places, labels
+
+    def blocks(self):
+        return (values for values, _ in self.labelled([]))
+
+    def labelled(self, names):
+        for part in np.split(np.argsort(self.labels["id"], kind="stable"), self.places):
+            yield X[part][:, ::-1], [self.labels[name][part] for name in names]
+
+
+def test_tables_of_files_agree():
+    made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
+    table = Table([0, 3, 77], id=IDS["texts"], group=GROUP)
+    assert released(made, table, person="id") == released(made, X, person=WHO)
+    grouped = GroupedDataMechanism(made, KEYS)
+    assert released(grouped, table, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
+
+
 @pytest.mark.parametrize("steps", [1, 7, 64])
 def test_a_person_may_have_rows_in_several_blocks(steps, monkeypatch):
     monkeypatch.setattr(people, "_SORTED", 2 * steps)
