@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -697,14 +697,19 @@ class GaussianDataMechanism(Mechanism):
         `noise_std` has the standard deviations of the noise in the columns of the sum, and `count_std` is that of the
         noise in the number of rows.
         """
-        offset, factors = self._doubts
-        variance, squared_bias = forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
+        (variance, squared_bias), (_, factors) = self._lost, self._doubts
         spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
         if self.basis is not None:  # the signs along the basis are unknown
             spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
         centered = np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0)
         std = np.sqrt(centered + n * self._of_columns(variance))
         return Parts(np.broadcast_to(self.center, self.b.shape), std, bias, spread, count_std)
+
+    @cached_property
+    def _lost(self) -> tuple[Array, Array]:
+        """Return variance and squared mean of what clipping takes from a row, for guesses as wrong as declared."""
+        offset, factors = self._doubts
+        return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
 
     @property
     def _count_std(self) -> float:

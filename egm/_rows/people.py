@@ -122,7 +122,9 @@ def vector(name: str, labels: Any) -> Labels:
     elif found.dtype.kind == "O" and all(map(_is_date, found.flat)):
         found = found.astype("datetime64[us]")
     absent = found.dtype.kind in "fM" and np.isnan(found).any()
-    if absent or (found.dtype.kind == "O" and any(label is None or label != label for label in found.flat)):
+    if absent or (
+        found.ndim and found.dtype.kind == "O" and any(label is None or label != label for label in found.flat)
+    ):
         raise ValueError(f"{name} must not have missing labels")
     if found.ndim != 1 or found.dtype.kind not in "iubfUM":
         raise TypeError(f"{name} must be a vector of numbers, of texts, or of dates without time zone")

@@ -95,7 +95,7 @@ def blind(stack, rows, seed):
 
     def fixed_sums(blocks, *rule):
         found, _ = group_sums(blocks, *rule)
-        return np.zeros(found.shape, dtype=object), [rows] * len(found)
+        return np.zeros(found.shape, dtype=object), np.full(len(found), rows)
 
     def fixed_integers(value, unit):
         return [0 for _ in rounded(value, unit)]

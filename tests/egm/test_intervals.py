@@ -1,0 +1,218 @@
+"""Test the intervals of releases: how often they contain the exact number, how long they are, and some laws.
+
+Coverage is found by simulation. Each column of each release counts, and the shares of different columns are nearly
+independent. A share may be below the promised one by at most three of its standard errors.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from egm import GaussianDataMechanism
+from egm._l2 import coordinate_quantile
+from egm.mechanisms import GroupedDataMechanism
+
+SIGMA, CENTER = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
+BASIS = [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
+OF = ["sum", "mean", "population"]
+KNOWN = {"center_std": 0.0, "sigma_factor": 1.0}  # the guesses are right
+
+
+def mechanism(n=200, d=3, **options):
+    return GaussianDataMechanism(SIGMA[:d], n, 1.0, 1e-6, **{"center": CENTER[:d], **options})
+
+
+def covered(made, times, confidence, off=0.0, factor=1.0, simultaneous=False, rows=None):
+    """Simulate normal rows and their releases `times` times; return how often the intervals contain the exact numbers.
+
+    The mean of the rows is off the center by `off` standard deviations, and their standard deviations are those that
+    were declared, times `factor`. There are as many rows as declared, or `rows`. The result is a dictionary from what
+    the interval is for to two numbers: the share of the columns (or of the releases, if the intervals are
+    `simultaneous`) in which it contains the exact number, and the mean length of the finite intervals over the
+    standard deviation of the noise.
+    """
+    rng, seen, lengths = np.random.default_rng(8), {of: [] for of in OF}, {of: [] for of in OF}
+    grouped = isinstance(made, GroupedDataMechanism)
+    inner = made.mechanism if grouped else made
+    number = rows or inner.n
+    along = np.eye(inner.sigma.size) if inner.basis is None else np.array(BASIS)
+    for _ in range(times):
+        mean = inner.center + (off * inner.sigma) @ along
+        X = mean + rng.normal(size=(number, inner.sigma.size)) * inner.sigma * factor @ along
+        release = made.release(X, by=np.ones(number), rng=rng)[1] if grouped else made.release(X, rng=rng)
+        for of, truth in zip(OF, (X.sum(axis=0), X.mean(axis=0), mean), strict=True):
+            low, high = release.interval(confidence, of=of, simultaneous=simultaneous)
+            inside = (low <= truth) & (truth <= high)
+            seen[of].append(inside.all() if simultaneous else inside)
+            lengths[of].append((high - low) / release.noise_std)
+    return {of: (np.mean(seen[of]), np.mean(np.ma.masked_invalid(lengths[of])), np.size(seen[of])) for of in OF}
+
+
+CASES = {  # (options of the mechanism, further arguments of `covered`)
+    "right guesses": ({}, {}),
+    "add or remove": ({"neighbors": "add_remove"}, {"off": 0.5}),
+    "few rows": ({"neighbors": "add_remove", "n": 12}, {}),
+    "fewer rows than declared": ({"neighbors": "add_remove", "n": 40}, {"rows": 25, "off": 0.5}),
+    "center and sigma as wrong as declared": ({"clip_probability": 0.02}, {"off": 0.5, "factor": 1.25}),
+    "many clipped rows": ({"clip_probability": 0.3, "n": 1000}, {"off": -0.5, "factor": 1.25}),
+    "a basis": ({"basis": BASIS, "clip_probability": 0.1}, {"off": 0.5, "factor": 1.25}),
+    "a basis, add or remove": ({"basis": BASIS, "neighbors": "add_remove"}, {"off": 0.5}),
+    "l2, one column": ({"noise": "l2", "d": 1}, {}),
+    "l2, two columns": ({"noise": "l2", "d": 2, "clip_probability": 0.1}, {"off": 0.5}),
+    "l2, add or remove": ({"noise": "l2", "neighbors": "add_remove"}, {}),
+    "rows that may be dropped": ({"missing": "drop_row"}, {"off": 0.5}),
+}
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_contain_the_exact_number_as_often_as_promised(case, confidence):
+    options, arguments = CASES[case]
+    for of, (share, length, number) in covered(mechanism(**options), 400, confidence, **arguments).items():
+        assert share >= confidence - 3 * np.sqrt(confidence * (1 - confidence) / number), of
+        assert 0 < length < np.inf
+
+
+@pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
+def test_simultaneous_intervals_hold_together(options):
+    for share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True).values():
+        assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_intervals_of_groups(neighbors):
+    made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
+    for share, _, number in covered(made, 400, 0.9, off=0.3).values():
+        assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
+
+
+def test_no_interval_is_much_longer_than_necessary():
+    """If the guesses are right and few rows are clipped, the noise alone is a lower bound of the length."""
+    q = 2 * stats.norm.isf(0.025)
+    for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25
+        made = mechanism(2000, **options)
+        release = made.release(np.tile(CENTER, (2000, 1)), rng=np.random.default_rng(1))
+        noise = {"sum": made.noise_std, "mean": made.noise_std / 2000}
+        noise["population"] = np.hypot(noise["mean"], SIGMA / np.sqrt(2000))
+        for of, std in noise.items():
+            low, high = release.interval(0.95, of=of)
+            assert np.all((high - low >= q * std * (1 - 1e-12)) & (high - low <= most * q * std))
+
+
+@pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}, {"basis": BASIS}], ids=str)
+@pytest.mark.parametrize("of", OF)
+def test_laws(of, options):
+    made, X = mechanism(**options), np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
+    release = made.release(X, rng=np.random.default_rng(1))
+    value = release.sum if of == "sum" else release.mean
+    inner = value, value
+    for confidence in (1e-17, 0.1, 0.5, 0.9, 0.999, 1 - 1e-12):
+        low, high = release.interval(confidence, of=of)
+        assert np.all((low <= inner[0] + 1e-9) & (inner[1] <= high + 1e-9))
+        wide = release.interval(confidence, of=of, simultaneous=True)
+        assert np.all((wide[0] <= low) & (high <= wide[1]))
+        inner = low, high
+    if made.basis is None:
+        other = dataclasses.replace(made, sigma=8 * SIGMA[::-1], center=8 * CENTER[::-1])
+        changed = dataclasses.replace(release, estimate=8 * release.estimate[::-1], mechanism=other)
+        changed = dataclasses.replace(changed, noise_std=8 * release.noise_std[::-1])
+        for end, expected in zip(changed.interval(0.9, of=of), release.interval(0.9, of=of), strict=True):
+            np.testing.assert_allclose(end, 8 * expected[::-1], rtol=1e-7)
+
+
+def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
+    made = mechanism(5, neighbors="add_remove", clip_probability=0.1)
+    release = made.release(np.tile(CENTER, (5, 1)), rng=np.random.default_rng(1))
+    for count in (-3.0, 0.0, 1.9 * release.count_std):
+        low, high = dataclasses.replace(release, count=count).interval(0.95, of="mean")
+        assert np.all((low == -np.inf) & (high == np.inf))
+    low, high = dataclasses.replace(release, count=2.1 * release.count_std).interval(0.95, of="mean")
+    assert np.isfinite([low, high]).all()
+
+
+def test_the_ends_solve_the_equation_of_fieller():
+    made = mechanism(40, neighbors="add_remove", **KNOWN)
+    release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
+    release, parts = dataclasses.replace(release, count=40.0), release._parts()
+    for end in release.interval(0.9, of="mean"):
+        t = end - CENTER
+        distance = np.abs(release.estimate - 40 * CENTER - 40 * t) - parts.bias
+        spread = np.sqrt(release._parts().std ** 2 + (t * release.count_std) ** 2)
+        np.testing.assert_allclose(distance / spread, stats.norm.isf(0.05), rtol=1e-9)
+
+
+# --- l2 noise ---------------------------------------------------------------------------------------------------------
+
+TAILS = [0.49999, 0.4, 0.1, 0.025, 1e-6, 1e-12]
+
+
+def test_one_coordinate_of_l2_noise():
+    """For a single coordinate l2 noise is Laplace noise."""
+    assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(
+        [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS],
+        rel=1e-8,
+        abs=1e-9,
+    )
+    assert coordinate_quantile(0.5, 3) == 0
+    assert coordinate_quantile(0.01, 10**6) == pytest.approx(stats.norm.isf(0.01), rel=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_quantiles_of_l2_noise_by_simulation(d):
+    rng, size = np.random.default_rng(3), 400_000
+    direction = rng.normal(size=(size, d))
+    noise = rng.gamma(d, size=size) * direction[:, 0] / np.linalg.norm(direction, axis=1) / np.sqrt(d + 1)
+    for tail in (0.3, 0.1, 0.025, 0.001):
+        assert abs(np.mean(noise > coordinate_quantile(tail, d)) - tail) < 4 * np.sqrt(tail / size)
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", [None, "pyarrow", "pandas", "polars"])
+def test_a_frame_has_the_numbers_of_the_release(backend):
+    pytest.importorskip(backend or "pyarrow")
+    made = mechanism(columns=["x", "y", "z"], neighbors="add_remove")
+    X = np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
+    release = made.release(X, rng=np.random.default_rng(1))
+    frame = release.to_frame(0.8, backend)
+    low, high = release.interval(0.8, of="mean")
+    for name, column in {
+        "column": made.columns,
+        "sum": release.estimate,
+        "mean_std": release.mean_std,
+        "low": low,
+    }.items():
+        assert list(np.asarray(frame[name])) == list(column)
+    assert np.all((low <= release.mean) & (release.mean <= high))
+    grouped = GroupedDataMechanism(made, ["u", "v"]).release(
+        X, by=["u"] * 150 + ["v"] * 50, rng=np.random.default_rng(1)
+    )
+    frame = grouped.to_frame(0.8, backend)
+    assert list(np.asarray(frame["group"])) == ["u"] * 3 + ["v"] * 3
+    assert list(np.asarray(frame["mean"])) == [*grouped["u"].mean, *grouped["v"].mean]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *(({"confidence": bad}, "^confidence must") for bad in (0, 1, -1, 1.5, np.nan, "0.9", None, [0.5], True)),
+        *(({"of": bad}, '^of must be "sum", "mean" or "population"') for bad in ("median", None, "", 1)),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_intervals(arguments, message):
+    release = mechanism().release(np.zeros((200, 3)), rng=np.random.default_rng(1))
+    with pytest.raises((ValueError, TypeError), match=message):
+        release.interval(**arguments)
+    if "confidence" in arguments:
+        with pytest.raises((ValueError, TypeError), match=message):
+            release.to_frame(**arguments)
+
+
+def test_an_unknown_library():
+    release = mechanism().release(np.zeros((200, 3)), rng=np.random.default_rng(1))
+    with pytest.raises(ValueError, match=r"^backend must be .* got 'excel'"):
+        release.to_frame(backend="excel")

@@ -1,0 +1,616 @@
+"""Test releases for persons with several rows, for groups, and with missing values.
+
+The reference is always plain Python or NumPy on the whole table: what is left of the rows of each person or of each
+group. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
+"""
+
+import dataclasses
+import datetime
+import itertools
+from fractions import Fraction
+
+import dask.array as da
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, samplers
+from egm._mechanisms.joint import Joint
+from egm._rows import people, sums
+from egm.audit import replay
+from egm.budget import Budget
+from egm.files import from_parquet
+from egm.mechanisms import GroupedDataMechanism
+
+NAMES, SIGMA, CENTER = ("a", "b"), np.array([8.0, 16.0]), np.array([2.5, -4.0])
+N, PERSONS = 120, 40
+LIBRARIES = ["pyarrow", "pandas", "polars"]
+RNG = np.random.default_rng(5)
+X = RNG.integers(-200, 200, (N, 2)) / 8
+WHO = np.append(np.arange(PERSONS), RNG.integers(0, PERSONS, N - PERSONS))
+GROUP = np.array(["north", "south", "west", "elsewhere"])[RNG.integers(0, 4, N)]
+KEYS = ["north", "south", "nobody", "west"]
+
+
+class Silent(np.random.Generator):
+    """Random generator whose normal numbers are all zero, so that a simulated release has no noise."""
+
+    def __init__(self):
+        super().__init__(np.random.PCG64(0))
+
+    def normal(self, loc, scale):
+        return np.zeros_like(scale)
+
+
+def mechanism(n=PERSONS, **options):
+    return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **{"center": CENTER, "clip_probability": 0.2, **options})
+
+
+def released(made, *given, rng=None, **labels):
+    """Return all numbers of a simulated release, by default with the noise of one seed."""
+    found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
+    parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
+    return [number for part in parts for number in (*part.estimate, part.count, part.clipped)]
+
+
+def left(X, who, how):
+    """Return what is left of the rows of each person: in the order of the persons, by plain NumPy."""
+    rows = [X[who == person] for person in np.unique(who)]
+    if isinstance(how, int):
+        return np.concatenate([each[:how] for each in rows])
+    return np.array([each.sum(axis=0) if how == "sum" else each.mean(axis=0) for each in rows])
+
+
+def frame(library, X=X, **labels):
+    """Return a data frame of `library` with the columns a and b and those in `labels`, which stand between them."""
+    columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
+    if library == "pyarrow":
+        return pa.table(columns)
+    return pytest.importorskip(library).DataFrame(columns)
+
+
+# --- Persons ----------------------------------------------------------------------------------------------------------
+
+IDS = {
+    "integers": WHO - 7,
+    "integers beyond 2**53": WHO + 2**60,
+    "short integers": (WHO - 50).astype(np.int8),
+    "floats": WHO / 4 - 3,
+    "texts": np.array([f"person {i}" for i in WHO]),
+    "objects": np.array([f"Ann{i}\u00e9\U0001f600" for i in WHO], dtype=object),
+    "strings of NumPy": np.array([f"{i}" for i in WHO], dtype=np.dtypes.StringDType()),
+    "days": np.datetime64("2024-02-01") + WHO,
+    "nanoseconds": np.datetime64("2024-02-01", "ns") + WHO,
+    "dates of Python": [datetime.date(2024, 2, 1) + datetime.timedelta(int(i)) for i in WHO],
+}
+COUNTED = {"neighbors": "add_remove", "count_clipped": True}
+
+
+@pytest.mark.parametrize("options", [{}, COUNTED], ids=["replace one", "add or remove"])
+@pytest.mark.parametrize("how", ["sum", "mean", 1, 2, 3])
+def test_a_release_is_that_of_the_table_that_was_aggregated_beforehand(how, options):
+    made = mechanism(per_person=how, **options)
+    rows = left(X, WHO, how)
+    if how in ("sum", "mean") or (how == 1 and options):  # the very mechanism for one row of each person
+        assert released(dataclasses.replace(made, per_person=None), rows) == released(made, X, person=WHO)
+    assert released(made, rows, person=np.arange(len(rows))) == released(made, X, person=WHO)
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", 2])
+@pytest.mark.parametrize("kind", IDS)
+def test_only_equality_of_ids_matters(kind, how):
+    made, ids = mechanism(per_person=how, neighbors="add_remove"), IDS[kind]
+    same = released(made, X, person=WHO)
+    assert released(made, X, person=ids) == same
+    order = np.argsort(RNG.permutation(PERSONS)[WHO], kind="stable")  # persons in any order, the rows of each in theirs
+    assert released(made, X[order], person=np.asarray(ids)[order]) == same
+
+
+@pytest.mark.parametrize("kind", ["integers beyond 2**53", "floats", "texts", "nanoseconds"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_arrays_columns_and_blocks_agree(library, kind):
+    made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
+    whole = released(made, X, person=IDS[kind])
+    assert released(made, frame(library, id=IDS[kind]), person="id") == whole
+    assert released(made, frame(library), person=IDS[kind]) == whole
+    order = np.argsort(IDS[kind], kind="stable")
+    for places in ([1, 2, 3, 4, 200], range(1, N, 2), [0, 0, 50, 50, N], RNG.integers(0, N, 20)):
+        blocks = (frame(library, X[part], id=IDS[kind][part]) for part in np.split(order, np.sort(places)))
+        assert released(made, blocks, person="id") == whole
+    with pytest.raises(ValueError, match="X must be sorted by person"):
+        made.release(iter([frame(library, id=IDS[kind])]), person="id")
+    with pytest.raises(ValueError, match="X must be sorted by person"):
+        made.release((frame(library, X[part], id=IDS[kind][part]) for part in (order[9:], order[:9])), person="id")
+
+
+class Table:
+    """Table of a file, which reads its rows in blocks and puts column b before column a."""
+
+    names, count = ("b", "a"), None
+
+    def __init__(self, places, **labels):
+        self.places, self.labels = places, labels
+
+    def blocks(self):
+        return (values for values, _ in self.labelled([]))
+
+    def labelled(self, names):
+        for part in np.split(np.argsort(self.labels["id"], kind="stable"), self.places):
+            yield X[part][:, ::-1], [self.labels[name][part] for name in names]
+
+
+def test_tables_of_files_agree():
+    made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
+    table = Table([0, 3, 77], id=IDS["texts"], group=GROUP)
+    assert released(made, table, person="id") == released(made, X, person=WHO)
+    grouped = GroupedDataMechanism(made, KEYS)
+    assert released(grouped, table, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 64])
+def test_a_person_may_have_rows_in_several_blocks(steps, monkeypatch):
+    monkeypatch.setattr(people, "_SORTED", 2 * steps)
+    who = np.repeat([3, 4, 9], [2, N - 3, 1])
+    made = mechanism(per_person="sum", neighbors="add_remove")
+    assert released(made, X, person=who) == released(dataclasses.replace(made, per_person=None), left(X, who, "sum"))
+
+
+@pytest.mark.parametrize(("partitions", "how"), [(1, "sum"), (2, 2), (6, "mean"), (6, 2)])
+def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
+    dd = pytest.importorskip("dask.dataframe")
+    made = mechanism(per_person=how, neighbors="add_remove", columns=NAMES)
+    grouped = GroupedDataMechanism(made, KEYS)
+    for kind in ("integers beyond 2**53", "texts", "nanoseconds"):
+        parts = dd.from_pandas(frame("pandas", id=IDS[kind], group=GROUP), npartitions=partitions, sort=False)
+        parts = dd.concat([parts[parts.a > 1e6], parts])  # some partitions are empty
+        assert released(made, parts[["id", "b", "a"]], person="id") == released(made, X, person=WHO)
+        assert released(grouped, parts, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
+
+
+@pytest.mark.parametrize("rows", [7, N])
+def test_parquet_files_are_as_their_rows_in_memory(rows, tmp_path):
+    code = np.unique(GROUP, return_inverse=True)[1] - 2
+    pq.write_table(frame("pyarrow", id=WHO, group=code), tmp_path / "rows.parquet", row_group_size=rows)
+    made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
+    found, grouped = from_parquet(tmp_path / "rows.parquet"), GroupedDataMechanism(made, [-1, 1, 5])
+    assert released(grouped, found, person="id", by="group") == released(grouped, X, person=WHO, by=code)
+    pq.write_table(frame("pyarrow", id=WHO + 2**60), tmp_path / "large.parquet")
+    with pytest.raises(ValueError, match="person must not have such large floats"):  # two persons may have become one
+        made.release(from_parquet(tmp_path / "large.parquet"), person="id")
+
+
+def test_sums_of_a_person_are_finite():
+    huge = np.full((4, 2), 1.7e308) * np.array([[1], [1], [-1], [-1]])
+    made = mechanism(per_person="sum", neighbors="add_remove")
+    assert released(made, huge, person=[1, 1, 1, 1]) == released(made, np.zeros((1, 2)), person=[1])
+    assert np.isfinite(released(made, huge[:2], person=[1, 1])[:3]).all()
+
+
+# --- Groups -----------------------------------------------------------------------------------------------------------
+
+
+def one_by_one(made, X, groups, keys):
+    """Return the numbers of the release of each group's rows without noise, by the mechanism for a single group."""
+    single = dataclasses.replace(made, per_person=None, neighbors="add_remove")
+    return [number for key in keys for number in released(single, X[groups == key], rng=Silent())]
+
+
+@pytest.mark.parametrize("missing", ["error", "center", "drop_row"])
+@pytest.mark.parametrize("basis", [None, [[0.8, 0.6], [-0.6, 0.8]]])
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_each_group_has_the_sum_of_its_rows(neighbors, basis, missing):
+    made = mechanism(basis=basis, missing=missing, neighbors=neighbors)
+    rows = X if missing == "error" else np.where(RNG.random(X.shape) < 0.1, np.nan, X)
+    grouped = GroupedDataMechanism(made, KEYS)
+    expected = np.array(one_by_one(made, rows, GROUP, KEYS), dtype=float)
+    found = np.array(released(grouped, rows, by=GROUP, rng=Silent()), dtype=float)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-9)
+    assert not found[8:10].any()
+    shuffled = RNG.permutation(N)
+    assert released(grouped, rows[shuffled], by=GROUP[shuffled]) == released(grouped, rows, by=GROUP)
+    others = np.isin(GROUP, KEYS)
+    assert released(grouped, rows[others], by=GROUP[others]) == released(grouped, rows, by=GROUP)
+    rows = np.where(others[:, None], rows, np.inf)
+    assert released(grouped, rows, by=GROUP) == released(grouped, rows[others], by=GROUP[others])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_groups_of_columns_and_blocks_agree(library):
+    grouped = GroupedDataMechanism(mechanism(columns=NAMES), KEYS)
+    whole = released(grouped, X, by=GROUP)
+    assert released(grouped, frame(library, group=GROUP), by="group") == whole
+    for places in ([1, 2, 100], range(1, N, 3), [0, 0, N]):
+        blocks = (frame(library, X[part], group=GROUP[part]) for part in np.split(np.arange(N), places))
+        assert released(grouped, blocks, by="group") == whole
+
+
+def first_groups(who, groups, most, keys):
+    """Return the sets of the first `most` groups of each person, by plain Python."""
+    first = {}
+    for person, group in zip(who.tolist(), groups.tolist(), strict=True):
+        if group in keys and group not in (seen := first.setdefault(person, [])) and len(seen) < most:
+            seen.append(group)
+    return first
+
+
+@pytest.mark.parametrize("how", ["sum", "mean"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_first_groups_of_a_person_are_kept(most, how, monkeypatch):
+    made, kept = mechanism(per_person=how), first_groups(WHO, GROUP, most, KEYS)
+    rows, groups = [], []
+    for person, of_person in kept.items():
+        for group in of_person:
+            rows.append(
+                left(X[(person == WHO) & (group == GROUP)], np.zeros(np.sum((person == WHO) & (group == GROUP))), how)[
+                    0
+                ]
+            )
+            groups.append(group)
+    grouped = GroupedDataMechanism(made, KEYS, groups_per_person=most)
+    expected = np.array(one_by_one(made, np.array(rows), np.array(groups), KEYS), dtype=float)
+    found = released(grouped, X, person=WHO, by=GROUP, rng=Silent())
+    np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=1e-12, atol=1e-9)
+    monkeypatch.setattr(people, "_SORTED", 6)
+    assert released(grouped, X, person=WHO, by=GROUP, rng=Silent()) == found
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_the_first_rows_of_a_person_are_kept_whatever_their_groups(most):
+    made, place = mechanism(per_person=most), np.zeros(N, dtype=int)
+    seen = {}
+    for i in np.flatnonzero(np.isin(GROUP, KEYS)):
+        seen[WHO[i]] = place[i] = seen.get(WHO[i], 0) + 1
+    kept = (place > 0) & (place <= most)
+    expected = np.array(one_by_one(made, X[kept], GROUP[kept], KEYS), dtype=float)
+    found = released(GroupedDataMechanism(made, KEYS), X, person=WHO, by=GROUP, rng=Silent())
+    np.testing.assert_allclose(np.array(found, dtype=float), expected, rtol=1e-12, atol=1e-9)
+
+
+ZONED = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(5)]
+LABELS = {
+    "integers": ([5, -3, 2], np.array([2, 5, 4, -3, -9, 99])),
+    "far apart": ([2**62, -(2**62), 0], np.array([0, 2**62, -(2**62), 1])),
+    "unsigned": ([0, 3], np.array([0, 3, 2**63], dtype=np.uint64)),
+    "beyond int8": ([-300, 3, 300], np.array([3, -128, 127], dtype=np.int8)),
+    "flags": ([True, False], np.array([True, False, True])),
+    "floats": ([0.5, 1.0], np.array([1, 2, 1])),
+    "floats for integers": ([1, 2], np.array([1.0, 2.5, 2.0, -0.0])),
+    "texts": (["b", "a", "ab", ""], np.array(["a", "ab", "abc", "", "b"], dtype=object)),
+    "days": (DAYS[1:3], np.array(DAYS)),
+    "days in nanoseconds": (DAYS[1:3], np.array(DAYS, dtype="datetime64[ns]")),
+    "times": ([datetime.datetime(2024, 1, 2, 3)], np.array(["2024-01-02T03", "2024-01-02"], dtype="datetime64[s]")),
+    "days of NumPy": (np.array(DAYS[:2], dtype="datetime64[ns]"), np.array(DAYS, dtype="datetime64[D]")),
+    "none": ([1], np.empty(0)),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_codes_are_those_of_a_dictionary(kind):
+    keys, labels = LABELS[kind]
+    keys = GroupedDataMechanism(mechanism(), keys).keys
+    midnight = [datetime.datetime.combine(key, datetime.time()) if type(key) is datetime.date else key for key in keys]
+    dates = labels.dtype.kind == "M" or (labels.size and isinstance(labels[0], datetime.date))
+    plain = labels.astype("datetime64[us]").tolist() if dates else labels.tolist()
+    assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
+
+
+def test_large_groups_do_not_overflow(monkeypatch):
+    rows = 2**24
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
+    monkeypatch.setattr(sums, "group_sums", lambda *given: (np.zeros((2, 2), dtype=object), np.array([rows, 3])))
+    found = GroupedDataMechanism(mechanism(), [1, 2]).release(X, by=np.ones(N))
+    assert [release.count for release in found.values()] == [rows, 3]
+    assert found[1].estimate == pytest.approx(rows * CENTER)
+
+
+# --- What one person can change ---------------------------------------------------------------------------------------
+
+
+def joint_vectors(rng, radius, weights, rows, groups, extreme):
+    """Return the sum of a person's joint vectors, in integers: one row of numbers for each of the `groups`.
+
+    The person has `rows` rows, in turns in each group. They are random if `extreme` is 0; otherwise all are on the edge
+    of the ball, on the side of the sign of `extreme`, and are clipped if it is positive. `weights` are those of the
+    number of rows and of the number of clipped rows.
+    """
+    total = np.zeros((groups, 4), dtype=object)
+    for i in range(rows):
+        y = rng.normal(size=2)
+        y *= radius * min(1.0, 2 * rng.random()) * (1 - 1e-15) / np.linalg.norm(y)
+        flag = extreme > 0 if extreme else rng.random() < 0.5
+        y = [extreme * radius, 0] if extreme else map(int, y)
+        total[i % groups] += np.array([*y, weights[0], int(flag) * weights[1]], dtype=object)
+    return total
+
+
+@pytest.mark.parametrize("share", [0, 1, 10, 30])
+@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
+    rng, radius = np.random.default_rng(3), 1 << 40
+    weight, added = radius * share // 10, neighbors == "add_remove"
+    joint = Joint(neighbors, bool(share), clipped, rows if groups > 1 else rows**2)
+    clipped_weight, sensitivity = joint.on_lattice(radius, weight)
+    pairs = [(rows, 0 if added else rows, *signs) for signs in ((1, -1), (1, 1))]  # numbers of rows, and extremes
+    pairs += [(rows, 0 if added else int(rng.integers(rows + 1)) if share else rows, 0, 0) for _ in range(60)]
+    changes = []
+    for many, few, one, other in pairs:
+        found = (
+            joint_vectors(rng, radius, (weight, clipped_weight), number, groups, sign)
+            for number, sign in ((many, one), (few, other))
+        )
+        changes.append(int(np.sum((next(found) - next(found)) ** 2)))
+    assert max(changes) <= Fraction(sensitivity) ** 2
+    if added or weight <= radius:
+        assert max(changes) >= Fraction(sensitivity) ** 2 * (1 - Fraction(1, 10**12))
+
+
+COMBINATIONS = [
+    combination
+    for combination in itertools.product(
+        ("replace_one", "add_remove"), (None, "sum", 3), ("error", "drop_row"), (0, 1, 2), (False, True)
+    )
+    if not (combination[4] and combination[3]) and not (combination[3] == 2 and combination[1] != "sum")
+]
+
+
+@pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
+def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, monkeypatch):
+    options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
+    made = mechanism(n=2, center=[40.0, -400.0], **options)
+    labels = {} if how is None else {"person": [7, 8]}
+    if groups:
+        made, labels = GroupedDataMechanism(made, ["x", "y"], groups_per_person=groups), {**labels, "by": ["x", "x"]}
+
+    def numbers(rng):
+        return [number for number in released(made, X[:2], rng=rng, **labels) if number is not None]
+
+    counted = made.count_std if groups else made._count_std
+    stds = np.concatenate([made.noise_std, [counted] * (counted > 0), [made.clipped_std] if clipped else []])
+    draws = 20_000
+    seen = replay(numbers, draws, np.random.default_rng(2)).std(axis=0) ** 2
+    excess = (seen / np.tile(stds, 1 + (groups > 0)) ** 2 - 1) * np.sqrt(draws / 2)
+    assert np.abs(excess).max() < 5
+    inner = made.mechanism if groups else made
+    asked = []
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
+    made.release(X[:2], **labels)
+    along = np.sqrt(made.noise_std**2 - (counted * inner.center) ** 2)
+    assert asked[0] * made._grid().unit / inner.b == pytest.approx(along, rel=1e-6)
+
+
+# --- Missing values ---------------------------------------------------------------------------------------------------
+
+HOLES = np.where(RNG.random(X.shape) < 0.15, np.nan, X)
+FILLED, COMPLETE = np.where(np.isnan(HOLES), CENTER, HOLES), ~np.isnan(HOLES).any(axis=1)
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_missing_values_are_the_center_or_drop_the_row(neighbors, monkeypatch):
+    counted = mechanism(N, neighbors="add_remove")
+    made = mechanism(N, neighbors=neighbors, missing="center")
+    assert released(made, HOLES) == released(made, FILLED) == released(mechanism(N, neighbors=neighbors), FILLED)
+    dropping = dataclasses.replace(counted, missing="drop_row")
+    expected = released(counted, HOLES[COMPLETE])
+    assert released(dropping, HOLES) == expected
+    assert released(dropping, np.asfortranarray(HOLES).astype(np.longdouble)) == expected
+    assert released(dropping, iter(np.split(HOLES, [0, 1, 100]))) == expected
+    assert released(dropping, da.from_array(HOLES, chunks=(70, 1))) == expected
+    assert released(dropping, HOLES.tolist()) == expected
+    monkeypatch.setattr(sums, "_FILLED", 10)
+    assert released(dropping, HOLES) == expected
+    assert released(dropping, np.full((5, 2), np.nan)) == released(dropping, X[:0])
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", 2])
+@pytest.mark.parametrize("missing", ["center", "drop_row"])
+def test_missing_values_of_persons(missing, how):
+    made = mechanism(per_person=how, neighbors="add_remove", missing=missing)
+    rows = left(HOLES, WHO, how)
+    absent = np.isnan(rows)
+    rows = np.where(absent, CENTER, rows) if missing == "center" else rows[~absent.any(axis=1)]
+    plain = dataclasses.replace(made, missing="error")
+    assert released(made, HOLES, person=WHO) == released(plain, rows, person=np.arange(len(rows)))
+
+
+@pytest.mark.parametrize("missing", ["error", "center", "drop_row"])
+@pytest.mark.parametrize("labels", [{}, {"person": WHO}, {"by": GROUP}, {"person": WHO, "by": GROUP}], ids=str)
+def test_infinities_are_refused_and_missing_values_unless_they_are_allowed(labels, missing):
+    made = mechanism(N, per_person="mean" if "person" in labels else None, neighbors="add_remove", missing=missing)
+    made = GroupedDataMechanism(made, KEYS) if "by" in labels else made
+    for bad in (np.inf, -np.inf, np.nan):
+        rows = X.copy()
+        rows[np.flatnonzero(GROUP == "west")[-1], 1] = bad
+        if np.isnan(bad) and missing != "error":
+            released(made, rows, **labels)
+            continue
+        with pytest.raises(ValueError, match=r"^X(\[\d+, 1\])? must be finite"):
+            made.release(rows, **labels)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_nulls_of_data_frames_are_missing_values(library):
+    made = mechanism(3, columns=NAMES, missing="center")
+    columns = {"a": [1.5, None, 2.0], "b": [None, 4, 5]}
+    held = pa.table(columns) if library == "pyarrow" else pytest.importorskip(library).DataFrame(columns)
+    expected = released(made, np.array([[1.5, CENTER[1]], [CENTER[0], 4], [2, 5]]))
+    assert released(made, held) == expected
+    with pytest.raises(ValueError, match="must be finite"):
+        dataclasses.replace(made, missing="error").release(held)
+
+
+# --- Wrong arguments --------------------------------------------------------------------------------------------------
+
+SECRET = np.array([77123.0, 77456.0])
+ROWS = np.tile(SECRET, (4, 1))
+PEOPLE = ["secret1", "secret2", "secret2", "secret3"]
+TABLE = frame("pyarrow", ROWS, id=PEOPLE)
+LABELED = {"n": 4, "per_person": "sum"}
+WRONG_DATA = {  # (options of the mechanism, groups, data, labels, message)
+    "no person": (LABELED, None, ROWS, {}, "^person must be given: per_person is 'sum'"),
+    "no per_person": ({"n": 4}, None, ROWS, {"person": PEOPLE}, "^person needs a mechanism with per_person"),
+    "too few ids": (LABELED, None, ROWS, {"person": PEOPLE[1:]}, "^person must have one entry for each row"),
+    "too many ids": (LABELED, None, TABLE, {"person": PEOPLE * 2}, "^person must have one entry for each row"),
+    "a name for an array": (LABELED, None, ROWS, {"person": "id"}, "^person must be an array"),
+    "a name for a list": (LABELED, None, ROWS.tolist(), {"person": 0}, "^person must be an array"),
+    "an unknown name": (LABELED, None, TABLE, {"person": "who"}, "^X must have a column 'who'"),
+    "NaN ids": (LABELED, None, ROWS, {"person": [1, 2, np.nan, 3]}, "^person must not have missing labels"),
+    "NaT ids": (LABELED, None, ROWS, {"person": np.array(["NaT"] * 4, "M8[D]")}, "^person must not have missing"),
+    "None ids": (LABELED, None, ROWS, {"person": ["secret", None, "a", "b"]}, "^person must not have missing labels"),
+    "ids of several types": (
+        LABELED,
+        None,
+        ROWS,
+        {"person": np.array(["secret", 1, 2, 3], object)},
+        "^person must be a",
+    ),
+    "tuples as ids": (LABELED, None, ROWS, {"person": [(77123, 1)] * 4}, "^person must be a vector"),
+    "ragged ids": (LABELED, None, ROWS, {"person": [[77123], [1, 2], 3, 4]}, "^person must be a vector"),
+    "bytes as ids": (LABELED, None, ROWS, {"person": [b"secret"] * 4}, "^person must be a vector"),
+    "complex ids": (LABELED, None, ROWS, {"person": np.ones(4, complex)}, "^person must be a vector"),
+    "huge floats": (LABELED, None, ROWS, {"person": [7.7123e300] * 4}, "^person must not have such large floats"),
+    "a zone": (
+        LABELED,
+        None,
+        ROWS,
+        {"person": [ZONED] * 4},
+        "^person must be .* without time",
+    ),
+    "persons that are too few": (
+        LABELED,
+        None,
+        ROWS,
+        {"person": PEOPLE},
+        "^X must have the declared n = 4 persons, got 3",
+    ),
+    "arrays with a name": (LABELED, None, lambda: iter([ROWS]), {"person": "id"}, "^X must be made of data frames"),
+    "an array for blocks": (LABELED, None, lambda: iter([TABLE]), {"person": PEOPLE}, "^person must be the name of"),
+    "a dask array": (LABELED, None, da.from_array(ROWS), {"person": PEOPLE}, "^person must be the name of a column"),
+    "names of dask": (LABELED, None, da.from_array(ROWS), {"person": "id"}, "^X must have names of columns"),
+    "blocks of two types": (
+        {**LABELED, "columns": NAMES},
+        None,
+        lambda: iter([frame("pyarrow", ROWS, id=[1, 2, 3, 4]), TABLE]),
+        {"person": "id"},
+        "^person and by must have labels of one type",
+    ),
+    "other columns": ({**LABELED, "columns": ("c", "d")}, None, TABLE, {"person": "id"}, "^X must have the names of"),
+    "columns of texts": (
+        LABELED,
+        None,
+        TABLE.append_column("c", [PEOPLE]),
+        {"person": "id"},
+        "^X must hold real numbers",
+    ),
+    "a column too many": (LABELED, None, np.ones((4, 3)), {"person": PEOPLE}, r"^X must have shape \(rows, 2\)"),
+    "no groups": ({"n": 4}, ["a"], ROWS, {"by": None}, "^by must be the name of a column of X, or an array"),
+    "too few groups": ({"n": 4}, ["a"], ROWS, {"by": PEOPLE[1:]}, "^by must have one entry for each row"),
+    "NaN groups": ({"n": 4}, [1], ROWS, {"by": [1, np.nan, 2, 3]}, "^by must not have missing labels"),
+    "texts for numbers": ({"n": 4}, [1], ROWS, {"by": PEOPLE}, "^by must have labels of the type of the keys"),
+    "numbers for texts": ({"n": 4}, ["1"], ROWS, {"by": [1, 2, 3, 77123]}, "^by must have labels of the type"),
+    "numbers for dates": ({"n": 4}, DAYS, ROWS, {"by": [1, 2, 3, 77123]}, "^by must have labels of the type"),
+    "a person of groups": ({"n": 4}, ["a"], ROWS, {"by": PEOPLE, "person": PEOPLE}, "^person needs a mechanism with"),
+    "no person of groups": (LABELED, ["a"], ROWS, {"by": PEOPLE}, "^person must be given"),
+    "rows of another length": ({"n": 4}, ["a"], np.ones((4, 3)), {"by": PEOPLE}, r"^X must have shape \(rows, 2\)"),
+}
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+@pytest.mark.parametrize("case", WRONG_DATA)
+def test_wrong_data_and_labels_are_named_and_not_shown(case, simulated):
+    options, keys, held, labels, message = WRONG_DATA[case]
+    made = mechanism(**{"columns": NAMES if held is TABLE else None, **options})
+    made = made if keys is None else GroupedDataMechanism(made, keys)
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        made.release(held() if callable(held) else held, **labels, rng=np.random.default_rng(1) if simulated else None)
+    assert not any(secret in str(caught.value) for secret in ("secret", "77123", "77456"))
+
+
+WRONG_PARAMETERS = {
+    "per_person": (True, False, 0, -1, 1.5, "max", np.nan, np.inf, [1, 2], b"sum", 1j),
+    "missing": ("drop", None, True, 0, np.nan, ["center"], np.array(["center", "error"])),
+    "groups_per_person": (0, -1, 1.5, True, "2", None, np.nan, [1]),
+    "keys": (
+        *([], (), "ab", b"", 5, None, [1, 1], ["a", "a"], [1, "a"], [1, 2.5], [1, True], [[1]], [None], [np.nan]),
+        *([(1, 2)], [b"a"], [1e20], [10**30], [1j], [ZONED], [DAYS[0], datetime.datetime(2024, 1, 1)]),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"), [(name, bad) for name, many in WRONG_PARAMETERS.items() for bad in many], ids=str
+)
+def test_wrong_parameters_are_named(name, bad):
+    def make(keys=(1, 2), groups_per_person=1, **options):
+        return GroupedDataMechanism(
+            mechanism(**{"per_person": "sum", **options}), keys, groups_per_person=groups_per_person
+        )
+
+    with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
+        make(**{name: bad})
+
+
+@pytest.mark.parametrize(
+    ("inner", "options", "message"),
+    [
+        (mechanism(noise="l2"), {}, "^mechanism must have Gaussian noise and count_clipped=False"),
+        (mechanism(count_clipped=True), {}, "^mechanism must have Gaussian noise and count_clipped=False"),
+        (GaussianMechanism(1.0, 1.0, 1e-6), {}, "^mechanism must be a GaussianDataMechanism"),
+        (
+            AdaptiveDataMechanism(100, 1.0, radius=1.0, sigma_range=(0.1, 1.0)),
+            {},
+            "^mechanism must be a GaussianDataMechanism",
+        ),
+        (mechanism(), {"groups_per_person": 2}, "^groups_per_person = 2 needs a mechanism with per_person"),
+        (mechanism(per_person=2), {"groups_per_person": 2}, "^groups_per_person = 2 needs a mechanism with per_person"),
+        (mechanism(), {"keys": range(2**19)}, "^keys must be so few that"),
+    ],
+)
+def test_mechanisms_that_do_not_fit_are_named(inner, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        GroupedDataMechanism(inner, **{"keys": [1, 2], **options})
+
+
+# --- Budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_grants_releases_with_labels():
+    made = mechanism(per_person="mean", columns=NAMES)
+    grouped = GroupedDataMechanism(made, KEYS, groups_per_person=2)
+    budget = Budget(epsilon=3, delta=1e-6, simulation=True)
+    for one, labels in ((made, {"person": WHO}), (grouped, {"person": WHO, "by": GROUP})):
+        found = budget.release(one, X, rng=np.random.default_rng(1), **labels)
+        alone = one.release(X, rng=np.random.default_rng(1), **labels)
+        for part, expected in zip(*([it] if one is made else it.values() for it in (found, alone)), strict=True):
+            assert np.array_equal(part.estimate, expected.estimate)
+    first, second = budget.history
+    assert dataclasses.replace(second, mechanism=first.mechanism) == first
+    assert second.mechanism == "GroupedDataMechanism"
+
+
+@pytest.mark.parametrize("case", WRONG_DATA)
+def test_labels_that_are_wrong_by_their_form_cost_nothing(case):
+    options, keys, held, labels, _ = WRONG_DATA[case]
+    made = mechanism(**{"columns": NAMES if held is TABLE else None, **options})
+    made = made if keys is None else GroupedDataMechanism(made, keys)
+    budget = Budget(epsilon=3, delta=1e-6)
+    with pytest.raises((ValueError, TypeError)):
+        budget.release(made, held() if callable(held) else held, **labels)
+    of_values = (
+        "NaN",
+        "NaT",
+        "None",
+        "ids of",
+        "tuples",
+        "ragged",
+        "bytes",
+        "complex",
+        "huge",
+        "a zone",
+        "persons that",
+    )
+    read = case.startswith((*of_values, "texts for", "numbers for", "arrays with", "blocks of two"))
+    assert len(budget.history) == read
