@@ -58,8 +58,18 @@ class DataRelease(RowSum, Release):
 
     Parameters
     ----------
-    estimate, noise_std, simulated, count, clipped, noise_law
-        Results of the release, as in `Release`.
+    estimate : ndarray, shape (d,)
+        Noisy sum, in the units of the data.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of `estimate`.
+    simulated : bool
+        Whether the noise came from a NumPy Generator.
+    count : float, optional
+        Noisy number of rows, if the number of rows is not public. Otherwise None.
+    clipped : float, optional
+        Noisy number of rows that were clipped, if the mechanism counts them. Otherwise None.
+    noise_law : {"gaussian", "l2"}
+        Law of the noise.
     mechanism : GaussianDataMechanism
         Mechanism that has made the release. It has nothing but public parameters.
     count_std : float
