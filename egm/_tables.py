@@ -323,8 +323,9 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with no columns but those in `columns`; X itself if it has no others, or no names.
 
-    If `columns` is None, these are all columns of X but those in `labels`. No row is read. Raise ValueError if one of
-    the `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
+    If `columns` is None, or if X does not have them all, these are all columns of X but those in `labels`. A table that
+    is read in blocks is returned with its columns in this order. No row is read. Raise ValueError if one of the
+    `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
     """
     names = column_names(X)
     if names is None:
@@ -333,11 +334,13 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
         for label in labels:
             if label not in names:
                 raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
-    wanted = tuple(name for name in names if name not in labels) if columns is None else columns
-    if not set(wanted) < set(_distinct("X", names)):
-        return X
+    has = set(_distinct("X", names))
+    some = columns is not None and set(columns) <= has
+    wanted = columns if some and columns is not None else tuple(name for name in names if name not in labels)
     if is_blocks(X):
-        return Part(X, wanted)
+        return X if wanted == names else Part(X, wanted)
+    if len(wanted) == len(names):
+        return X
     if _is_dask_frame(X):
         return X[list(wanted)]
     place = [names.index(name) for name in wanted]

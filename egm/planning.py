@@ -140,7 +140,8 @@ def solve(
     A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
     for an AdaptiveDataMechanism.
 
-    An interval of the measure "interval" extends from the estimate to both sides by
+    The measure "interval" is half of the width of the interval that a release has
+    (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows:
 
     .. math::
 
@@ -148,9 +149,9 @@ def solve(
 
     where z is the quantile of the normal law, :math:`\mathrm{Var}_j` the variance and
     :math:`\text{bias}_j` the mean of the part of a row that clipping removes (see
-    `egm.forecast.loss_of_a_row`). For an AdaptiveDataMechanism it is the interval that a release
-    with the forecast noise and bias would have (`egm.adaptive.AdaptiveRelease.interval`). The errors
-    of its single columns are in proportion to the noise.
+    `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor `sigma_factor`. For an
+    AdaptiveDataMechanism it is the interval that a release with the forecast noise and bias would
+    have. The errors of its single columns are in proportion to the noise.
 
     Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
     number of rows is not taken into account.
@@ -167,7 +168,7 @@ def solve(
     >>> round(solve(mechanism, 0.5, column="age").epsilon, 4)
     0.9642
     >>> round(solve(mechanism, 50, measure="interval", column="income").epsilon, 4)
-    0.1387
+    0.14
 
     With epsilon = 0.5 the error of the mean age is half a year for this many rows:
 

@@ -404,7 +404,7 @@ def test_names_are_found_without_comparing_each_with_each(tmp_path):
     """
     Name.compared, d = 0, 3000
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
-    args = argparse.Namespace(sigma="s.csv", vectors={"s.csv": (names, np.arange(d))}, columns=None)
+    args = argparse.Namespace(sigma="s.csv", vectors={"sigma": (names, np.arange(d))}, columns=None)
     assert np.array_equal(inputs.values(args, "sigma", others[::-1]), np.arange(d)[::-1])
     assert files._chosen(tmp_path, names, others[::-1], True) == list(range(d))[::-1]
     with pytest.raises(files.FileError, match="twice"):

@@ -37,7 +37,7 @@ def mechanism(n=4000, rho=0.05, **options):
 
 
 def same(one, other):
-    """Return whether two releases have the same bytes in every field."""
+    """Return whether two releases, or two forecasts, have the same bytes in every field."""
     fields = (np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
     return all(fields)
 
@@ -244,11 +244,11 @@ def test_forecasts_take_names():
         {"visits": 3.0, "age": 17.0, "income": 1.2e4}, {"income": 2.4e4, "age": 41, "visits": 4}
     )
     plain = mechanism().forecast(SIGMA, MEAN)
-    assert named == plain
+    assert same(named, plain)
     assert mechanism().forecast(covariance=np.diag(SIGMA**2), center=MEAN).error.total == pytest.approx(
         plain.error.total, rel=0.05
     )
-    assert mechanism().forecast(SIGMA) == mechanism().forecast(SIGMA, center=WIDTH / 2)
+    assert same(mechanism().forecast(SIGMA), mechanism().forecast(SIGMA, center=WIDTH / 2))
 
 
 def test_a_forecast_says_that_there_is_no_search():
@@ -372,7 +372,8 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
     """Without `ranges` and `columns`, a table with names is released in the order of its own columns."""
     X, it = people(), AdaptiveDataMechanism(4000, 1.0, radius=1e6, sigma_range=(0.1, 1e6))
     expected = it.release(X, rng=np.random.default_rng(2))
-    assert same(it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2)), expected)
+    found = it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2))
+    assert same(dataclasses.replace(found, columns=None), expected)
 
 
 @pytest.mark.parametrize("kind", ["csv", "an array", "dask, small chunks"])
