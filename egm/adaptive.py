@@ -566,9 +566,8 @@ class AdaptiveDataMechanism:
 
     def _passes(self, X: Any) -> Passes:
         """Return the rows `X`, in the order of the mechanism's columns, as an object that can be read several times."""
-        lazy = _tables.is_blocks(X) or is_dask(X)
         columns = self.columns if self._named else _tables.column_names(X)
-        held = _tables.arranged(X, columns) if lazy or self._named else X
+        held = _tables.arranged(X, columns)
         if is_dask(held):
             return Passes(held)
         if isinstance(held, Iterator):
