@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.gx2 import heading, row, verdict
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, calibration
+from egm.mechanisms import GroupedDataMechanism
 from egm.study.timing import race
 
 KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
@@ -78,6 +79,36 @@ def rotated(quick):
         else:
             yield verdict(name, [own / total], ".2f", most=most)
             yield row("    NumPy's product alone", f"{product[0] / total:.2f}")
+
+
+def grouped(quick):
+    """Measure releases of the sums of 20 groups, and of persons with several rows, against that of one sum.
+
+    There are ten million rows of ten numbers, or a million if `quick` is true. Yield lines of text.
+    """
+    n, d, groups = 10**6 if quick else 10**7, 10, 20
+    rng = np.random.default_rng(1)
+    X, regions, persons = rng.normal(size=(n, d)), rng.integers(0, groups, n), rng.integers(0, n // 4, n)
+    plain = GaussianDataMechanism(np.ones(d), n, 1.0, 1e-9)
+    several = GaussianDataMechanism(np.ones(d), n, 1.0, 1e-9, per_person="sum", neighbors="add_remove")
+    in_groups = GroupedDataMechanism(plain, range(groups))
+    names = [f"region {k}" for k in range(groups)]
+    named = GroupedDataMechanism(plain, names)
+    texts = np.array(names)[regions]
+    calls = {
+        "one sum": lambda: plain.release(X, rng=rng).estimate[0],
+        "groups": lambda: in_groups.release(X, by=regions, rng=rng)[0].count,
+        "groups with names": lambda: named.release(X, by=texts, rng=rng)[names[0]].count,
+        "persons": lambda: several.release(X, person=persons, rng=rng).count,
+    }
+    for call in calls.values():
+        call()  # compiles
+    yield from heading(f"release for persons and groups, ({n:.0e}, {d}), time over that of one sum", "simulated")
+    one, *others = race(calls, repetitions=3, patience=120.0)["median"]
+    most = {"groups": 2.0}
+    for name, seconds in zip(list(calls)[1:], others, strict=True):
+        ratio = seconds / one
+        yield verdict(name, [ratio], ".2f", most=most[name]) if name in most else row(name, f"{ratio:.2f}")
 
 
 def adaptive(quick):

@@ -1,19 +1,24 @@
 """Match the names of columns in vectors and tables, and return the numbers of a table in the wanted order.
 
-Tables of pandas, polars, pyarrow and dask are recognized by their attributes; none of these packages is imported. The
-entries of a vector have names if the vector is a mapping or has an `index`, like a Series of pandas. Labels that only
-number the columns, from 0 as in pandas or from "1" as in `egm.files`, do not count as names.
+Data frames and series of pandas, polars and Arrow are read through narwhals, which is imported only for an object that
+could be one of them. Dask is recognized by its attributes. The entries of a vector have names if the vector is a
+mapping or a Series with an index, as in pandas. Labels that only number the columns, from 0 as in pandas or from "1" as
+in `egm.files`, do not count as names.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egm._types import Columns
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.dtypes import DType
 
 __all__ = [
     "ColumnError",
@@ -21,18 +26,21 @@ __all__ = [
     "array",
     "check",
     "check_vector",
+    "chosen",
     "column_names",
     "declared",
     "is_blocks",
     "ordered",
     "ordered_square",
-    "places",
     "refuse_rows_of_tables",
     "require_one_type",
+    "shape",
+    "split",
 ]
 
 _SHOWN = 5  # names shown in a message
 _COPIED = 1 << 20  # numbers copied at a time
+_NO_FRAMES = frozenset({"builtins", "numpy", "egm", "dask"})  # packages without data frames for narwhals
 
 
 class ColumnError(TypeError):
@@ -73,7 +81,7 @@ def ordered(columns: Columns, **named: object) -> Any:
     labels = _labels(vector)
     if labels is None:
         return vector
-    values: Any = list(vector.values()) if isinstance(vector, Mapping) else _values(vector)
+    values: Any = list(vector.values()) if isinstance(vector, Mapping) else _as("Series", vector).to_numpy()
     place = _places(name, labels, columns)
     return values if place is None else [values[i] for i in place]
 
@@ -89,8 +97,7 @@ def ordered_square(columns: Columns, **named: object) -> Any:
     labels = column_names(table)
     if labels is None:
         return table
-    index = getattr(table, "index", None)
-    if index is not None and not callable(index) and tuple(index) != labels:
+    if (index := _index(_as("DataFrame", table))) is not None and tuple(index) != labels:
         raise ValueError(f"{name} must have the same names for rows and columns, in one order")
     values, place = array(**{name: table}), _places(name, labels, columns)
     return values if place is None else values[np.ix_(place, place)]
@@ -112,18 +119,118 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
     """Return the names of the entries of `vector`: the keys of a mapping, or the index of a Series; otherwise None."""
     if isinstance(vector, Mapping):
         return tuple(vector)
-    index = getattr(vector, "index", None)
-    if index is None or callable(index) or getattr(vector, "ndim", 1) != 1:  # lists and strings have a method index
+    if (index := _index(_as("Series", vector))) is None:
         return None
     return _distinct(f"the index of a vector, {type(vector).__name__},", index)
 
 
-def _values(series: Any) -> NDArray[Any]:
-    """Return the entries of `series`, a Series of pandas, as an array; among numbers, a missing value becomes NaN."""
-    found = np.asarray(series)
-    if found.dtype.kind == "O" and getattr(series.dtype, "kind", "O") in "iuf":
-        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
+# Data frames --------------------------------------------------------------------------------------------------------
+
+
+def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
+    """Return `X` as a data frame or a series of narwhals, whichever `kind` says, or None if it is no such thing.
+
+    Raise ValueError if two columns of a data frame have one name.
+    """
+    if isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in _NO_FRAMES:
+        return None
+    import narwhals.stable.v2 as nw
+
+    try:
+        if hasattr(type(X), "__arrow_c_array__") and hasattr(type(X), "__arrow_c_stream__"):  # a batch of pyarrow
+            X = nw.from_arrow(X, backend="pyarrow")
+        found = nw.from_native(X, eager_only=True, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        _distinct("X", X.column_names if hasattr(type(X), "column_names") else X.columns)
+        raise
+    return found if isinstance(found, getattr(nw, kind)) else None
+
+
+def _index(found: Any) -> Any:
+    """Return the index of a data frame or series of narwhals, or None if it has none; only pandas has an index."""
+    if found is None:
+        return None
+    import narwhals.stable.v2 as nw
+
+    return nw.maybe_get_index(found)
+
+
+def _is_of_numpy(dtype: DType) -> bool:
+    """Return whether NumPy has numbers like those of a column with the type `dtype` of narwhals."""
+    return dtype.is_numeric() and type(dtype).__name__ not in ("Decimal", "Int128", "UInt128")
+
+
+def _others(name: str, frame: Any) -> list[int]:
+    """Return the indices of the columns of `frame`, of narwhals, that must be cast: flags, decimals, categories.
+
+    No row is read. Raise TypeError if a column holds neither numbers nor booleans; the message shows the first such
+    column, and calls the frame by `name`.
+    """
+    empty, found = frame[:0], []
+    for j, (column, dtype) in enumerate(empty.schema.items()):
+        if _is_of_numpy(dtype):
+            continue
+        if not dtype.is_numeric() and empty[:, j].to_numpy().dtype.kind not in "biuf":
+            native = empty[:, j].to_native()
+            raise _no_numbers(name, column, native.dtype if hasattr(native, "dtype") else native.type)
+        found.append(j)
     return found
+
+
+def _numbers(frame: Any, others: list[int]) -> NDArray[Any]:
+    """Return the numbers of `frame`, of narwhals, as an array (rows, d), in which a missing value is NaN.
+
+    `others` has the indices of the columns that are cast to doubles before.
+    """
+    import narwhals.stable.v2 as nw
+
+    with np.errstate(over="ignore"):  # a long double may be too large
+        cast = [frame[:, j].cast(nw.Float64) for j in others]
+    frame = frame.with_columns(*cast) if cast else frame
+    if frame[:0].to_numpy().dtype.kind in "iuf":
+        return np.asarray(frame.to_numpy())
+    return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])  # pandas makes objects of them all
+
+
+def shape(**named: object) -> tuple[int, ...] | None:
+    """Return the shape of a data frame, or None for anything else, without reading a row.
+
+    The argument is given as the one keyword argument in `named`, of any name. Raise TypeError if a column of the data
+    frame holds neither numbers nor booleans.
+    """
+    ((name, X),) = named.items()
+    frame = _as("DataFrame", X)
+    if frame is None:
+        return None
+    _others(name, frame)
+    return tuple(frame.shape)
+
+
+def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
+    """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
+
+    The entries are an array of integers, floats, flags or dates, or an array of objects, such as strings or the values
+    of categories. Raise TypeError if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has no such
+    column, or if an entry of the column is missing.
+    """
+    frame = _as("DataFrame", X)
+    if frame is None:
+        raise TypeError(f"X must be a data frame with {_few(names)}, got an object of type {type(X).__name__}")
+    place = {column: j for j, column in enumerate(frame.columns)}
+    for name in names:
+        if name not in place:
+            raise ValueError(f"X must have a column {name!r}, and has {_few(place)}")
+    return frame.drop(list(names)).to_native(), [_keys(name, frame[:, place[name]]) for name in names]
+
+
+def _keys(name: Hashable, column: Any) -> NDArray[Any]:
+    """Return the entries of a column of narwhals, with the name `name`, as the arrays that `split` returns."""
+    missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
+    if missing.any():
+        raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
+    if _is_of_numpy(column.dtype) or column.dtype.is_temporal() or type(column.dtype).__name__ == "Boolean":
+        return np.asarray(column.to_numpy())
+    return np.fromiter(column.to_list(), dtype=object)
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
@@ -141,18 +248,17 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
     """Return the names of the columns of the table `X`, or None if `X` has no such names, for example for an array."""
     if is_blocks(X):
         return tuple(X.names)  # type: ignore[attr-defined]  # it has names
-    if isinstance(X, np.ndarray) or not (hasattr(X, "__array__") or _is_dask_frame(X)):
-        return None
-    # A column of a frame is an attribute of it, too, and may have this very name: so the type must have it.
-    given = _is_dask_array(X) or hasattr(type(X), "column_names")
-    names = getattr(X, "column_names" if given else "columns", None)
-    return None if names is None or callable(names) else tuple(names)
+    if _is_dask_frame(X):
+        return tuple(X.columns)  # type: ignore[attr-defined]  # it has them
+    if _is_dask_array(X):
+        names = getattr(X, "column_names", None)
+        return names if isinstance(names, tuple) else None  # a delayed object has every attribute
+    frame = _as("DataFrame", X)
+    return None if frame is None else tuple(frame.columns)
 
 
-def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> None:
+def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
-
-    X may have the columns in `labels`, too, and must have them if it has names.
 
     Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
     TypeError if `X` is a data frame of dask with a column that does not hold numbers.
@@ -160,25 +266,25 @@ def check(X: object, columns: Columns, labels: Collection[Hashable] = ()) -> Non
     names = column_names(X)
     if names is None:
         return
-    for label in labels:
-        if label not in names:
-            raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
-    names = tuple(name for name in names if name not in labels)
     _places("X", _distinct("X", names), columns)
     if _is_dask_frame(X):
-        _refuse_others("X", _select(X, list(names)) if labels else X, names)
+        for name, kind in zip(names, X.dtypes, strict=True):  # type: ignore[attr-defined]  # it has them
+            if kind.kind not in "biuf":
+                raise _no_numbers("X", name, kind)
 
 
-def arranged(X: Any, columns: Columns) -> Any:
+def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
     The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If `X` is an iterator
     of blocks, the columns of each block are put into this order. An object without names is returned unchanged. The
-    errors are those of `check`.
+    errors are those of `check`; and for a data frame, a TypeError for a column that does not hold numbers, and a
+    ValueError for an entry that is infinite or, unless `gaps` is true, missing. With `gaps`, a missing entry is NaN.
     """
     if isinstance(X, Iterator):
-        return _flat(arranged(block, columns) for block in X)
+        return _flat(arranged(block, columns, gaps) for block in X)
     refuse_rows_of_tables(X)
+    X = chosen(X, columns)
     names = column_names(X)
     if names is None:
         return X
@@ -188,19 +294,58 @@ def arranged(X: Any, columns: Columns) -> Any:
         return X.blocks() if place is None else (block[:, place] for block in X.blocks())
     if _is_dask_array(X):
         return X if place is None else X[:, place]
-    wanted = [names[i] for i in place or []]
     if not _is_dask_frame(X):
-        return array(X=X) if place is None else _blocks(X, wanted)
+        return _blocks(_as("DataFrame", X), place, gaps)
     by_name = columns is not None and set(columns) == set(names)
-    chosen = X.map_partitions(_select, list(columns or ())) if by_name else X  # a partition may have its own order
+    # A partition may have its own order.
+    moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
-    return (chosen if plain else chosen.astype(float)).to_dask_array()
+    return (moved if plain else moved.astype(float)).to_dask_array()
 
 
-def places(X: object, columns: Columns) -> list[int] | None:
-    """Return, for each name in `columns`, the index of this column of the table `X`; None if nothing must be moved."""
+class Part:
+    """Have some columns of a table that is read in blocks, as such a table itself."""
+
+    def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
+        """Take the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
+        self.names, self.count, self._table = names, table.count, table
+        self._place = [table.names.index(name) for name in names]
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield the blocks of the table, with these columns only."""
+        return (block[:, self._place] for block in self._table.blocks())
+
+    def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
+        """Yield the blocks of the table, with these columns only, and lists of the further columns called `names`."""
+        return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
+
+
+def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
+    """Return the table `X` with no columns but those in `columns`; X itself if it has no others, or no names.
+
+    If `columns` is None, these are all columns of X but those in `labels`. No row is read. Raise ValueError if one of
+    the `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
+    """
     names = column_names(X)
-    return None if names is None else _places("X", names, columns)
+    if names is None:
+        return X
+    if not is_blocks(X):
+        for label in labels:
+            if label not in names:
+                raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
+    wanted = tuple(name for name in names if name not in labels) if columns is None else columns
+    if not set(wanted) < set(_distinct("X", names)):
+        return X
+    if is_blocks(X):
+        return Part(X, wanted)
+    if _is_dask_frame(X):
+        return X[list(wanted)]
+    place = [names.index(name) for name in wanted]
+    if _is_dask_array(X):
+        part = X[:, place]
+        part.column_names = wanted
+        return part
+    return _as("DataFrame", X)[:, place].to_native()
 
 
 def _is_dask_frame(X: object) -> bool:
@@ -225,14 +370,24 @@ def refuse_rows_of_tables(X: object) -> None:
                 )
 
 
-def _blocks(X: Any, names: list[Hashable]) -> Iterator[NDArray[Any]]:
-    """Yield arrays of rows of the table `X`, block by block, with the columns that `names` lists, in that order.
+def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray[Any]]:
+    """Yield arrays of rows of `frame`, of narwhals, with the columns whose indices are in `place`, in that order.
 
-    In this way only one block of the table is copied at a time.
+    If `place` is None, all columns are taken as they are. Only one block of rows is copied at a time. The errors are
+    those of `arranged`, which has the argument `gaps`, too.
     """
-    step = max(1, _COPIED // len(names))
-    for start in range(0, len(X), step):
-        yield array(X=_select(X[start : start + step], names))
+
+    def chosen(rows: Any) -> Any:
+        return rows if place is None else rows[:, place]
+
+    others, step = _others("X", chosen(frame[:0])), max(1, _COPIED // max(1, frame.shape[1]))
+    for start in range(0, max(1, len(frame)), step):
+        block = _numbers(chosen(frame[start : start + step]), others)
+        passed = ~np.isinf(block) if gaps else np.isfinite(block)
+        if not passed.all():
+            i, j = np.argwhere(~passed)[0]
+            raise ValueError(f"X[{start + i}, {frame.columns[place[j] if place else j]!r}] must be finite")
+        yield block
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
@@ -249,76 +404,52 @@ def _is_dask_array(X: object) -> bool:
 
     A dask array from `egm.files.from_parquet` has names in an additional attribute.
     """
-    return type(X).__module__.split(".")[0] == "dask" and hasattr(X, "map_blocks") and not _is_dask_frame(X)
+    return type(X).__module__.split(".")[0] == "dask" and hasattr(type(X), "map_blocks")
 
 
 def array(**named: Any) -> NDArray[Any]:
-    """Convert an argument to an array as numpy.asarray does, with two exceptions for tables.
+    """Convert an argument to an array as numpy.asarray does, with two exceptions for data frames and series.
 
-    The argument is given as the one keyword argument in `named`, of any name. In a table, False and True become 0 and
-    1, and a missing value becomes NaN. Raise TypeError for a table with a column that holds neither numbers nor
-    booleans.
+    The argument is given as the one keyword argument in `named`, of any name. In a data frame, False and True become 0
+    and 1. In a data frame or a series, a missing value among numbers becomes NaN. Raise TypeError for a data frame with
+    a column that holds neither numbers nor booleans.
     """
     ((name, value),) = named.items()
-    unnamed = is_blocks(value) or _is_dask_frame(value) or _is_dask_array(value)
-    names = None if unnamed else column_names(value)
-    if names is None:
-        return np.asarray(value)
-    if np.asarray(value[:0]).dtype.kind in "iuf" and (found := np.asarray(value)).dtype.kind in "iuf":
-        return found
-    _refuse_others(name, value, names)
-    if hasattr(value, "iloc"):
-        return np.asarray(value.to_numpy(dtype=float, na_value=np.nan))
-    return np.asarray(value).astype(float)
+    if (frame := _as("DataFrame", value)) is not None:
+        return _numbers(frame, _others(name, frame))
+    series = _as("Series", value)
+    return np.asarray(value if series is None else series.to_numpy())
 
 
 def require_one_type(name: str, X: Any) -> None:
-    """Raise TypeError if the columns of the table `X` have different types; the message calls the table by `name`.
+    """Raise TypeError if the columns of the data frame `X` have different types, or a type that NumPy does not have.
 
-    In a single array the integers of such a table would become doubles, and large integers would be rounded.
+    In a single array the integers of such a table would become doubles, and large integers would be rounded. The
+    message calls the table by `name`.
     """
-    names = column_names(X)
-    if names is not None and not _is_dask_array(X):
-        kinds = set(map(str, _kinds(X)))
-        if len(kinds) > 1:
-            raise ColumnError(f"{name} must hold numbers of one type, but its columns are {', '.join(sorted(kinds))}")
-
-
-def _kinds(X: Any) -> Any:
-    """Return the types of the columns of the table `X`, one for each column."""
-    return X.schema.types if hasattr(type(X), "column_names") else X.dtypes
-
-
-def _select(X: Any, names: list[Hashable]) -> Any:
-    """Return the columns of the table `X` that `names` lists, in the order of `names`, as a table."""
-    return X.select(names) if hasattr(X, "select") else X[names]
-
-
-def _refuse_others(name: str, X: Any, names: Sequence[Hashable]) -> None:
-    """Raise TypeError if a column of the table `X` holds neither numbers nor booleans.
-
-    `names` has the names of all columns. The message shows the first wrong column, and calls the table by `name`.
-    """
-    if not _is_dask_frame(X) and np.asarray(X[:0]).dtype.kind in "biuf":
+    others: list[int] = []
+    if _is_dask_frame(X):
+        kinds = set(map(str, X.dtypes))
+    elif (frame := _as("DataFrame", X)) is not None:
+        others, kinds = _others(name, frame), set(map(str, frame[:0].schema.values()))
+    else:
         return
-    for column, kind in zip(names, _kinds(X), strict=True):
-        letter = kind.kind if hasattr(kind, "kind") else np.asarray(_select(X, [column])[:0]).dtype.kind
-        if letter not in "biuf":
-            raise ColumnError(
-                f"{name} must hold real numbers in every column, but its column {column!r} has the type {kind}: "
-                f"make numbers of it, or choose others"
-            )
+    if others or len(kinds) > 1:
+        raise ColumnError(
+            f"{name} must hold numbers of one type, but its columns are {', '.join(sorted(kinds))}: make integers or "
+            f"floats of them all"
+        )
 
 
-def split(X: Any, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
-    """Return the table `X` without the columns called `names`, and these columns as vectors."""
-    import narwhals.stable.v2 as nw
+def _no_numbers(name: str, column: Hashable, kind: object) -> ColumnError:
+    """Return the TypeError for a column of the table `name` that holds no numbers, but entries of the type `kind`.
 
-    frame = nw.from_native(X, eager_only=True)
-    for name in names:
-        if name not in frame.columns:
-            raise ValueError(f"X must have a column {name!r}, and has {_few(frame.columns)}")
-    return frame.drop(*names).to_native(), [frame[name].to_numpy() for name in names]
+    What a type has in parentheses is left out: it may list the categories of the column.
+    """
+    return ColumnError(
+        f"{name} must hold real numbers in every column, but its column {column!r} has the type "
+        f"{str(kind).partition('(')[0]}: make numbers of it, or choose others"
+    )
 
 
 # Names --------------------------------------------------------------------------------------------------------------

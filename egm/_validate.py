@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import _tables
-from egm._types import Array, Check
+from egm._types import Array, Check, Columns
 
 __all__ = [
     "PRIVATE",
@@ -166,8 +166,9 @@ def matrix(columns: int | None, **named: object) -> Array:
     The argument is given as the one keyword argument in `named`, of any name. If `columns` is None, a matrix with any
     number of columns from 1 on is accepted. A matrix of float64 is not copied.
     """
-    (name,), array = named, _doubles(unread_matrix(columns, **named))
-    return _require(np.isfinite(array), "must be finite", name, array)
+    ((name, value),) = named.items()
+    array = _doubles(unread_matrix(columns, **named))
+    return _require(np.isfinite(array), "must be finite", name, array, _tables.column_names(value))
 
 
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
@@ -230,7 +231,6 @@ def unread(**named: object) -> tuple[int, ...] | None:
     column can depend on the values, too, if a library has inferred the type from them.)
     """
     ((name, value),) = named.items()
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(value, list | tuple):
         return (len(value),)
     if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
@@ -239,6 +239,9 @@ def unread(**named: object) -> tuple[int, ...] | None:
         return ()
     if name == "value":
         _tables.require_one_type(name, value)
+    if (shape := _tables.shape(**named)) is not None:
+        return shape
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     plain = isinstance(dtype, np.dtype)
     if not plain and type(value).__module__.split(".")[0] == "dask":
         return None
@@ -251,7 +254,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
     elif not hasattr(value, "__array__"):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     else:
-        _numeric(name, value[:0])  # type: ignore[index]  # the types of a frame's columns, and no row
+        _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
     return () if shape is None and isinstance(value, int | float) else shape
 
 
@@ -321,16 +324,20 @@ def _doubles(array: NDArray[Any]) -> Array:
         return array.astype(float, copy=False)
 
 
-def _require(passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _require(
+    passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any], columns: Columns = None
+) -> NDArray[Any]:
     """Return `array` if all of `passed` is true; otherwise raise ValueError with the index of the first false entry.
 
     The message calls the array by `name` and states the `rule`, a text such as "must be finite". It shows the value at
-    the index, too, unless `name` is in `PRIVATE`, the names of arguments that may be data.
+    the index, too, unless `name` is in `PRIVATE`, the names of arguments that may be data. If the columns of a matrix
+    have the names `columns`, the index of the column is replaced by its name.
     """
     if passed.all():
         return array
     first = tuple(int(i) for i in np.argwhere(~passed)[0])
-    place = f"{name}[{', '.join(map(str, first))}]" if first else name
+    shown = map(str, first) if columns is None else (str(first[0]), repr(columns[first[1]]))
+    place = f"{name}[{', '.join(shown)}]" if first else name
     raise ValueError(f"{place} {rule}" if name in PRIVATE else f"{place} {rule}, got {float(array[first])!r}")
 
 

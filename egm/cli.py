@@ -1,4 +1,4 @@
-"""Run the commands `egm sum`, `egm adaptive` and `egm plan`, which read files and write their results.
+"""Run the commands `egm sum`, `egm adaptive`, `egm plan` and `egm budget`, which read files and write their results.
 
 The output of `egm sum` and `egm adaptive` holds the public parameters and the release: the
 estimate, the standard deviation of its noise, and other differentially private results. It holds
@@ -26,21 +26,19 @@ import numpy as np
 
 from egm import files
 from egm._basis import of_columns
-from egm._cli import inputs
+from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
 from egm._cli.options import parser as _parser
-from egm._cli.output import adaptive_parameters, document, errors, output, parameters
+from egm._cli.output import CONFIDENCE, adaptive_parameters, document, errors, output, parameters
 from egm._cli.terminal import Mistake, Stops, complain, shown_warnings, visible
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon
-from egm.mechanisms import GaussianDataMechanism
+from egm.mechanisms import DataRelease, GaussianDataMechanism, GroupedDataMechanism, GroupedRelease
 from egm.samplers import SimulationWarning
 
 __all__ = ["main"]
-
-_CONFIDENCE = 0.95  # of the intervals that are written
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,21 +119,32 @@ def _sum(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    table = inputs.table(args)
+    budget, table = journal.opened(args), inputs.table(args)
     if args.rows is None and args.neighbors == "add_remove":
         raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
-    n = inputs.rows_declared(args, table)
+    n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
     with explained(table.names):
-        mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names))
-    is_public = args.neighbors == "replace_one"
+        mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names), columns=table.names)
+        chosen: GaussianDataMechanism | GroupedDataMechanism = mechanism
+        if args.by is not None:
+            chosen = GroupedDataMechanism(mechanism, inputs.keys(args), groups_per_person=args.groups_per_person)
+    is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
-        release = mechanism.release(blocks, rng=_rng(args))
-        counted: dict[str, float] = {} if release.count is None else {"count": release.count}
-        if release.clipped is not None:
-            excess = mechanism.excess_clipped(release)
-            counted |= {"clipped": release.clipped, "clipped_std": float(mechanism.clipped_std or 0), "excess": excess}
-        write(document(release, table.names, args, parameters(mechanism), **counted))
+        journal.charge(budget, chosen, args)
+        release = chosen.release(inputs.labelled(table, args) if labels else blocks, **labels, rng=_rng(args))
+        write(document(release, table.names, args, parameters(chosen), **_counted(release, mechanism)))
+
+
+def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
+    """Return the noisy numbers of rows in `release`, a release of all rows by `mechanism`, as a dictionary by name."""
+    if isinstance(release, GroupedRelease):
+        return {}
+    counted: dict[str, float] = {} if release.count is None else {"count": release.count}
+    if release.clipped is not None:
+        excess = mechanism.excess_clipped(release)
+        counted |= {"clipped": release.clipped, "clipped_std": float(mechanism.clipped_std or 0), "excess": excess}
+    return counted
 
 
 def _adaptive(args: Namespace) -> None:
@@ -143,17 +152,23 @@ def _adaptive(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
+    budget = journal.opened(args)
+    args.columns = args.columns or list(inputs.ranges(args) or ()) or None
     table = inputs.table(args)
-    n = inputs.rows_declared(args, table)
+    n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
     with explained(table.names):
-        mechanism = inputs.adaptive_mechanism(args, n, len(table.names))
-        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))))  # before much is read
+        mechanism = inputs.adaptive_mechanism(args, n, len(table.names), table.names)
+        person = np.zeros(n) if labels else None
+        mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
     with output(args) as write, explained(table.names), _quiet():
-        release = mechanism.release(inputs.in_memory(n, table, args), rng=_rng(args))
-        low, high = (bound.tolist() for bound in release.interval(_CONFIDENCE))
-        found = {"low": low, "high": high, "confidence": _CONFIDENCE, "bias": release.bias.tolist()}
+        journal.charge(budget, mechanism, args)
+        X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(n, table, args)
+        release = mechanism.release(X, **labels, rng=_rng(args))
+        low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
+        found = {"low": low, "high": high, "confidence": CONFIDENCE, "bias": release.bias.tolist()}
         found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
+        found["method"] = release.method
         if release.basis is not None:  # what sigma is along
             found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))
@@ -191,15 +206,21 @@ def _plan_adaptive(args: Namespace) -> None:
     that --sigma gives and the means that --center gives.
     """
     names, sigma = inputs.planned(args)
-    center = np.broadcast_to(inputs.values(args, "center", names), sigma.shape)
     with explained(names):
-        mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size)
+        solved = target.reach(args, names, sigma, CONFIDENCE)
+        mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size, names)
+    center = inputs.values(args, "center", names)
+    if mechanism.ranges is not None and center is args.defaults["center"]:  # not even 0 was given
+        center = np.mean(mechanism.ranges, axis=1)
+    center = np.broadcast_to(center, sigma.shape)
+    with explained(names):
         _require_in_ranges(mechanism, sigma, center, names)
         forecast = mechanism.forecast(sigma, center)
     least, stated = mechanism.least_rho(sigma.size), {}
-    plan: dict[str, Any] = {
+    plan: dict[str, Any] = solved | {
         "forecast": errors(forecast.error),
         "success": forecast.success,
+        "method": forecast.method,
         "spent": forecast.spent,
         "least_rho": least,
         "least_rows": inputs.least_rows(mechanism, sigma.size),
@@ -220,12 +241,18 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
     The declared ranges of the standard deviations and of the means are those of `mechanism`.
     `names` has the names of the columns, for the message.
     """
-    low, high = mechanism.sigma_range
-    for name, std, mean in zip(names, sigma, center, strict=True):
+    if mechanism.radius is None:
+        ends, declared = mechanism.ranges or (), "--range {0}={1:g}:{2:g}"
+    else:
+        ends, declared = ((-mechanism.radius, mechanism.radius),) * len(names), "--radius {2:g}"
+    for name, std, mean, (least, most) in zip(names, sigma, center, ends, strict=True):
+        unit = 1.0 if mechanism.ranges is None else most / 2 - least / 2
+        low, high = (unit * end for end in mechanism.sigma_range or ())
         if not low <= std <= high:
             raise Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
-        if abs(mean) > mechanism.radius:
-            raise Mistake(f"--center, column {name!r}, must lie within --radius {mechanism.radius:g}, got {mean}")
+        if not least <= mean <= most:
+            within = declared.format(name, least, most)
+            raise Mistake(f"--center, column {name!r}, must lie within {within}, got {mean}")
 
 
 def _plan_sum(args: Namespace) -> None:
@@ -233,15 +260,16 @@ def _plan_sum(args: Namespace) -> None:
 
     `args` holds the options of the command.
     """
-    names, _ = inputs.planned(args)
+    names, sigma = inputs.planned(args)
     with explained(names):
+        solved = target.reach(args, names, sigma, CONFIDENCE)
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
     expected, spread = np.sqrt(mechanism.error_by_column()), of_columns(mechanism.basis, mechanism.sigma)
-    plan = {
+    plan = solved | {
         "forecast": errors(mechanism.error()),
         "scalings": {name: other.error().total for name, other in others.items()},
         "noises": {name: other.error().total for name, other in noises.items()},
@@ -254,4 +282,16 @@ def _plan_sum(args: Namespace) -> None:
         write(plan)
 
 
-_COMMANDS = {"sum": _sum, "adaptive": _adaptive, "plan": _plan}
+def _budget(args: Namespace) -> None:
+    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what is in one.
+
+    `args` holds the options of the command.
+    """
+    if args.action == "new":
+        journal.make(args)
+        return
+    with output(args) as write:
+        write(journal.contents(args))
+
+
+_COMMANDS = {"sum": _sum, "mean": _sum, "adaptive": _adaptive, "plan": _plan, "budget": _budget}

@@ -1,10 +1,11 @@
 """Read tables of numbers from files in blocks of rows, and write results whole or not at all.
 
-A table is a CSV file (commas, UTF-8, with a header or without), a NumPy file (.npy, two axes) or a
-Parquet file (which needs pyarrow). However large the file is, only one block of rows is in memory
-at a time; for a Parquet file, a page of each column is in memory, too. If something is wrong with a
-file, a `FileError` names the file. If something is wrong with one cell, it also names the row and
-the column, but it never shows the value of the cell, which may be private.
+A table is a CSV file (with a header or without, also compressed by gzip), a NumPy file (.npy, two
+axes), or a Parquet file or a folder of Parquet files (which need pyarrow). However large the file
+is, only one block of rows is in memory at a time; for a Parquet file, a page of each column is in
+memory, too. If something is wrong with a file, a `FileError` names the file. If something is wrong
+with one cell, it also names the row and the column, but it never shows the value of the cell, which
+may be private.
 
 A CSV file does not say whether its first line has names or the first person's values. Therefore the
 first line is taken for names only if the caller says that it has names, or knows these names
@@ -18,7 +19,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import numpy as np
 
 from egm._files import csv, npy, parquet
-from egm._files.source import FileError, Given, Source, Vector, reading, wrong
+from egm._files.source import FileError, Given, Labels, Source, Vector, reading, wrong
 from egm._types import Array, PathLike
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
 
 _KINDS = {".csv": csv, ".npy": npy, ".parquet": parquet, ".pq": parquet}  # the reader for each suffix
+_KINDS |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), csv)
+_NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters and digits do
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,18 @@ class Table:
         Number of rows, or None if it is unknown until the file is read, as with CSV.
     blocks : callable
         Function without arguments that reads the file from the start. It yields arrays of float64,
-        shape (rows, columns), with finite values only, or raises a `FileError`.
+        shape (rows, columns), with finite values only, or raises a `FileError`. If the table was
+        opened with `missing` "nan", a missing value is NaN.
     counts : callable
         Function without arguments that yields whole numbers whose sum is the number of rows. It
         reads the file if necessary.
+    labelled : callable
+        Function that takes a list of names of columns, and reads the file like `blocks`. It yields
+        pairs: an array of `blocks`, and a list with one array of shape (rows,) for each of these
+        columns. They may be columns that are not in `names`. Their entries are texts if the file is
+        a CSV file, and numbers or texts if it is a Parquet file. A column that does not exist or
+        does not hold numbers or text raises a `FileError` when the function is called, and a
+        missing label raises one when its row is read.
 
     See Also
     --------
@@ -73,14 +84,18 @@ class Table:
     ...     table = files.rows(path)
     ...     print(table.names, table.count, sum(table.counts()))
     ...     print([block.tolist() for block in table])
+    ...     [(block, [income])] = table.labelled(["income"])
+    ...     print(income)
     ('age', 'income') None 2
     [[[31.0, 2400.0], [58.0, 1900.0]]]
+    ['2400' '1900']
     """
 
     names: tuple[str, ...]
     count: int | None
     blocks: Callable[[], Iterator[Array]]
     counts: Callable[[], Iterator[int]]
+    labelled: Callable[[Sequence[str]], Iterator[tuple[Array, list[Labels]]]]
 
     def __iter__(self) -> Iterator[Array]:
         return self.blocks()
@@ -93,15 +108,23 @@ def rows(
     header: Literal["auto", "yes", "no"] = "auto",
     known: Collection[str] | None = None,
     width: int | None = None,
+    delimiter: str | None = None,
+    decimal: Literal[".", ","] = ".",
+    encoding: str = "utf-8",
+    labels: Sequence[str] = (),
+    missing: Literal["error", "nan"] = "error",
 ) -> Table:
-    r"""Open the table in a .csv, .npy, .parquet or .pq file, to be read in blocks of rows.
+    r"""Open the table in a file or in a folder of Parquet files, to be read in blocks of rows.
 
     Parameters
     ----------
     path : str or path-like
-        Path of the file.
+        Path of the file. Its name ends in .csv, .tsv, .csv.gz, .tsv.gz, .npy, .parquet or .pq. A
+        folder holds Parquet files, which are read one after the other in the order of their names.
+        A file or folder inside it whose name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
-        Names of the columns to read, in this order; by default all.
+        Names of the columns to read, in this order; by default all but those in `labels`. Without
+        `columns`, all files of a folder must have the columns of the first.
     header : {"auto", "yes", "no"}, default "auto"
         Whether the first line of a CSV file has names. "auto" takes the line for values if all its
         cells are numbers that cannot be names. Numbers cannot be names if two of them are equal.
@@ -115,6 +138,19 @@ def rows(
         Number of columns, for a CSV file without a header (`header` "no") that may be empty: with
         `width`, an empty file is a table without rows. Without `width`, an empty CSV file is an
         error.
+    delimiter : str, optional
+        Character between the cells of a CSV file; by default a tab if the name of the file says
+        .tsv, and a comma otherwise.
+    decimal : {".", ","}, default "."
+        Decimal sign of the numbers in a CSV file.
+    encoding : str, default "utf-8"
+        Encoding of a CSV file, such as "latin-1" or "utf-16".
+    labels : sequence of str, optional
+        Names of columns that `Table.labelled` will read, such as one with the ids of persons.
+    missing : {"error", "nan"}, default "error"
+        What happens with a missing value: a FileError when the value is read, or NaN in the block.
+        In a CSV file a value is missing if the cell is empty, a point, or the text NA, NaN or null,
+        in capital or small letters.
 
     Returns
     -------
@@ -127,6 +163,11 @@ def rows(
         If the file does not exist, is not of the kind that its suffix says, does not have each of
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
         message shows no cell of the first line of a CSV file unless `header` is "yes".
+    ValueError
+        If `delimiter`, `decimal`, `encoding` or `missing` is none that can be, or if the delimiter
+        is the decimal sign.
+    TypeError
+        If `labels` is a single string.
 
     See Also
     --------
@@ -147,17 +188,53 @@ def rows(
      [ 7. 58.]]
     """
     path = Path(path)
-    with reading(path):
-        source: Source = _kind(path).table(path, Given(header, columns, known, width))
-    shown = header == "yes" or path.suffix.lower() != ".csv"
-    chosen = _chosen(path, source.names, columns, shown)
-    names = tuple(source.names[i] for i in chosen)
+    if isinstance(labels, str):
+        raise TypeError(f"labels must be a list of names, got {labels!r}")
+    known = None if known is None else {*known, *labels}
+    mark = _delimiter(path) if delimiter is None else delimiter
+    given = Given(header, columns, known, width, mark, decimal, encoding, missing)
+    _require_allowed(given)
+    parts = [(part, _source(part, given)) for part in _parts(path)]
+    shown = header == "yes" or _KINDS[_suffix(parts[0][0])] is not csv
+    first = parts[0][1].names
+    others = set(labels)
+    names = tuple(columns) if columns is not None else tuple(name for name in first if name not in others)
+    if not names:
+        raise FileError(f"{path}: no column is left besides those of labels")
+    for part, source in parts:
+        if columns is None:
+            _chosen(part, source.names, None, shown)
+            if set(source.names) != set(first):
+                raise FileError(f"{part}: must have the columns of {parts[0][0]}, but has {_few(source.names)}")
 
-    def blocks() -> Iterator[Array]:
-        with reading(path):
-            yield from _finite(path, names, source.read(chosen))
+    def places(wanted: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        if isinstance(wanted, str):
+            raise TypeError(f"labels must be a list of names, got {wanted!r}")
+        found = []
+        for part, source in parts:
+            chosen = (_chosen(part, source.names, names, shown), _chosen(part, source.names, wanted, shown))
+            source.require(*chosen)
+            found.append(chosen)
+        return found
 
-    return Table(names, source.count, blocks, source.counts)
+    def read(found: list[tuple[list[int], list[int]]]) -> Iterator[tuple[Array, list[Labels]]]:
+        for (part, source), chosen in zip(parts, found, strict=True):
+            with reading(part, encoding):
+                yield from _checked(part, names, source.read(*chosen), missing)
+
+    def counts() -> Iterator[int]:
+        for _, source in parts:
+            yield from source.counts()
+
+    places(labels)
+    values, found = places(()), [source.count for _, source in parts]
+    return Table(
+        names,
+        count=sum(found) if None not in found else None,  # type: ignore[arg-type]  # no None among them
+        blocks=lambda: (block for block, _ in read(values)),
+        counts=counts,
+        labelled=lambda wanted: read(places(wanted)),
+    )
 
 
 def vector(path: PathLike) -> tuple[list[str] | None, Array]:
@@ -167,8 +244,8 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     ----------
     path : str or path-like
         Path of the file. A CSV file, with a header or without, has a number, or a name and a
-        number, on each line. A NumPy file has one axis. A Parquet file has one column of numbers,
-        and may have one column of text before it.
+        number, on each line, with a comma (in a .tsv file a tab) between them. A NumPy file has one
+        axis. A Parquet file has one column of numbers, and may have one column of text before it.
 
     Returns
     -------
@@ -197,7 +274,7 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     """
     path = Path(path)
     with reading(path):
-        found: Vector = _kind(path).vector(path)
+        found: Vector = _kind(path).vector(path, Given(delimiter=_delimiter(path)))
     names, values = found
     if not len(values):
         raise FileError(f"{path}: is empty")
@@ -217,7 +294,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
         their names. A file whose name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
         Names of the columns that are read, by default all columns of the first file. The columns
-        must hold integers or floating-point numbers of any size.
+        must hold integers, floating-point numbers, decimal numbers or booleans, which count as 0
+        and 1.
 
     Returns
     -------
@@ -335,6 +413,69 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
     os.replace(part, target)
 
 
+def _require_allowed(given: Given) -> None:
+    """Raise a ValueError if one of the arguments in `given` that describe how a CSV file was written is not allowed."""
+    mark = given.delimiter
+    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
+        raise ValueError(f"delimiter must be one character that is no letter, digit, sign or quote, got {mark!r}")
+    if given.decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
+    if given.decimal == mark:
+        raise ValueError(f"delimiter must not be the decimal sign, got {mark!r} for both")
+    if given.missing not in ("error", "nan"):
+        raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
+    try:
+        "".encode(given.encoding)
+    except (LookupError, ValueError):
+        raise ValueError(f"encoding must be the name of a text encoding, got {given.encoding!r}") from None
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix of `path` in small letters, for example ".csv"; of a file compressed by gzip, ".csv.gz"."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
+
+
+def _delimiter(path: Path) -> str:
+    """Return the delimiter that the suffix of `path`, the path of a CSV file, stands for."""
+    return "\t" if _suffix(path).startswith(".tsv") else ","
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return a list with `path` or, if this is a folder, the paths of the Parquet files in it, in order.
+
+    Raise a FileError if the folder has no Parquet files, or if it has files of another kind.
+    """
+    if not path.is_dir():
+        return [path]
+    found, seen = list[Path](), set[str]()
+    with reading(path):
+        for folder, _, names in os.walk(path, onerror=_raise, followlinks=True):
+            if os.path.realpath(folder) in seen:
+                raise FileError(f"{folder}: leads to a directory that is read already")
+            seen.add(os.path.realpath(folder))
+            found += [Path(folder, name) for name in names]
+    parts = [file for file in sorted(found) if not any(name[0] in "._" for name in file.relative_to(path).parts)]
+    for file in parts:
+        if _KINDS.get(_suffix(file)) is not parquet:
+            raise FileError(f"{path}: is a directory, and {file} in it is not a Parquet file (.parquet or .pq)")
+    if not parts:
+        raise FileError(f"{path}: is a directory without Parquet files")
+    return parts
+
+
+def _raise(error: OSError) -> None:
+    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
+    raise error
+
+
+def _source(path: Path, given: Given) -> Source:
+    """Return the table in the file at `path` as a `Source`; `given` holds the arguments of `rows`."""
+    with reading(path, given.encoding):
+        source: Source = _kind(path).table(path, given)
+        return source
+
+
 def _kind(path: Path) -> ModuleType:
     """Return the module that reads files with the suffix of `path`, for example `egm._files.csv` for ".csv".
 
@@ -345,7 +486,7 @@ def _kind(path: Path) -> ModuleType:
     if not stat.S_ISREG(mode):
         raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
     try:
-        return _KINDS[path.suffix.lower()]
+        return _KINDS[_suffix(path)]
     except KeyError:
         raise FileError(f"{path}: the name must end in {', '.join(_KINDS)}, not in {path.suffix!r}") from None
 
@@ -387,17 +528,19 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _finite(path: Path, names: Sequence[str], blocks: Iterable[Array]) -> Iterator[Array]:
-    """Yield the `blocks` of rows unchanged, or raise a FileError at the first value that is not finite.
+def _checked(
+    path: Path, names: Sequence[str], pairs: Iterator[tuple[Array, list[Labels]]], missing: str
+) -> Iterator[tuple[Array, list[Labels]]]:
+    """Yield the `pairs` of a block of rows and its labels unchanged; raise a FileError at a value that is not allowed.
 
-    The error message names the file at `path`, the row and the column of the value; `names` has the
-    names of the columns.
+    A value is not allowed if it is infinite or if, unless `missing` is "nan", it is NaN. The error message names the
+    file at `path`, the row and the column of the value; `names` has the names of the columns.
     """
     start = 0
-    for block in blocks:
-        finite = np.isfinite(block)
-        if not finite.all():
-            i, j = np.argwhere(~finite)[0]
+    for block, labels in pairs:
+        allowed = ~np.isinf(block) if missing == "nan" else np.isfinite(block)
+        if not allowed.all():
+            i, j = np.argwhere(~allowed)[0]
             raise FileError(f"{path}: row {start + i + 1}, column {names[j]!r}: {wrong(block[i, j])}")
-        yield block
+        yield block, labels
         start += len(block)

@@ -43,6 +43,7 @@ class ExpectedRows:
     ) -> None:
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
         self.covariance, self.along, self.failure = covariance, along, 0.0
+        self.columns = mu
 
     def turn(self, basis: BasisLike) -> None:
         """Take the coordinates of the rows along the vectors of `basis` in all further questions."""
@@ -104,6 +105,16 @@ class ExpectedRows:
         lost = second / np.sum((b * self.sigma) ** 2 + (b * offset) ** 2)
         off = np.sqrt((std / b) ** 2 + (offset * share) ** 2 + (self.sigma**2 + offset**2) * lost / self.n)
         return b * (offset - off), std
+
+    def within(self, step: str, rho: float) -> tuple[Array, float]:
+        """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
+
+        Each entry of the mean is off by this standard deviation. The rows are taken to be in [-1, 1]. The privacy cost
+        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        """
+        self.account.spend(step, rho)
+        std = math.sqrt(2 * self.d / rho) / self.n
+        return np.clip(self.columns, -1.0, 1.0) - std, std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.

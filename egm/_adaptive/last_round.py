@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,10 +27,11 @@ from egm import forecast, gx2
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import KEPT, Search
 from egm._adaptive.tail import Tail
+from egm._basis import BasisLike
 from egm._types import Array
 from egm.forecast import ErrorForecast
 
-__all__ = ["LastRound", "last_round"]
+__all__ = ["LastRound", "last_round", "last_round_below", "too_long"]
 
 _NEAR = (0.5, 0.2, 0.05, 0.01, 0.001)  # shares of normal rows beyond the first edges of the shells
 _RATIOS = 1.5, 2.5  # ratio of each further edge to the one before; the second if `search.few`
@@ -58,7 +60,9 @@ class LastRound:
     n times the mean estimates the sum of the rows. `noise_std` is the standard deviation of the noise in each entry of
     the sum. `bias` is the amount by which clipping may have moved each entry, up or down. `forecast` is the expected
     squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked
-    like those of normal rows.
+    like those of normal rows. `share` is the share of each column in the parts of the error that clipping causes, in
+    proportion to its variance. `center` and `sigma` are those before the last sum, in the columns and along `basis`.
+    `method` is "search", or "ranges" for rows that are clipped to declared ranges without a search.
     """
 
     mean: Array
@@ -66,6 +70,11 @@ class LastRound:
     bias: Array
     forecast: ErrorForecast
     model_holds: bool
+    share: Array
+    center: Array
+    sigma: Array
+    basis: BasisLike | None
+    method: Literal["search", "ranges"] = "search"
 
 
 @dataclass(frozen=True)
@@ -128,18 +137,44 @@ def last_round(search: Search) -> LastRound:
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
     budget that is left. All of this part is spent here. The result is a `LastRound`.
     """
-    return _LastRound(search).run()
+    it = _LastRound(search)
+    return it.run(it.clip(it.look()))
+
+
+def last_round_below(search: Search, limit: float) -> LastRound | None:
+    """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
+
+    This is found out before the sum is released. Then a part of the budget is left.
+    """
+    it = _LastRound(search)
+    seen = it.look()
+    if seen is not None and it.least_error(seen) > limit:
+        return None
+    clip = it.clip(seen)
+    off = 0.0 if clip.model else clip.one_sided
+    return None if it.error(clip.norm, off) > limit else it.run(clip)
+
+
+def too_long(search: Search, cost: float, limit: float) -> bool:
+    """Return whether so many rows are long that the squared error of the sum would be above `limit`.
+
+    The numbers of long rows cost `cost`. The center of `search` need not be its last one.
+    """
+    it = _LastRound(search, cost)
+    seen = it.look()
+    return seen is not None and it.least_error(seen) > limit
 
 
 class _LastRound:
-    """Release the mean of the rows after a finished search; only the method `run` is for use from outside.
+    """Release the mean of the rows after a finished search; only the functions above make such objects.
 
     The scaling `b` is asked for when the object is made. Other attributes follow from `b` and the search: `weights` has
     the variance of each entry of a scaled row, `effective` is the effective dimension of the scaled rows, and `unit` is
     the length in the units of the data that corresponds to the length 1 after scaling.
     """
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, doubt: float | None = None) -> None:
+        self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
         self.ended = False
         self.b = search.calibrated()
@@ -149,19 +184,36 @@ class _LastRound:
         self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
-    def run(self) -> LastRound:
-        """Check whether more rows are long than normal rows would be, choose the clip norm, and release the mean.
+    def clip(self, seen: Tail | None) -> _Clip:
+        """Choose the clip norm, where `seen` is the result of `look`, the check for too many long rows.
 
         The length of a row x is ||b (x - center)||. There are too many long rows if chance and noise do not explain
         their number for normal rows. The check, the choice and the mean see the rows only through private queries, the
-        methods of `self.rows`. Each answer about real rows has noise and is paid from the budget, and the mean takes
-        all that is left of the budget. The mean is returned as a `LastRound`, with a forecast of its error.
+        methods of `self.rows`. Each answer about real rows has noise and is paid from the budget.
+        """
+        clip = self.by_model() if seen is None else None
+        return clip or self.by_tail(seen or self.likeliest())
+
+    def error(self, clip_norm: float, one_sided: float) -> float:
+        """Return the squared error that is expected of the sum for a clip norm, from noise and from long rows.
+
+        The parts that clipping removes from the scaled rows move their sum by `one_sided`.
+        """
+        noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
+        return _square(noise) + _square(self.unit * one_sided)
+
+    def least_error(self, tail: Tail) -> float:
+        """Return `error` for the best clip norm, for rows whose norms are distributed as in `tail`."""
+        clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
+        return self.error(clip_norm, tail.excess(clip_norm)[0])
+
+    def run(self, clip: _Clip) -> LastRound:
+        """Release the mean of the rows, clipped as in `clip`, and return it with a forecast of its error.
+
+        The mean takes all that is left of the budget.
         """
         search, b, n = self.search, self.b, self.n
-        seen = self.look()
-        clip = self.by_model() if seen is None else None
-        if clip is None:
-            clip = self.by_tail(seen or self.likeliest())
+        center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
         if clip.model:
@@ -184,7 +236,17 @@ class _LastRound:
         farthest = 2 * n * search.bound  # from one end of the declared range to the other
         most = self.search.d * _square(farthest)
         expected = ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
-        return LastRound(search.center_of_columns, noise_std, np.minimum(bias, farthest), expected, clip.model)
+        return LastRound(
+            mean=search.center_of_columns,
+            noise_std=noise_std,
+            bias=np.minimum(bias, farthest),
+            forecast=expected,
+            model_holds=clip.model,
+            share=variances / np.sum(variances),
+            center=center,
+            sigma=search.sigma,
+            basis=search.basis,
+        )
 
     def share(self, length: float) -> float:
         """Return the probability that 1.05 times the norm of a scaled normal row is larger than `length`.
@@ -221,9 +283,7 @@ class _LastRound:
         ratio = max(_RATIOS[int(self.search.few)], (farthest / near[-1]) ** (1 / _SHELLS))
         steps = np.arange(1, math.log(farthest / near[-1]) / math.log(ratio) + 1)
         edges = np.concatenate([near, near[-1] * ratio**steps])
-        return _Shells(
-            edges, *self.rows.shells("tail", self.search.center, self.b, edges, self.search.doubt), near.size
-        )
+        return _Shells(edges, *self.rows.shells("tail", self.search.center, self.b, edges, self.doubt), near.size)
 
     def likeliest(self) -> Tail:
         """Return a `Tail` for which only one range of very large norms has rows: the most likely range.
@@ -247,7 +307,7 @@ class _LastRound:
         removed, and the range before it is checked in the same way. The check ends at the first range that certainly
         has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
         """
-        cost = self.search.doubt / 2
+        cost = self.doubt / 2
         while windows and self.search.account.left - cost > KEPT * self.search.rho:
             edge = float(self.shells.edges[windows[-1][0]])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
@@ -267,7 +327,7 @@ class _LastRound:
         if not windows or not self.rotated:
             return windows
         *before, (start, stop) = windows
-        cost, low, high, asked = self.search.doubt / 2, start, self.shells.edges.size, stop
+        cost, low, high, asked = self.doubt / 2, start, self.shells.edges.size, stop
         while low < asked < high and self.search.account.left - cost > KEPT * self.search.rho:
             edge = float(self.shells.edges[asked])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)

@@ -1,4 +1,4 @@
-"""Answer the seven questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
+"""Answer the eight questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced. These are the
@@ -6,8 +6,8 @@ methods of `PrivateRows` and their costs, where std is the standard deviation of
 
     radius, spreads   A quantile is drawn from intervals with public bounds by an exponential mechanism, or one for
                       each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4).
-    mean, squares     A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
-                      of them differ by at most D K, this costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke
+    mean, squares,    A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
+    within            of them differ by at most D K, this costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke
                       2020, Theorem 14).
     products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
                       and above the diagonal, with a variance half as large above it. Two such matrices differ by at
@@ -16,15 +16,21 @@ methods of `PrivateRows` and their costs, where std is the standard deviation of
     shells            The numbers of rows in ranges of distances cost 1 / std**2 together: a replaced row changes two
                       of them by one.
     longer            The number of rows beyond a distance costs 1 / (2 std**2): a replaced row changes it by one.
+
+Each question is a sum over the rows of a function of a single row, and so is asked in one pass over blocks of rows
+(`egm._rows.passes`). With declared ranges, a row is first standardized: its numbers are mapped to numbers between -1
+and 1 if they are in the ranges. The ranges are public, so this is one more function of a single row and costs nothing.
+All distances and sums in a question are then those of standardized rows.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +38,17 @@ from numpy.typing import NDArray
 from egm import quantiles, samplers
 from egm._basis import BasisLike
 from egm._rows import lattice, norms
+from egm._rows.passes import Passes
 from egm._types import Array, Floats, Whole
 
 __all__ = ["Account", "Intervals", "PrivateRows", "log_intervals", "squares_std"]
 
 Intervals: TypeAlias = tuple[Array, Array]  # the bounds between intervals, and the middle of each interval
+Counts: TypeAlias = NDArray[np.int64]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LARGEST = 1e150  # largest entry: longer ones are cut, so that no square overflows
-_BLOCK = 1 << 20  # numbers handled at a time
 _ROUNDED_DOWN = 1 - 2.0**-50  # factor that takes an epsilon below its exact value, in spite of four roundings
 _ROUNDED_UP = 1 + 2.0**-50  # factor that takes a standard deviation above its exact value
 _SQUARE = 12.0  # largest square, in units of its expectation
@@ -109,22 +116,118 @@ def _unseen(question: F) -> F:
     return cast(F, asked)
 
 
+@dataclass(frozen=True)
+class _Coordinates:
+    """Map rows to the coordinates in which questions are asked, by public numbers and each row by itself.
+
+    If `middle` and `half` are given, one number for each column, `middle` is subtracted from a row, and the row is
+    divided by `half`. Entries beyond 1e150 in size are cut to this size. With a `basis`, the coordinates along its
+    vectors are taken.
+    """
+
+    middle: Array | None = None
+    half: Array | None = None
+    basis: BasisLike | None = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether rows are given in these coordinates already, if all their numbers are below 1e150 in size."""
+        return self.middle is None and self.basis is None
+
+    def __call__(self, block: Array) -> Array:
+        """Return the coordinates of a `block` of rows as a new array of the same shape."""
+        if self.middle is not None and self.half is not None:
+            block = (block - self.middle) / self.half
+        block = np.clip(block, -_LARGEST, _LARGEST)
+        return block if self.basis is None else self.basis.forward(block)
+
+
+def _quietly(
+    block: Array, function: Callable[..., Any], coordinates: _Coordinates | None, given: tuple[Any, ...]
+) -> Any:
+    """Return function(rows, *given) for the coordinates of a `block` of rows, without floating-point warnings.
+
+    A warning could reveal a single row, and with dask it would appear in the log of another process.
+    """
+    with np.errstate(all="ignore"):
+        return function(block if coordinates is None else coordinates(block), *given)
+
+
+def _distances(rows: Array, center: Array, b: Floats) -> Array:
+    """Return the distance ||b (x - center)|| of every row x as an array, shape (n,)."""
+    return norms.norms((rows - center) * b)
+
+
+def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
+    """Return the number of rows x with ||b (x - center)|| > length."""
+    return int(np.count_nonzero(_distances(rows, center, b) > length))
+
+
+def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Literal["left", "right"]) -> Counts:
+    """Return how many rows x have a distance ||b (x - center)|| in each interval between two of the `bounds`.
+
+    The first number is that of the rows before the first bound, and the last that of the rows beyond the last bound. A
+    distance equal to a bound is before it if `side` is "left".
+    """
+    return np.bincount(np.searchsorted(bounds, _distances(rows, center, b), side), minlength=bounds.size + 1)
+
+
+def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
+    """Return how many numbers |x_j - center_j| are in each interval between two `bounds`, for each column j."""
+    found = np.searchsorted(bounds, np.abs(rows - center).T)
+    return np.array([np.bincount(places, minlength=bounds.size + 1) for places in found])
+
+
+def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) -> Whole:
+    """Return the sum of the integer vectors that stand for b (x - center) on the `grid`, over the rows x."""
+    return grid.sum(rows, center, b)
+
+
+def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
+    """Return the sum of the integer vectors on the `grid` for rows whose entries are cut to the range from -1 to 1."""
+    return grid.sum(np.clip(rows, -1.0, 1.0))
+
+
+def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: Array, cut: float) -> Whole:
+    """Return the sum of the integer vectors on the `grid` for the squares of |x - center| / spread, at most `cut`."""
+    return grid.sum(np.minimum(np.abs((rows - center) / spread), cut) ** 2)  # cut first: an overflow reveals a long row
+
+
+def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float, target: float) -> Array:
+    """Return the sum of w w^T for vectors w of integers, which stand for (x - center) / spread over the rows x.
+
+    A vector of the norm `clip_norm` or more gets the norm `target`, before its entries are cut to integers.
+    """
+    y = (rows - center) / spread
+    y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
+    np.trunc(y, out=y)
+    return np.asarray(y.T @ y)
+
+
 class PrivateRows:
-    """Answer questions about the private rows of the array `X`, shape (n, d), within the budget `rho`.
+    """Answer questions about the private rows `X`, an array of shape (n, d) or `Passes`, within the budget `rho`.
 
     Each public method is one question. Before it reads the rows, it records its cost, a number of zero-concentrated
     differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
-    Generator; then the answers are simulations, fit for experiments only.
+    Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the
+    questions are about the standardized rows (x - middle) / half.
     """
 
-    def __init__(self, X: Array, rho: float, rng: np.random.Generator | None) -> None:
-        self.X, self.rng, self.account = X, rng, Account(rho)
-        self.basis: BasisLike | None = None
-        self.n, self.d = X.shape
+    def __init__(
+        self,
+        X: Array | Passes,
+        rho: float,
+        rng: np.random.Generator | None,
+        middle: Array | None = None,
+        half: Array | None = None,
+    ) -> None:
+        self.rows = X if isinstance(X, Passes) else Passes(X)
+        self.rng, self.account, self.coordinates = rng, Account(rho), _Coordinates(middle, half)
+        self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike) -> None:
         """Take the coordinates of the rows along the vectors of `basis`, a public basis, in all further questions."""
-        self.basis = basis
+        self.coordinates = replace(self.coordinates, basis=basis)
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
@@ -136,7 +239,8 @@ class PrivateRows:
         differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        return self._quantile(self._distances(center, b), q, intervals, rho)
+        counts = self._total(_histogram, intervals[0], center, b, "left")
+        return self._drawn(counts, q, intervals, rho)
 
     @_unseen
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array:
@@ -148,11 +252,7 @@ class PrivateRows:
         recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        counts = np.zeros((self.d, intervals[1].size), dtype=np.int64)
-        for block in self._blocks():
-            found = np.searchsorted(intervals[0], np.abs(block - center).T)
-            for count, places in zip(counts, found, strict=True):
-                count += np.bincount(places, minlength=count.size)
+        counts = self._total(_histograms, intervals[0], center)
         return np.array([self._drawn(count, 0.5, intervals, rho / self.d) for count in counts])
 
     @_unseen
@@ -165,8 +265,20 @@ class PrivateRows:
         the name of a step of the search.
         """
         self.account.spend(step, rho)
-        blocks, zero = [self.X] if self.basis is None else self._blocks(), np.zeros(self.d, dtype=object)
-        return self._mean(lambda grid: sum((grid.sum(block, center, b) for block in blocks), zero), clip_norm, 2.0, rho)
+        return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, 2.0, rho)
+
+    @_unseen
+    def within(self, step: str, rho: float) -> tuple[Array, float]:
+        """Return the noisy mean of the rows, and the standard deviation of its noise; entries are cut to [-1, 1].
+
+        The entries are those of the columns, in this question and all further ones.
+        The noise in each entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in
+        size differ by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy)
+        is recorded under `step`, the name of a step of the search.
+        """
+        self.account.spend(step, rho)
+        self.coordinates = replace(self.coordinates, basis=None)
+        return self._mean(lambda grid: self._total(_sum_within, grid), math.sqrt(self.d), 2.0, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
@@ -181,11 +293,9 @@ class PrivateRows:
         most V without negative entries differ by at most sqrt(2) V, and the noise is chosen for this difference.
         """
         self.account.spend(step, rho)
-        cut = math.sqrt(_SQUARE * heavy)  # applied before squaring, because an overflow would reveal a long row
-        squares = (np.minimum(np.abs((block - center) / spread), cut) ** 2 for block in self._blocks())
-        zero = np.zeros(self.d, dtype=object)
-        norm = _squares_norm(self.d) * heavy
-        return self._mean(lambda grid: sum(map(grid.sum, squares), zero), norm, math.sqrt(2), rho)
+        cut, norm = math.sqrt(_SQUARE * heavy), _squares_norm(self.d) * heavy
+        squares = functools.partial(self._total, _sum_of_squares)
+        return self._mean(lambda grid: squares(grid, center, spread, cut), norm, math.sqrt(2), rho)
 
     @_unseen
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
@@ -202,12 +312,7 @@ class PrivateRows:
         self.account.spend(step, rho)
         K = 2.0 ** ((_EXACT - (self.n - 1).bit_length()) // 2)
         target = K * (1 - (self.d + 16) * 2.0**-52)  # the rounding of norms and products makes no vector longer than K
-        total = np.zeros((self.d, self.d))
-        for block in self._blocks():
-            y = (block - center) / spread
-            y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
-            np.trunc(y, out=y)
-            total += y.T @ y
+        total = self._total(_sum_of_products, center, spread, clip_norm, target)
         std, above, diagonal = K**2 / math.sqrt(rho) * _ROUNDED_UP, np.triu_indices(self.d, 1), np.diag_indices(self.d)
         noisy = np.zeros((self.d, self.d))
         for entries, deviation in ((diagonal, std), (above, std / math.sqrt(2) * _ROUNDED_UP)):
@@ -229,8 +334,7 @@ class PrivateRows:
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(rho) * _ROUNDED_UP
-        found = np.searchsorted(edges, self._distances(center, b), side="right")
-        counts = np.bincount(found, minlength=edges.size + 1)[1:]
+        counts = self._total(_histogram, edges, center, b, "right")[1:]
         return (counts + self._gaussian(std, edges.size)).astype(float), std
 
     @_unseen
@@ -242,20 +346,14 @@ class PrivateRows:
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
-        found = int(np.count_nonzero(self._distances(center, b) > length))
+        found = self._total(_number_longer, center, b, length)
         return float(found + self._gaussian(std, 1)[0]), std
 
-    def _quantile(self, values: Array, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval for the private q-quantile of `values`, at the cost `rho`, and return the interval's point.
+    def _drawn(self, counts: Counts, q: float, intervals: Intervals, rho: float) -> float:
+        """Draw an interval for a private q-quantile, at the cost `rho`, and return the point of this interval.
 
-        `intervals` is a pair of arrays, as `log_intervals` returns it: the bounds between the intervals, and one point
-        in each interval.
+        `counts` has the number of values in each of the `intervals`, a pair of arrays as `log_intervals` returns it.
         """
-        counts = np.bincount(np.searchsorted(intervals[0], values), minlength=intervals[1].size)
-        return self._drawn(counts, q, intervals, rho)
-
-    def _drawn(self, counts: NDArray[np.int64], q: float, intervals: Intervals, rho: float) -> float:
-        """Draw the interval of a private q-quantile, as `_quantile`, from the number of values in each interval."""
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
         return float(intervals[1][quantiles.interval(counts, q, epsilon, self.rng)])
 
@@ -284,19 +382,8 @@ class PrivateRows:
             return np.array(samplers.secure_gaussian(std, size), dtype=object)
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
-    def _blocks(self) -> Iterator[Array]:
-        """Yield the rows in blocks, arrays with d columns, after entries beyond 1e150 in size are cut to this size.
-
-        With a basis, a block has the coordinates of its rows along the vectors of the basis.
-        """
-        step = max(1, _BLOCK // self.d)
-        for i in range(0, self.n, step):
-            block = np.clip(self.X[i : i + step], -_LARGEST, _LARGEST)
-            yield block if self.basis is None else self.basis.forward(block)
-
-    def _distances(self, center: Array, b: Floats) -> Array:
-        """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).
-
-        `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
-        """
-        return np.concatenate([norms.norms((block - center) * b) for block in self._blocks()])
+    def _total(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Return the sum of function(rows, *given) over the blocks of rows in their coordinates, in one pass."""
+        plain = function is _clipped_sum and self.coordinates.given  # this sum is safe for entries of any size
+        coordinates = None if plain else self.coordinates
+        return self.rows.total(functools.partial(_quietly, function=function, coordinates=coordinates, given=given))

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
 
-from egm._basis import BasisLike
-from egm._types import Array
-from egm._validate import probability, scalar
+from egm._basis import BasisLike, of_columns
+from egm._mechanisms.rowsum import Parts, RowSum
+from egm._types import Array, Columns
 from egm.forecast import ErrorForecast
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveRelease:
+class AdaptiveRelease(RowSum):
     """Noisy sum of private rows, which may be published, with the results of the search for center and spread.
 
     Parameters
     ----------
     estimate : ndarray, shape (d,)
         Noisy sum of the n rows, in the units of the data. Its entries are at most n times the
-        declared radius in absolute value.
+        declared radius in absolute value, or within n times the declared ranges.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data.
     bias : ndarray, shape (d,)
         Amount by which clipping may have moved each entry of `estimate`, up or down.
     center : ndarray, shape (d,)
-        Center of the rows, as the search found it before the sum was released.
+        Center of the rows, as the search found it before the sum was released. Without a search,
+        the middle of each range.
     sigma : ndarray, shape (d,)
         Standard deviations of the rows, as the search found them; with a `basis`, those along its
-        vectors.
+        vectors, with declared ranges of the standardized columns. Without a search, half of each
+        range: no data in the range have a larger one.
     forecast : egm.forecast.ErrorForecast
-        Expected squared l2 error of `estimate`, computed from released numbers only.
+        Expected squared l2 error of `estimate`, computed from released numbers only. Without a
+        search this is the error of the noise; there is no other if the data lie in the ranges.
     model_holds : bool
         Whether the norms of the rows looked like those of normal rows. If False, the clip norm is
         chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
         error assumes that the parts of all rows that clipping removes point in one direction.
+        Without a search there is no model, and the value is True.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
@@ -46,6 +50,19 @@ class AdaptiveRelease:
         experiments and not for publication.
     basis : egm.bases.Basis or None
         Basis of the coordinates in which rows were clipped, given or learned; None for the columns.
+    method : {"search", "ranges"}
+        Whether there was a search, or the rows were clipped to the declared ranges without one.
+    columns : tuple of hashable or None
+        Names of the columns, if there are any.
+    n : int
+        Number of rows, which is public.
+
+    Notes
+    -----
+    In an interval the noise, and the variation that clipping causes, are treated as normal, and
+    `bias` is added on both sides, which is more than normal rows need. The probability may be
+    smaller than asked for if there are a few very long rows that the search has not noticed. The
+    interval for the mean of the population takes `sigma` for the standard deviations of the rows.
 
     Examples
     --------
@@ -69,55 +86,17 @@ class AdaptiveRelease:
     spent: dict[str, float]
     simulated: bool
     basis: BasisLike | None = None
+    method: Literal["search", "ranges"] = "search"
+    columns: Columns = None
+    n: int = 1
 
-    def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Compute, for each entry of the exact sum, an interval that contains it with the probability `confidence`.
-
-        Parameters
-        ----------
-        confidence : float
-            Probability in (0, 1), for example 0.95.
-
-        Returns
-        -------
-        low : ndarray, shape (d,)
-            Lower ends of the intervals, in the units of the data.
-        high : ndarray, shape (d,)
-            Upper ends of the intervals. An exact entry is between its two ends with at least the
-            probability `confidence`.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
-        TypeError
-            If `confidence` is not a real number.
-
-        Notes
-        -----
-        The noise, and the variation that clipping causes, are treated as normal. The interval is
-        extended by `bias` on both sides, which is more than normal rows need. The probability may be
-        smaller than `confidence` if there are a few very long rows that the search has not noticed.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from egm import AdaptiveDataMechanism
-        >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
-        >>> rng = np.random.default_rng(1)
-        >>> X = rng.normal([40, 2500, 4], [18, 1200, 3], size=(10_000, 3))
-        >>> low, high = mechanism.release(X, rng=rng).interval(0.95)
-        >>> total = X.sum(axis=0)
-        >>> print((low < total) & (total < high))
-        [ True  True  True]
-        """
-        z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
-        spread = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
-        half = z * spread + self.bias
-        return self.estimate - half, self.estimate + half
+    def _parts(self) -> Parts:
+        std = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
+        spread = self.sigma if self.basis is None else of_columns(self.basis, self.sigma)
+        return Parts(np.zeros(std.shape), std, self.bias, spread, 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AdaptiveForecast:
     """Forecast of an adaptive release for normal rows, before there are data.
 
@@ -126,10 +105,17 @@ class AdaptiveForecast:
     error : egm.forecast.ErrorForecast
         Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
-        Lower bound of the probability that the search finds the center and the spread of the rows.
+        Lower bound of the probability that the search finds the center and the spread of the rows;
+        1 if there is no search.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of the sum, in the units of the data.
+    bias : ndarray, shape (d,)
+        Amount by which clipping may move each entry of the sum, up or down.
+    method : {"search", "ranges"}
+        Whether there is a search, or the rows are clipped to the declared ranges without one.
 
     Examples
     --------
@@ -143,3 +129,6 @@ class AdaptiveForecast:
     error: ErrorForecast
     success: float
     spent: dict[str, float]
+    noise_std: Array
+    bias: Array
+    method: Literal["search", "ranges"] = "search"

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,12 +37,12 @@ from egm._adaptive.radial import Radial
 from egm._basis import BasisLike, given, of_columns
 from egm._types import Array, Floats
 
-__all__ = ["APART", "KEPT", "Answers", "Search", "least_rho"]
+__all__ = ["APART", "KEPT", "SURE", "Answers", "Search", "least_rho"]
 
 KEPT = 0.2  # share of the budget that is kept for the last sum
 
 _COARSE, _FINE, _MEDIUM = 0.25, 0.02, 0.1  # widths of intervals for quantiles, in the logarithm
-_SURE = 50.0  # epsilon * n of a radius while locating: one in thousands is wrong, and the next corrects it
+SURE = 50.0  # epsilon * n of a radius while locating: one in thousands is wrong, and the next corrects it
 _SURER = 60.0, 160.0  # least and greatest epsilon * n of a decisive radius: the result depends on it
 _SUREST = 100.0, 400.0  # least and greatest epsilon * n of a quartile of the distances
 _DEEP, _FAILED = 4.0, 0.01  # epsilon * n of the median of a column is DEEP * log(columns * intervals / FAILED)
@@ -90,6 +91,7 @@ class Answers(Protocol):
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float: ...
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array: ...
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]: ...
+    def within(self, step: str, rho: float) -> tuple[Array, float]: ...
     def squares(
         self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0
     ) -> tuple[Array, float]: ...
@@ -107,7 +109,7 @@ def _pace(n: int, d: int, rho: float) -> float:
     the number of columns is `d`.
     """
     parts = np.geomspace(0.02, 0.7, 60)
-    best = parts[np.argmin((_noise_cost(d, parts) + _SURE**2 / 8) / -np.log(parts))]
+    best = parts[np.argmin((_noise_cost(d, parts) + SURE**2 / 8) / -np.log(parts))]
     return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
 
 
@@ -128,7 +130,7 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
     """
     parts = np.geomspace(0.02, 0.7, 60)
     rounds = 1 + max(math.log(radius / least), 0.0) / -np.log(parts)
-    cost = np.min((_noise_cost(d, parts) + _SURE**2 / 8) * rounds)
+    cost = np.min((_noise_cost(d, parts) + SURE**2 / 8) * rounds)
     return float(max((cost + _SURER[0] ** 2 / 4) / _LOCATE, _LEAST**2) / n**2)
 
 
@@ -138,7 +140,7 @@ class Search:
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
     standard error, and `sigma` has the standard deviations of the columns. They are computed from noisy answers only,
     and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
-    `sigma_range`.
+    `sigma_range`. The search begins at the center `start`, by default zero, and `rho` is the budget that it finds left.
     """
 
     def __init__(
@@ -148,22 +150,25 @@ class Search:
         sigma_range: tuple[float, float],
         public: BasisLike | None = None,
         learn: bool = False,
+        start: Array | None = None,
     ) -> None:
         self.rows, self.n, self.d, self.account = rows, rows.n, rows.d, rows.account
-        self.rho, root = self.account.rho, math.sqrt(rows.d)
+        self.rho = self.account.left if self.account.spent else self.account.rho
+        root = math.sqrt(rows.d)
         self.public, self.learn = public, learn
         self.basis: BasisLike | None = None  # of the coordinates; None for the columns
         self.sigma_range = sigma_range
         self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
         self.bound = radius
-        self.center, self.center_std = np.zeros(self.d), np.full(self.d, radius)
+        self.center, self.center_std = np.zeros(self.d) if start is None else start, np.full(self.d, radius)
         self.few = self.n * math.sqrt(self.rho) < _FEW
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
-    def run(self) -> None:
+    def run(self, stops: Callable[[], bool] = lambda: False) -> bool:
         """Find a rough center, then the standard deviations of the columns, and then a better center.
 
-        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`.
+        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. Before
+        the center is made better, the function `stops` is asked whether to stop there; then the result is False.
         """
         radius = self.locate()
         if self.public is not None and self.measurable:
@@ -174,10 +179,13 @@ class Search:
             alike = self.spread_out(radius)
             if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
                 alike = not self.learned() and alike
+        if stops():
+            return False
         for step, rho in enumerate(self.plan(alike), start=1):
             self.refine(f"center {step}", rho)
         if not alike:
             self.remeasure(_REMEASURED * self.rho)
+        return True
 
     def cost(self, sure: float) -> float:
         """Return the cost rho of a private quantile of n values that is drawn with epsilon = sure / n.
@@ -221,7 +229,7 @@ class Search:
         The median is a noisy answer. Each step asks for the median distance of the rows from the present center, and
         moves the center to the noisy mean of the rows.
         """
-        pace, cost = _pace(self.n, self.d, self.rho), self.cost(_SURE)
+        pace, cost = _pace(self.n, self.d, self.rho), self.cost(SURE)
         share = _noise_cost(self.d, pace) / self.n**2
         apart = math.sqrt(chdtri(self.d, APART) / self.d)  # longest likely noise, over its root mean square
         radius = self.distance("radii", 0.5, cost, fineness=_COARSE)

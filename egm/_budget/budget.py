@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from datetime import UTC, datetime
 from typing import Any, overload
 
 import numpy as np
@@ -210,7 +212,7 @@ class Budget:
 
     @property
     def history(self) -> tuple[Charge, ...]:
-        """Costs of all releases so far, as a tuple of `Charge`, in the order in which the releases were granted."""
+        """Costs of all releases so far, with labels and times: a tuple of `Charge`, in the order of the releases."""
         return self._store.read()
 
     @property
@@ -256,18 +258,22 @@ class Budget:
         """
         return self._terms.left(self.history, count(parts=parts))
 
-    def charge(self, mechanism: Mechanism | DataMechanism) -> Charge:
+    def charge(self, mechanism: Mechanism | DataMechanism, *, label: str = "") -> Charge:
         """Record the cost of a release by a mechanism, without making the release.
 
         Parameters
         ----------
         mechanism : mechanism of `egm.mechanisms`, or AdaptiveDataMechanism
             Mechanism of the release.
+        label : str, default ""
+            Text that is recorded with the cost, to tell the release from others. It must not
+            depend on the data.
 
         Returns
         -------
         Charge
-            Cost that was recorded. The release is allowed once this method returns.
+            Cost that was recorded, with the label and the time. The release is allowed once this
+            method returns.
 
         Raises
         ------
@@ -289,21 +295,36 @@ class Budget:
         >>> round(charge.rho, 3), round(budget.left, 3)
         (0.028, 0.472)
         """
-        return self._grant(rules.charge_of(mechanism, self.neighbors))
+        return self._grant(rules.labelled(rules.charge_of(mechanism, self.neighbors), label))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record and return the cost `asked`, a `Charge`; raise `BudgetExceeded` if it does not fit into the total."""
+        """Record and return the cost `asked` with the present time; raise `BudgetExceeded` if it does not fit."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
-                record(asked)
-                return asked
+                granted = dataclasses.replace(asked, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+                record(granted)
+                return granted
         raise self._terms.refusal(charges, asked)
 
     @overload
-    def release(self, mechanism: AdaptiveDataMechanism, X: ArrayLike, *, rng: Rng | None = None) -> AdaptiveRelease: ...
+    def release(
+        self,
+        mechanism: AdaptiveDataMechanism,
+        X: RowSource,
+        *,
+        person: object = None,
+        rng: Rng | None = None,
+        label: str = "",
+    ) -> AdaptiveRelease: ...
     @overload
     def release(
-        self, mechanism: GaussianDataMechanism, X: RowSource, *, person: object = None, rng: Rng | None = None
+        self,
+        mechanism: GaussianDataMechanism,
+        X: RowSource,
+        *,
+        person: object = None,
+        rng: Rng | None = None,
+        label: str = "",
     ) -> DataRelease: ...
     @overload
     def release(
@@ -314,11 +335,12 @@ class Budget:
         by: object,
         person: object = None,
         rng: Rng | None = None,
+        label: str = "",
     ) -> GroupedRelease: ...
     @overload
-    def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None) -> Release: ...
+    def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None, label: str = "") -> Release: ...
     def release(
-        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None, **labels: object
+        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None, label: str = "", **labels: object
     ) -> Release | GroupedRelease | AdaptiveRelease:
         """Record the cost of a release by a mechanism, and then make the release.
 
@@ -330,6 +352,9 @@ class Budget:
             Data as `mechanism.release` takes them. They are not changed.
         rng : numpy.random.Generator, optional
             Source of simulated noise for a budget that was made for simulation, and for no other.
+        label : str, default ""
+            Text that is recorded with the cost, to tell the release from others. It must not
+            depend on the data.
         **labels : hashable or array_like
             The arguments `person` and `by` of `mechanism.release`, if it takes them.
 
@@ -373,14 +398,14 @@ class Budget:
         ((2,), 0.84)
         """
         self._require_kind(rng)
-        rules.charge_of(mechanism, self.neighbors)
+        rules.labelled(rules.charge_of(mechanism, self.neighbors), label)
         mechanism.check(X, **labels)
         if rng is None and not isinstance(mechanism, AdaptiveDataMechanism):
             mechanism.check_noise(X)
         unbounded = type(mechanism) is GaussianMechanism
         if unbounded and hasattr(X, "shape"):
             rules.require_room(X)
-        self.charge(mechanism)
+        self.charge(mechanism, label=label)
         if unbounded:  # the entries of a list are counted only when it may be read
             rules.require_room(X)
         return mechanism.release(X, rng=rng, **labels)
@@ -395,6 +420,7 @@ class Budget:
         step: float,
         *,
         rng: Rng | None = None,
+        label: str = "",
     ) -> Floats:
         r"""Record the cost of a private quantile, and then compute it by `egm.quantiles.secure_quantile`.
 
@@ -415,6 +441,9 @@ class Budget:
         rng : numpy.random.Generator, optional
             Source of simulated noise for a budget that was made for simulation, and for no other.
             The simulation is `egm.quantiles.quantile`.
+        label : str, default ""
+            Text that is recorded with the cost, to tell the quantile from others. It must not
+            depend on the data.
 
         Returns
         -------
@@ -450,7 +479,8 @@ class Budget:
         """
         self._require_kind(rng)
         shape = unread(values=values)
-        self._grant(rules.quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors))
+        asked = rules.quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors)
+        self._grant(rules.labelled(asked, label))
         if isinstance(values, list | tuple):  # a list was charged for one column
             rules.require_flat(values)
         if rng is not None:

@@ -40,12 +40,12 @@ from egm._types import PathLike
 
 __all__ = ["Journal", "JournalError", "Memory"]
 
-_APPLICATION, _FORMAT = 0x65676D62, 1  # numbers in the head of the file, by which a journal and its format are known
+_APPLICATION, _FORMAT = 0x65676D62, 2  # numbers in the head of the file, by which a journal and its format are known
 _TABLES = (
     "CREATE TABLE terms (id TEXT, rho REAL, epsilon REAL, delta REAL, neighbors TEXT, rule TEXT, simulation INTEGER, "
     "last TEXT)",
     "CREATE TABLE charges (number INTEGER PRIMARY KEY, mechanism TEXT, rho REAL, mu_squared REAL, epsilon REAL, "
-    "delta REAL, digest TEXT)",
+    "delta REAL, label TEXT, time TEXT, digest TEXT)",
 )
 _PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
 _ERRORS = {
@@ -185,7 +185,7 @@ class Journal:
                 row = (len(state.digests), *dataclasses.astuple(charge))
                 digest = _digest(state.digests[-1], *row)
                 _require(process)
-                connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, digest))
+                connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest))
                 connection.execute("UPDATE terms SET last = ?", (digest,))
                 connection.execute("COMMIT")
                 _require(process)
@@ -350,7 +350,7 @@ def _content(connection: sqlite3.Connection) -> _State:
     if pragma("application_id") != _APPLICATION:
         raise JournalError("it is not a journal")
     if (found := pragma("user_version")) != _FORMAT:
-        raise JournalError(f"its format is {found}, and {_FORMAT} is known")
+        raise JournalError(f"its format is {found}, and {_FORMAT} is known: another version of egm has made it")
     tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
     if tables != list(_TABLES) or pragma("journal_mode") != "delete" or pragma("integrity_check") != "ok":
         raise JournalError("it is damaged, or another program has changed it")
@@ -363,7 +363,8 @@ def _content(connection: sqlite3.Connection) -> _State:
         number = len(digests)
         if digest != _digest(digests[-1], *row):
             raise JournalError(f"charge {number} is not as it was written")
-        if not all(isinstance(cost, float) and cost >= 0 for cost in row[2:]):
+        costs, texts = row[2:6], (row[1], *row[6:])
+        if not all(isinstance(cost, float) and cost >= 0 for cost in costs) or set(map(type, texts)) != {str}:
             raise JournalError(f"charge {number} is none that can be")
         charges.append(Charge(*row[1:]))
         digests.append(digest)

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -46,6 +46,7 @@ __all__ = [
     "charge_of",
     "checked",
     "complete",
+    "labelled",
     "quantile_charge",
     "require_flat",
     "require_room",
@@ -107,6 +108,11 @@ class Charge:
         Epsilon of this release alone, in (epsilon, delta)-differential privacy.
     delta : float
         Delta of this release alone.
+    label : str
+        Text by which the user tells the release from others; by default empty.
+    time : str
+        Time at which the charge was recorded, in UTC, such as "2025-03-31T09:30:00Z"; empty if it
+        was not recorded. Charges that differ only in their time are equal.
 
     See Also
     --------
@@ -116,9 +122,9 @@ class Charge:
     --------
     >>> from egm import LaplaceMechanism
     >>> from egm.budget import Budget
-    >>> charge = Budget(epsilon=1).charge(LaplaceMechanism(sensitivity=1.0, epsilon=0.25))
-    >>> charge.mechanism, charge.epsilon, charge.delta, charge.rho
-    ('LaplaceMechanism', 0.25, 0.0, 0.03125)
+    >>> charge = Budget(epsilon=1).charge(LaplaceMechanism(sensitivity=1.0, epsilon=0.25), label="visits in March")
+    >>> charge.mechanism, charge.epsilon, charge.delta, charge.rho, charge.label
+    ('LaplaceMechanism', 0.25, 0.0, 0.03125, 'visits in March')
     """
 
     mechanism: str
@@ -126,6 +132,8 @@ class Charge:
     mu_squared: float
     epsilon: float
     delta: float
+    label: str = ""
+    time: str = field(default="", compare=False)
 
 
 class BudgetExceeded(ValueError):
@@ -199,6 +207,15 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
     if own != neighbors:
         raise ValueError(f'neighbors must be "{neighbors}" for this budget, and are "{own}" for this {kind.__name__}')
     return charge
+
+
+def labelled(charge: Charge, label: str) -> Charge:
+    """Return `charge` with `label`, or raise an error if `label` is not a string, or not one of Unicode characters."""
+    if not isinstance(label, str):
+        raise TypeError(f"label must be a string, got {label!r}")
+    if any("\ud800" <= character <= "\udfff" for character in label):  # of bytes that could not be decoded
+        raise ValueError(f"label must have Unicode characters only, got {label!r}")
+    return dataclasses.replace(charge, label=label)
 
 
 def quantile_charge(

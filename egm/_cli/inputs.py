@@ -7,6 +7,9 @@ error of the user, which the command reports in one line.
 from __future__ import annotations
 
 import contextlib
+import csv
+import dataclasses
+import json
 import math
 import os
 import re
@@ -15,7 +18,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -29,13 +32,19 @@ from egm.calibration import zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "adaptive_mechanism",
+    "bounds",
     "exactly",
     "explained",
     "in_memory",
+    "keys",
+    "labelled",
+    "labels_of",
     "least_rows",
     "model",
     "planned",
     "progress",
+    "ranges",
+    "rho",
     "rounded_up",
     "rows_declared",
     "table",
@@ -45,6 +54,9 @@ __all__ = [
 _NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
+    **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
+    **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
+    **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
@@ -58,25 +70,125 @@ def table(args: Namespace) -> files.Table:
 
     `args` holds the options of the command, with the path of the data file in `args.data`.
     """
-    vectors = _vectors(args)
+    vectors, columns = _vectors(args), args.columns
     known = {name for names, _ in vectors.values() for name in names or ()}
-    may_be_empty = args.command == "sum" and args.neighbors == "add_remove"
-    width = len(vectors[args.sigma][1]) if may_be_empty else None
-    return files.rows(args.data, args.columns, header=args.header, known=known, width=width)
+    labels = labels_of(args)
+    if labels:
+        known |= set(labels.values())
+        columns = columns or next((names for names, _ in vectors.values() if names), None)
+        if columns is None:  # the labels are columns of the file, too
+            raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
+    may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
+    width = len(vectors["sigma"][1]) if may_be_empty else None
+    written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
+    missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
+    with explained(()):
+        return files.rows(
+            args.data,
+            columns,
+            header=args.header,
+            known=known,
+            width=width,
+            missing=missing,
+            labels=tuple(labels.values()),
+            **written,
+        )
+
+
+def labels_of(args: Namespace) -> dict[str, str]:
+    """Return the columns that --person and --by name, as arguments of a release; raise a `Mistake` for half of a pair.
+
+    `args` holds the options of the command.
+    """
+    for name, other in (("person", "per_person"), ("by", "keys")):
+        given = {option for option in (name, other) if getattr(args, option, None) is not None}
+        if len(given) == 1:
+            raise Mistake(f"{spelled(name)} and {spelled(other)} must be given together")
+    labels = {name: getattr(args, name) for name in ("person", "by") if getattr(args, name, None) is not None}
+    if labels and args.rows is None:
+        raise Mistake("--rows is required with --person and --by: a public number, which is not taken from the file")
+    if getattr(args, "groups_per_person", 1) > 1 and "by" not in labels:
+        raise Mistake("--groups-per-person goes with --by only")
+    return labels
+
+
+def keys(args: Namespace) -> list[str]:
+    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas."""
+    if not os.path.exists(args.keys):
+        found = next(csv.reader([args.keys]), [])
+    else:
+        try:
+            with open(args.keys, encoding="utf-8-sig") as file:
+                found = file.read().splitlines()
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
+    found = [key.strip() for key in found if key.strip()]
+    if not found:
+        raise Mistake(f"--keys {args.keys}: has no keys")
+    return found
+
+
+def labelled(table: files.Table, args: Namespace) -> files.Table:
+    """Return `table` such that its blocks show their progress, and the labels of groups are texts, as the keys are.
+
+    `args` holds the options of the command.
+    """
+
+    def as_texts(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
+        pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
+        for values, labels in pairs:
+            found = zip(names, labels, strict=True)
+            yield (
+                values,
+                [
+                    np.asarray(label).astype(np.str_) if name == getattr(args, "by", None) else label
+                    for name, label in found
+                ],
+            )
+
+    return dataclasses.replace(table, labelled=as_texts)
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files that options such as --sigma name, and return a dictionary with the content of each file.
 
-    A key is the path of a file. Its value is a pair: the names of the columns or None, and an array
-    of numbers, one for each column. `args` holds the options of the command. Each file is read only
-    once, because the dictionary is kept in `args`.
+    A key is the name of an option. Its value is a pair: the names of the columns or None, and an
+    array of numbers, one for each column. `args` holds the options of the command. Each file is read
+    only once for an option, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
-        paths = [getattr(args, name) for name in VECTORS if _is_path(args, name)]
-        args.vectors = {path: files.vector(path) for path in paths}
-    found: dict[str, Vector] = args.vectors
-    return found
+        found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}
+        args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
+    vectors: dict[str, Vector] = args.vectors
+    return vectors
+
+
+def _of_release(path: str, name: str) -> Vector | None:
+    """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
+
+    Such a file is JSON, or CSV whose first line is a comment or has the names "column" and `name`. The result is None
+    for any other file. Raise a `Mistake` for a release without this vector.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if path.lower().endswith(".json"):
+        try:
+            content = json.loads(text)
+            values = content.get(name, content["parameters"].get(name))
+            return [str(column) for column in content["columns"]], np.array(values, dtype=float)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
+    lines = text.splitlines()
+    rows = list(csv.DictReader(lines[1:] if text.startswith("# {") else lines))
+    if not rows or "column" not in rows[0]:
+        return None
+    try:
+        return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
+    except (KeyError, ValueError):
+        raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
 
 
 def _is_path(args: Namespace, name: str) -> bool:
@@ -95,7 +207,7 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     `args` holds the options of the command. The names are a tuple of texts, and are numbers from
     "1" on if the file has no names. The standard deviations are an array.
     """
-    names, sigma = _vectors(args)[args.sigma]
+    names, sigma = _vectors(args)["sigma"]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
 
 
@@ -104,14 +216,20 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
     `table` is the table in the data file, and `args` holds the options of the command. Raise a
     `Mistake`, an error for the user, if the number is 0, or if it is not the number of rows in the
-    data file. The numbers are compared only if the number in the file is public, and known without
-    reading the whole file.
+    data file. The numbers are compared only if the number in the file is public, and either known
+    without reading the whole file, or needed because an error after the charge would cost a part of
+    the budget that --budget names.
     """
-    n = args.rows or sum(progress(table.counts(), table.count, args, rows_of=int))
+    if labels_of(args):
+        return int(args.rows)
+    count, is_public = table.count, args.neighbors == "replace_one"
+    if count is None and (args.rows is None or (is_public and args.budget is not None)):
+        count = sum(progress(table.counts(), None, args, rows_of=int))
+    n: int = args.rows or count  # type: ignore[assignment]  # one of them is known
     if n < 1:
         raise Mistake(f"{args.data}: has no rows")
-    if args.neighbors == "replace_one" and table.count is not None:
-        _require(table.count, n, args)
+    if is_public and count is not None:
+        _require(count, n, args)
     return n
 
 
@@ -124,11 +242,12 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
-    if args.basis is not None and (named := _vectors(args)[args.sigma][0]) is not None:
+    if args.basis is not None and (named := _vectors(args)["sigma"][0]) is not None:
         raise Mistake(f"--sigma {args.sigma}: names {named[0]!r}, but with --basis its values belong to basis vectors")
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
-    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args)}
+    people = {name: getattr(args, name) for name in ("missing", "per_person") if hasattr(args, name)}
+    return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args), **people}
 
 
 def _basis(args: Namespace) -> Any:
@@ -151,7 +270,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     if not _is_path(args, name):
         return getattr(args, name)
     file = f"{spelled(name)} {getattr(args, name)}"
-    names, numbers = _vectors(args)[getattr(args, name)]
+    names, numbers = _vectors(args)[name]
     if names is None:
         if len(numbers) != len(columns):
             raise Mistake(f"{file}: has {len(numbers)} values for {len(columns)} columns")
@@ -167,7 +286,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     return np.array([found[column] for column in columns])
 
 
-def _rho(args: Namespace) -> float:
+def rho(args: Namespace) -> float:
     """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow.
 
     `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the budget
@@ -179,20 +298,47 @@ def _rho(args: Namespace) -> float:
     return float(args.rho if given == ["rho"] else zcdp_rho(args.epsilon, args.delta))
 
 
-def adaptive_mechanism(args: Namespace, n: int, d: int) -> AdaptiveDataMechanism:
-    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns.
+def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
+    """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
+
+    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the options do not go together
+    or a range is missing or given twice.
+    """
+    found = dict(args.range or ())
+    if len(found) < len(args.range or ()):
+        raise Mistake("--range must be given once for each column")
+    if found and args.radius is not None:
+        raise Mistake("--range does not go with --radius")
+    missing = [spelled(name) for name in ("radius", "sigma_range") if not found and getattr(args, name) is None]
+    if missing:
+        raise Mistake(f"the following arguments are required without --range: {', '.join(missing)}")
+    return found or None
+
+
+def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of `AdaptiveDataMechanism` that declare bounds, for columns called `names`.
+
+    `args` holds the options of the command.
+    """
+    declared = ranges(args)
+    of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
+    return {**of_means, "sigma_range": args.sigma_range}
+
+
+def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
+    """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
     `args` holds the options of the command. If a budget given as epsilon and delta is too small,
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    ranges = {"radius": args.radius, "sigma_range": args.sigma_range}
-    mechanism = AdaptiveDataMechanism(n, _rho(args), **ranges, basis=_basis(args))
+    people = {"per_person": getattr(args, "per_person", None)}
+    mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
     if args.delta is None:
         return mechanism
     mechanism.epsilon(args.delta)  # warns of a delta of 1/n or more
     least = mechanism.least_rho(d)
-    if mechanism.rho < least:  # the message states the budget as the user did
+    if mechanism.ranges is None and mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "

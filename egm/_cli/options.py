@@ -19,6 +19,7 @@ __all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
 
+_SHAPE: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
 _NEVER_WITH_ADAPTIVE = (
     "center_std",
     "sigma_factor",
@@ -29,7 +30,9 @@ _NEVER_WITH_ADAPTIVE = (
     "noise",
     "basis",
 )
-_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range")
+_ONLY_WITH_ADAPTIVE = ("rho", "radius", "sigma_range", "range")
+_ONLY_WITH_TARGET = ("solve_for", "measure", "column")
+_SOLVED = {"epsilon": ("epsilon", "rho"), "rows": ("rows",)}  # options that --solve-for replaces
 
 _ABOUT = """\
 Differentially private sums of the rows of a file.
@@ -50,14 +53,27 @@ anew. The file may be larger than memory.
 example:
   egm sum visits.parquet --sigma sigma.csv --epsilon 1 --delta 1e-6 --output sums.json"""
 
+_MEAN = """\
+Release the means of the columns of a file, with (epsilon, delta)-differential privacy.
+
+The release is that of `egm sum`. Its output has, for each column, the mean and the standard deviation of its noise, the
+bounds low and high between which the mean of these rows lies with 95 percent confidence, and population_low and
+population_high, the bounds for the mean of the population from which the rows are a random sample. The bounds hold if
+center and sigma are as good as --center-std and --sigma-factor say.
+
+example:
+  egm mean visits.csv --sigma sigma.csv --center center.csv --person id --per-person mean --by region
+    --keys regions.txt --rows 10000 --epsilon 1 --delta 1e-6 --output means.csv"""
+
 _ADAPTIVE = """\
 Release the sum of the rows of a file if neither their center nor their spread is known.
 
-A part of the budget finds both out, privately. Only bounds must be known, and be public: the mean of every column lies
-between -radius and radius, and its standard deviation lies in sigma-range. The bounds may be generous. The data are
-held in memory. The budget is rho of zero-concentrated differential privacy, or the rho that epsilon and delta allow. If
-it is too small for the search, the message says what would do, and nothing is released. `egm plan` can say it before
-there are data, and also how large the error will be.
+A part of the budget finds both out, privately. Only bounds must be known, and be public: a range for each column, as in
+--range age=0:120 --range income=0:1e6; or one radius, so that the mean of every column lies between -radius and radius,
+and a range of the standard deviations. The bounds may be generous. The data are held in memory. The budget is rho of
+zero-concentrated differential privacy, or the rho that epsilon and delta allow. If it is too small for the search, the
+rows are clipped to the ranges; without ranges, the message says what would do, and nothing is released. `egm plan` can
+say it before there are data, and also how large the error will be.
 
 The output has the estimate, for each column the bounds low and high between which the sum lies with 95 percent
 confidence, and what the search found out. Rows far away from all others are clipped without a warning if they are too
@@ -73,13 +89,37 @@ The plan shows the expected squared error by its causes, what it would be with o
 noise and the error as a share of sigma * sqrt(rows). The forecast is for normal rows. It is an average over the errors
 of the guesses that --center-std and --sigma-factor state. Nothing private is read.
 
-With --adaptive, --radius and --sigma-range, the plan is for a release of `egm adaptive`, which is not told --sigma and
---center. It says how large the error would be for normal rows with this sigma and center, how probable it is that the
-search finds them, what each step costs, and the least budget and the least number of rows that would do. A budget that
-is too small is a mistake, and the message says what would do.
+With --adaptive and --range, or --radius and --sigma-range, the plan is for a release of `egm adaptive`, which is not
+told --sigma and --center. It says how large the error would be for normal rows with this sigma and center, how probable
+it is that the search finds them, what each step costs, and the least budget and the least number of rows that would do.
+A budget that is too small is a mistake, and the message says what would do.
 
 example:
   egm plan --sigma sigma.csv --rows 100000 --epsilon 1 --delta 1e-6"""
+
+_BUDGET = """\
+Keep the privacy budget of several releases from the same data in a file, the journal.
+
+`egm budget new` makes a journal with a total. `egm sum` and `egm adaptive` with --budget charge a release to it before
+they read any value, and refuse a release that would exceed the total. `egm budget show` prints the total, what is
+spent, what is left, and the releases so far."""
+
+_NEW = """\
+Make a new journal, a file that keeps the privacy budget of several releases from the same data.
+
+The total is --epsilon with --delta, or --rho. The file must not exist. It belongs to one data set: all releases from
+the data must be charged to it.
+
+example:
+  egm budget new survey.budget --epsilon 1 --delta 1e-6"""
+
+_SHOW = """\
+Print the total of a budget, what is spent, what is left, and all releases that were charged to it.
+
+What is left is the cost that one more release may have: the epsilon and delta of a Gaussian mechanism, or a rho.
+
+example:
+  egm budget show survey.budget"""
 
 _CODES = """
 exit codes: 0 done; 2 a mistake in an option or a file; 1 an error in egm; 130 interrupted; 143 terminated;
@@ -107,16 +147,17 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> _Parser:
     """Return the parser of the command line, with all commands and their options."""
-    shape: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    it = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **shape)
+    it = _Parser(prog="egm", description=_ABOUT, epilog=_CODES, **_SHAPE)
     it.add_argument("--version", action="version", version=f"egm {egm.__version__}")
     commands = it.add_subparsers(title="commands", metavar="command", dest="command", required=True)
     for name, add_options, summary, description in (
         ("sum", _sum, "release the sum of the rows of a file", _SUM),
+        ("mean", _sum, "release the means of the columns of a file", _MEAN),
         ("adaptive", _adaptive, "release the sum if nobody knows how the data spread", _ADAPTIVE),
         ("plan", _plan, "forecast the error of a release, without data", _PLAN),
+        ("budget", _budget, "make or show the privacy budget of several releases", _BUDGET),
     ):
-        add_options(commands.add_parser(name, help=summary, description=description, epilog=_CODES, **shape))
+        add_options(commands.add_parser(name, help=summary, description=description, epilog=_CODES, **_SHAPE))
     return it
 
 
@@ -130,8 +171,37 @@ def _sum(it: _Parser) -> None:
         released"""
     it.option("--rows", text, type=_count, metavar="N")
     _model(it)
+    _people(it)
+    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
+        (default); center, the value becomes that of --center; drop_row, its row is left out"""
+    it.option("--missing", text, choices=("error", "center", "drop_row"), default="error")
+    _charged(it)
     _simulate(it)
-    _output(it, "csv", "json", "npy")
+    _release_output(it)
+
+
+def _people(it: _Parser) -> None:
+    """Add the options about persons with several rows and about groups to `it`, the parser of a command."""
+    _person(it)
+    text = """what becomes of the rows of one person: sum, they are added up; mean, they are averaged; or K, the first K
+        of them are kept, and the noise is K times as large"""
+    it.option("--per-person", text, type=_per_person, metavar="sum|mean|K")
+    text = """the column with the group of each row. A sum and a noisy number of rows are released for each of the
+        --keys, with the noise of one sum. Goes with --keys and --rows"""
+    it.option("--by", text, metavar="A")
+    text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
+        another key are left out"""
+    it.option("--keys", text, metavar="FILE|A,B,C")
+    text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
+        --per-person sum or mean. The noise grows like the root of M"""
+    it.option("--groups-per-person", text, type=_count, default=1, metavar="M")
+
+
+def _person(it: _Parser) -> None:
+    """Add the option --person to `it`, the parser of a command."""
+    text = """the column that says to whom a row belongs, if a person may have several rows; it is not summed, and a
+        file must be sorted by it. Goes with --per-person, and with --rows: the number of persons"""
+    it.option("--person", text, metavar="A")
 
 
 def _adaptive(it: _Parser) -> None:
@@ -145,28 +215,82 @@ def _adaptive(it: _Parser) -> None:
     text = "privacy: goes with --delta; the two are converted to the largest rho that implies them"
     it.option("--epsilon", text, type=float, metavar="E")
     it.option("--delta", _DELTA, type=float, metavar="D")
-    _ranges(it, "", required=True)
+    _ranges(it, "")
+    _person(it)
+    text = "what becomes of the rows of one person: sum, they are added up; or mean, they are averaged"
+    it.option("--per-person", text, choices=("sum", "mean"))
     text = """an orthonormal basis, if columns are correlated: learn, to find one with a twentieth of the budget; dct or
         haar, the transforms of signals; dct:8x8, of images with 8 times 8 pixels; or a FILE with a public square
         matrix, without a header, with one vector of the basis in each row"""
     it.option("--basis", text, metavar="B|FILE")
+    _charged(it)
     _simulate(it)
-    it.set_defaults(neighbors="replace_one")
-    _output(it, "csv", "json", "npy")
+    it.set_defaults(neighbors="replace_one", missing="error")
+    _release_output(it)
 
 
 def _plan(it: _Parser) -> None:
     """Add the options of the command `egm plan` to `it`, the parser of this command."""
-    it.option("--rows", "the number of rows", type=_count, required=True, metavar="N")
+    it.option("--rows", "the number of rows; required, unless --solve-for finds it", type=_count, metavar="N")
     _model(it, planned=True)
-    text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range and a
-        budget, and no other option about the rows"""
+    text = """find the least epsilon (or the least rows) for which the expected error is at most X, and plan for it: in
+        the units of the data or, for the measure relative, a share"""
+    it.option("--target-error", text, type=float, metavar="X")
+    text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
+        up to three digits"""
+    it.option("--solve-for", text, choices=tuple(_SOLVED))
+    text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the
+        sum of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a
+        mean"""
+    it.option("--measure", text, choices=("mean", "sum", "relative", "interval"))
+    text = """the column that --target-error is about, by name, or by number from 1 if columns have no names; by default
+        all together, in the Euclidean norm"""
+    it.option("--column", text, metavar="A")
+    text = """forecast a release of egm adaptive. This takes --rows, --sigma, --center, --radius, --sigma-range or
+        --range, and a budget, and no other option about the rows"""
     it.option("--adaptive", text, action="store_true")
     text = "privacy: the whole budget in zCDP, > 0; only with --adaptive, instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
-    _ranges(it, "; only and always with --adaptive", required=False)
-    it.set_defaults(defaults={name: it.get_default(name) for name in (*_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE)})
+    _ranges(it, "; only with --adaptive")
+    known = "center", *_NEVER_WITH_ADAPTIVE, *_ONLY_WITH_ADAPTIVE
+    it.set_defaults(defaults={name: it.get_default(name) for name in known})
     _output(it, "text", "json")
+
+
+def _budget(it: _Parser) -> None:
+    """Add the commands `egm budget new` and `egm budget show` to `it`, the parser of `egm budget`."""
+    actions = it.add_subparsers(title="commands", metavar="command", dest="action", required=True)
+    _new(actions.add_parser("new", help="make a new journal", description=_NEW, epilog=_CODES, **_SHAPE))
+    _show(actions.add_parser("show", help="print a journal", description=_SHOW, epilog=_CODES, **_SHAPE))
+
+
+def _new(it: _Parser) -> None:
+    """Add the options of the command `egm budget new` to `it`, the parser of this command."""
+    it.option("budget", "the journal to make, for example survey.budget", metavar="FILE")
+    it.option("--epsilon", "the total epsilon, > 0; goes with --delta", type=float, metavar="E")
+    it.option("--delta", "the total delta, in [0, 1) and far below 1/N; default 0", type=float, metavar="D")
+    it.option("--rho", "the total in zCDP, > 0; instead of --epsilon and --delta", type=float, metavar="R")
+    text = """how costs are added up to epsilon and delta: gaussian, zcdp or basic, with which a release may be chosen
+        after those before it; or planned, if all were chosen before the first. By default the first release decides"""
+    it.option("--rule", text, choices=("gaussian", "zcdp", "basic", "planned"))
+    text = "the neighbors of all releases: replace_one (default) or add_remove"
+    it.option("--neighbors", text, choices=("replace_one", "add_remove"))
+    it.option("--simulation", "a budget for rehearsals, which takes simulations and nothing else", action="store_true")
+    it.option("--debug", "show the traceback of an error in egm", action="store_true")
+
+
+def _show(it: _Parser) -> None:
+    """Add the options of the command `egm budget show` to `it`, the parser of this command."""
+    it.option("budget", "the journal", metavar="FILE")
+    _output(it, "text", "json")
+
+
+def _charged(it: _Parser) -> None:
+    """Add the options about the budget of several releases to `it`, the parser of a command."""
+    text = """the journal of a budget for all releases from these data, made by egm budget new: the release is charged
+        to it before a value is read, and refused if it would exceed the total"""
+    it.option("--budget", text, metavar="FILE")
+    it.option("--label", "a text that the journal keeps with the charge, such as March", default="", metavar="TEXT")
 
 
 def _data(it: _Parser, condition: str) -> None:
@@ -174,7 +298,8 @@ def _data(it: _Parser, condition: str) -> None:
 
     The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
     """
-    text = "the rows: .csv (commas, UTF-8, with a header or without), .npy (two axes) or .parquet"
+    text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
+        a folder of .parquet files"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
@@ -182,6 +307,13 @@ def _data(it: _Parser, condition: str) -> None:
         are numbers, and two of them are equal, or they are neither all whole nor in order; otherwise you must say yes
         or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
+    text = """the character between the cells of a CSV file, such as ';', or tab; default a comma, and in .tsv files a
+        tab. Like --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
+    it.option("--delimiter", text, type=_delimiter, metavar="C")
+    text = "the decimal sign in a CSV file, a point (default) or a comma"
+    it.option("--decimal", text, choices=(".", ","), default=".")
+    text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
+    it.option("--encoding", text, type=_encoding, default="utf-8", metavar="NAME")
 
 
 def _model(it: _Parser, *, planned: bool = False) -> None:
@@ -190,11 +322,11 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     The options --epsilon and --delta are required unless `planned` is true.
     """
     text = """the standard deviation of every column, in its units, > 0: a .csv, .npy or .parquet FILE with one number
-        on each line, or the name of a column and a number"""
+        on each line, or the name of a column and a number; or a release, as egm adaptive writes it in CSV or JSON"""
     it.option("--sigma", text, required=True, metavar="FILE")
     text = """privacy: the data of one person make any result at most exp(E) times more likely. > 0; 1 is common, 10
         protects little"""
-    given = "required, with --delta, unless --rho is given"
+    given = "required, with --delta, unless --rho is given or --solve-for finds it"
     it.option("--epsilon", f"{text}; {given}" if planned else text, type=float, required=not planned, metavar="E")
     it.option("--delta", _DELTA, type=float, required=not planned, metavar="D")
     text = """a public guess of the means of the columns, in their units: a number for all, or a FILE as for --sigma;
@@ -228,17 +360,21 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     it.option("--basis", text, metavar="B|FILE")
 
 
-def _ranges(it: _Parser, when: str, *, required: bool) -> None:
-    """Add the options --radius and --sigma-range to `it`, the parser of a command.
+def _ranges(it: _Parser, when: str) -> None:
+    """Add the options --range, --radius and --sigma-range to `it`, the parser of a command.
 
     They declare the ranges of the means and of the standard deviations of the columns. The text `when` is appended to
-    their help texts, to say when they apply. `required` says whether a user must give them.
+    their help texts, to say when they apply.
     """
-    text = f"the means of the columns are declared to lie between -R and R; in the units of the data, > 0{when}"
-    it.option("--radius", text, type=float, required=required, metavar="R")
+    text = f"""the data of the column NAME are declared to lie between LO and HI, in its units; once for each column.
+        Without --columns these are the columns to use{when}"""
+    it.option("--range", text, type=_range, action="append", metavar="NAME=LO:HI")
+    text = f"""the means of the columns are declared to lie between -R and R; in the units of the data, > 0; instead of
+        --range{when}"""
+    it.option("--radius", text, type=float, metavar="R")
     text = f"""the standard deviations of the columns are declared to lie between these two; in the units of the data,
-        > 0{when}"""
-    it.option("--sigma-range", text, type=_pair, required=required, metavar="LO,HI")
+        > 0; always with --radius. With --range they are in units of half the range, and default to 1e-4,1{when}"""
+    it.option("--sigma-range", text, type=_pair, metavar="LO,HI")
 
 
 def _simulate(it: _Parser) -> None:
@@ -248,6 +384,12 @@ def _simulate(it: _Parser) -> None:
     """
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
+
+
+def _release_output(it: _Parser) -> None:
+    """Add the options about the output of a release to `it`, the parser of a command."""
+    it.option("--plain", "write CSV without the comment in line 1, which has the parameters", action="store_true")
+    _output(it, "csv", "json", "npy", "parquet")
 
 
 def _output(it: _Parser, *forms: str) -> None:
@@ -274,11 +416,32 @@ def require_options_that_fit(args: Namespace) -> None:
         if getattr(args, name) != args.defaults[name]:
             without = "does not go with --adaptive" if args.adaptive else "goes with --adaptive only"
             raise Mistake(f"{spelled(name)} {without}")
-    needed = ("radius", "sigma_range") if args.adaptive else ("epsilon", "delta")
-    missing = [spelled(name) for name in needed if getattr(args, name) is None]
+    solved = _solved(args)
+    if "rows" not in solved and args.rows is None:
+        raise Mistake("the following arguments are required: --rows (egm plan --help explains)")
+    needed = ("radius", "sigma_range") * (not args.range) if args.adaptive else ("epsilon", "delta")
+    missing = [spelled(name) for name in needed if name not in solved and getattr(args, name) is None]
     if missing:
         how = "with" if args.adaptive else "without"
         raise Mistake(f"the following arguments are required {how} --adaptive: {', '.join(missing)}")
+
+
+def _solved(args: Namespace) -> tuple[str, ...]:
+    """Return the names of the options of `egm plan` that are not given, because --solve-for in `args` replaces them.
+
+    Give --solve-for and --measure their defaults if there is a target. Raise a `Mistake`, an error for the user, if
+    there is none, or if an option is given and also solved for.
+    """
+    if args.target_error is None:
+        for name in _ONLY_WITH_TARGET:
+            if getattr(args, name) is not None:
+                raise Mistake(f"{spelled(name)} goes with --target-error only")
+        return ()
+    args.solve_for, args.measure = args.solve_for or "epsilon", args.measure or "mean"
+    for name in _SOLVED[args.solve_for]:
+        if getattr(args, name) is not None:
+            raise Mistake(f"{spelled(name)} does not go with --target-error and --solve-for {args.solve_for}")
+    return _SOLVED[args.solve_for]
 
 
 def spelled(name: str) -> str:
@@ -297,11 +460,34 @@ def _count(text: str) -> int:
     return int(number)
 
 
+def _per_person(text: str) -> str | int:
+    """Return `text` if it is "sum" or "mean", or the number of rows that it states."""
+    return text if text in ("sum", "mean") else _count(text)
+
+
 def _seed(text: str) -> int:
     """Convert `text`, the digits of a seed, to an integer >= 0; for any other text raise the error of argparse."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)
+
+
+def _delimiter(text: str) -> str:
+    """Return `text`, or the tab that the text "tab" stands for; raise an error if the text has several characters."""
+    if text in ("tab", "\\t"):
+        return "\t"
+    if len(text) != 1:
+        raise argparse.ArgumentTypeError(f"must be one character, or tab, got {text!r}")
+    return text
+
+
+def _encoding(text: str) -> str:
+    """Return `text`, the name of an encoding of text; raise an error for any other text."""
+    try:
+        "".encode(text)
+    except (LookupError, ValueError):
+        raise argparse.ArgumentTypeError(f"must be the name of an encoding, such as latin-1, got {text!r}") from None
+    return text
 
 
 def _number_or_text(text: str) -> float | str:
@@ -318,6 +504,16 @@ def _columns(text: str) -> list[str]:
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
     return names
+
+
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    """Convert `text`, such as "age=0:120", to a name and a pair of floats; raise an error for any other text."""
+    name, _, ends = text.rpartition("=")
+    try:
+        low, high = map(float, ends.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a name and two numbers, as in age=0:120, got {text!r}") from None
+    return name.strip(), (low, high)
 
 
 def _pair(text: str) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import math
@@ -16,6 +17,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,59 +27,104 @@ from egm import files
 from egm._cli.inputs import rounded_up
 from egm._cli.options import VECTORS
 from egm._cli.terminal import Mistake, visible
+from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.forecast import ErrorForecast
-from egm.mechanisms import GaussianDataMechanism, Release
+from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism, GroupedRelease, Release
 
-__all__ = ["adaptive_parameters", "document", "errors", "output", "parameters"]
+__all__ = ["CONFIDENCE", "adaptive_parameters", "document", "errors", "output", "parameters"]
 
+CONFIDENCE = 0.95  # of the intervals that are written
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
+_OF_MEANS = "mean", "mean_std", "low", "high", "population_low", "population_high"  # left out for sums
 _SHOWN = 20  # columns of a plan that are shown by name
+_MEASURES = {
+    "mean": "error of the mean",
+    "sum": "error of the sum",
+    "relative": "error of the sum, over the expected sum,",
+    "interval": "half width of the interval of the mean",
+}
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 
 Document: TypeAlias = dict[str, Any]
 
 
 def document(
-    release: Release | AdaptiveRelease, names: Sequence[str], args: Namespace, made: dict[str, Any], **found: Any
+    release: Release | GroupedRelease | AdaptiveRelease,
+    names: Sequence[str],
+    args: Namespace,
+    made: dict[str, Any],
+    **found: Any,
 ) -> Document:
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    The entries are the estimate and its noise for the columns `names`, the further results that are given as keyword
-    arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a warning with its
-    seed, which is in the options `args`.
+    The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
+    for groups, these are lists with an entry for each column of each group. Then follow the further results that are
+    given as keyword arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a
+    warning with its seed, which is in the options `args`.
     """
-    simulated: dict[str, Any] = {"simulated": release.simulated}
-    if release.simulated:
+    simulated: dict[str, Any] = {"simulated": args.simulate is not None}
+    if simulated["simulated"]:
         simulated["warning"] = f"simulation with seed {args.simulate}: not private, not for publication"
+    if args.command == "mean" or isinstance(release, GroupedRelease):
+        vectors = _vectors(release, args)
+    else:
+        vectors = {
+            "columns": list(names),
+            "estimate": release.estimate.tolist(),
+            "noise_std": release.noise_std.tolist(),
+        }
+    return {**simulated, **vectors, **found, "parameters": {"egm": egm.__version__, **made}}
+
+
+def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
+    """Return the entries of a document that have a number for each column, or for each column of each group.
+
+    `release` is a release of sums or means, and `args` has the options of the command. A number that is not finite,
+    such as the end of an unbounded interval, is None.
+    """
+    rows = {"columns" if name == "column" else name: values for name, values in release.rows(CONFIDENCE).items()}
+    if args.command == "mean":
+        hidden = {"sum", "noise_std"}
+    else:
+        rows, hidden = {"estimate" if name == "sum" else name: values for name, values in rows.items()}, set(_OF_MEANS)
+    shown = {name: values for name, values in rows.items() if name not in hidden}
+    if args.command == "mean":
+        shown["confidence"] = CONFIDENCE
     return {
-        **simulated,
-        "columns": list(names),
-        "estimate": release.estimate.tolist(),
-        "noise_std": release.noise_std.tolist(),
-        **found,
-        "parameters": {"egm": egm.__version__, **made},
+        name: [_finite(value) for value in values] if isinstance(values, list) else values
+        for name, values in shown.items()
     }
 
 
-def parameters(mechanism: GaussianDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name.
+def _finite(value: Any) -> Any:
+    """Return `value`, or None if it is a number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    `mechanism` is a GaussianDataMechanism.
-    """
+
+def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[str, Any]:
+    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name."""
+    if isinstance(mechanism, GroupedDataMechanism):
+        groups = {"groups": len(mechanism.keys), "groups_per_person": mechanism.groups_per_person}
+        return {**parameters(mechanism.mechanism), "mechanism": type(mechanism).__name__, **groups}
     fields = {name: name for name in ("epsilon", "delta", "neighbors")} | {"clip_probability": "p"}
     fields |= {name: name for name in ("clip_norm", "noise_law", "noise_multiplier", "sigma_factor", "count_clipped")}
     numbers = {name: getattr(mechanism, field) for name, field in fields.items()}
     center = np.broadcast_to(mechanism.center, mechanism.sigma.shape)
     vectors = {"sigma": mechanism.sigma.tolist(), "center": center.tolist(), "scaling": mechanism.b.tolist()}
     rotated = {} if mechanism.basis is None else {"basis": mechanism.basis.name}
-    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **rotated, **vectors}
+    people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
+    people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
+    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **people, **rotated, **vectors}
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     """Return the public numbers that `mechanism`, an AdaptiveDataMechanism, was given, as a dictionary by name."""
-    ranges = {"radius": mechanism.radius, "sigma_range": mechanism.sigma_range}
+    ranges: dict[str, Any] = {"radius": mechanism.radius}
+    if mechanism.ranges is not None:
+        ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
+    ranges["sigma_range"] = mechanism.sigma_range
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges, **rotated}
 
@@ -100,21 +147,33 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     a release is made.
     """
     form = args.format or _suffix_form(args)
+    form_of = _FORMS[form]
+    if getattr(args, "plain", False):
+        if form != "csv" or args.simulate is not None:
+            raise Mistake("--plain is for --format csv only, and not for --simulate, which the comment would say")
+        form_of = functools.partial(_as_csv, plain=True)
+    if form == "parquet":
+        parquet.require()
     if args.output is None:
-        if form == "npy" and sys.stdout.isatty():
-            raise Mistake("--format npy is not for a terminal: name a file with --output")
-        yield lambda content: _print(_FORMS[form](content), args)
+        if form in ("npy", "parquet") and sys.stdout.isatty():
+            raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
+        yield lambda content: _print(form_of(content), args)
         return
-    for name in ("data", "basis", *VECTORS):
+    for name in ("data", "basis", "budget", *VECTORS):
         path = getattr(args, name, None)
-        if isinstance(path, str) and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(args.output):
+        if isinstance(path, str) and os.path.exists(path) and _is_within(args.output, path):
             raise Mistake(f"--output {args.output}: is also read")
     try:
         with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
-            yield lambda content: file.write(_FORMS[form](content))
+            yield lambda content: file.write(form_of(content))
     except files.FileError as wrong:
         hint = " (--force replaces it)" if str(wrong).endswith("exists already") else ""
         raise Mistake(f"{wrong}{hint}") from None
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    """Return whether the path `inner` is that of the existing file `outer` or, if this is a folder, lies in it."""
+    return Path(os.path.realpath(inner)).is_relative_to(os.path.realpath(outer))
 
 
 def _suffix_form(args: Namespace) -> str:
@@ -123,6 +182,7 @@ def _suffix_form(args: Namespace) -> str:
     `args` holds the options of the command. The result is a text, such as "csv".
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    suffix = "parquet" if suffix == "pq" else suffix
     return suffix if suffix in args.forms else args.forms[0]
 
 
@@ -149,11 +209,10 @@ def _as_json(content: Document) -> bytes:
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def _as_csv(content: Document) -> bytes:
-    """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
+def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
+    """Divide `content`, a dictionary of results: return the names of the columns, vectors by their names, and the rest.
 
-    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
-    data.
+    The vectors have one entry for each column of the data. All other values are the rest, a text in JSON.
     """
     d = len(content["columns"])
     flat = {**content, **content["parameters"]}
@@ -161,8 +220,18 @@ def _as_csv(content: Document) -> bytes:
     names = columns.pop("columns")
     rest = {key: value for key, value in content.items() if key not in columns and key != "columns"}
     rest["parameters"] = {key: value for key, value in content["parameters"].items() if key not in columns}
+    return names, columns, json.dumps(rest, allow_nan=False)
+
+
+def _as_csv(content: Document, *, plain: bool = False) -> bytes:
+    """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
+
+    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
+    data. If `plain` is true, there is no such line.
+    """
+    names, columns, rest = _divided(content)
     text = io.StringIO()
-    text.write(f"# {json.dumps(rest, allow_nan=False)}\n")
+    text.write("" if plain else f"# {rest}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(["column", *columns])
     writer.writerows(zip(map(_cell, names), *columns.values(), strict=True))
@@ -175,6 +244,15 @@ def _cell(name: str) -> str:
     A name that begins like a formula gets an apostrophe in front. Unprintable characters become Python escapes.
     """
     return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
+
+
+def _as_parquet(content: Document) -> bytes:
+    """Return `content`, a dictionary of results, as the bytes of a Parquet file, with one row for each column.
+
+    The metadata of the file hold, as JSON under the key "egm", what is in the comment line of the CSV file.
+    """
+    names, columns, rest = _divided(content)
+    return parquet.written({"column": names, **columns}, {"egm": rest})
 
 
 def _as_npy(content: Document) -> bytes:
@@ -197,9 +275,48 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return `plan`, the forecast of a release as a dictionary, as bytes of text that a person can read."""
-    lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
+    """Return `plan`, the forecast of a release or a budget as a dictionary, as bytes of text that a person can read."""
+    if "history" in plan:
+        lines = _lines_of_budget(plan)
+    else:
+        lines = (_lines_of_adaptive if "success" in plan else _lines_of_sum)(plan)
+    if "solved" in plan:
+        lines = [_line_of_target(plan["solved"]), "", *lines]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _lines_of_budget(budget: Document) -> list[str]:
+    """Return the lines of text that describe `budget`, a budget and its releases as a dictionary."""
+    units = list(budget["total"])
+
+    def cost(values: dict[str, float | None], form: str = ".6g") -> str:
+        known = [name for name in units if values[name] is not None] == units
+        return ", ".join(f"{name} = {values[name]:{form}}" for name in (units if known else ["rho"]))
+
+    rule = f", rule {budget['rule']}" if budget["rule"] else ""
+    return [
+        f"Budget {visible(budget['budget'])}{' for simulations' if budget['simulation'] else ''}",
+        f"  {'total':<22}{cost(budget['total'])}, neighbors {budget['neighbors']}{rule}",
+        f"  {'spent':<22}{cost(budget['spent'])}",
+        f"  {'left for one release':<22}{cost(budget['left'], '')}",  # not rounded: it can be asked for
+        "",
+        f"Releases: {len(budget['history'])}",
+        *(
+            f"  {charge['time']:<22}{charge['mechanism']}, {cost(charge)}  {visible(charge['label'])}".rstrip()
+            for charge in budget["history"]
+        ),
+    ]
+
+
+def _line_of_target(solved: Document) -> str:
+    """Return a line of text that states the budget or the number of rows that was solved for, and the error with it.
+
+    `solved` is the entry of this name in a plan.
+    """
+    name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
+    of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"
+    what = f"{_MEASURES[solved['measure']]}{of_column}"
+    return f"With {name} = {solved[name]!r} the {what} is {solved['error']:.4g}, at most {solved['target_error']:g}"
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
@@ -214,13 +331,19 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
     columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
     return [
         f"The sum of {made['rows']} rows of {columns}, {budget}",
-        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}",
+        f"Declared: means within {made['radius']:g} of 0, standard deviations from {low:g} to {high:g}"
+        if "radius" in made
+        else f"Declared: a range for each column, standard deviations from {low:g} to {high:g} of half of it",
         "",
         *_lines_of_forecast(plan),
         f"So the sum is off by {error:.4g} (the root of the total), and the mean by {error / made['rows']:.4g}",
         "",
-        f"The search finds center and spread with a probability of at least {plan['success']:.5f}",
-        f"It would still run with {least}, or with {plan['least_rows']} rows",
+        f"The search finds center and spread with a probability of at least {plan['success']:.5f}"
+        if plan["method"] == "search"
+        else "There is no search: the rows are clipped to the declared ranges",
+        f"It would still run with {least}, or with {plan['least_rows']} rows"
+        if "radius" in made
+        else f"A search needs at least {least}, or {plan['least_rows']} rows, and data that are near each other",
         "",
         "The budget of each step, as rho and as a share of the whole",
         *(f"  {step:<14}{rho:>12.5g}{rho / made['rho']:>10.2%}" for step, rho in plan["spent"].items()),
@@ -269,4 +392,6 @@ def _lines_of_sum(plan: Document) -> list[str]:
     return lines + [f"  {name:<{width}}{std:>12.5g}{share:>12.3g}" for name, (std, share) in shown.items()]
 
 
-_FORMS = {"csv": _as_csv, "json": _as_json, "npy": _as_npy, "text": _as_text}
+_FORMS: dict[str, Callable[[Document], bytes]] = {
+    **{"csv": _as_csv, "json": _as_json, "npy": _as_npy, "parquet": _as_parquet, "text": _as_text}
+}

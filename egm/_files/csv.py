@@ -1,4 +1,4 @@
-"""Read tables and vectors from CSV files: fast if all cells of a block are plain numbers, or else line by line.
+"""Read tables and vectors from CSV files: a block of lines at a time or, if something in it is wrong, line by line.
 
 An error message never shows the value of a cell, which may be private.
 """
@@ -7,65 +7,157 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import itertools
-from collections.abc import Generator, Iterator
+import math
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from egm._files.source import FileError, Given, Source, Vector, numbered, reading, rows_in_a_block, wrong
+from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, reading, rows_in_a_block, wrong
 from egm._types import Array
 
 __all__ = ["table", "vector"]
 
 _COUNTED = 1 << 18  # lines that are counted at a time
+_MISSING = ("", "na", "nan", "null", ".")  # cells that stand for a missing value, in small letters
 _OPEN = "a quote is not closed on its line"
 _SAY = "say whether it is a header (--header yes or no)"
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Read the lines, cells and numbers of the CSV file at `path`.
+
+    `given` holds the delimiter, the decimal sign and the encoding of the file, and says whether a missing value is an
+    error or becomes NaN.
+    """
+
+    path: Path
+    given: Given
+
+    def lines(self) -> Generator[str, None, None]:
+        """Yield the lines of the file, but not the blank lines at its end; unpack a file whose name ends in .gz."""
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        with opened(self.path, "rt", encoding=self.given.encoding) as file:
+            blank, mark = 0, "\ufeff"  # the byte order mark, before line 1
+            for text in file:
+                line = text.removeprefix(mark)
+                mark = ""
+                if line.isspace():
+                    blank += 1
+                    continue
+                yield from itertools.repeat("\n", blank)
+                blank = 0
+                yield line
+
+    def cells(self, number: int, line: str) -> list[str]:
+        """Return the cells of the text `line`, which is line `number` of the file, without the spaces around each cell.
+
+        Raise a FileError if the quotes in the line are wrong or a cell is too long.
+        """
+        try:
+            (cells,) = csv.reader([line], strict=True, delimiter=self.given.delimiter)
+        except csv.Error as error:
+            reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
+            raise FileError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
+        return [cell.strip() for cell in cells]
+
+    def header(self, hint: str) -> list[str]:
+        """Return the cells of the first line of the file.
+
+        Raise a FileError if the first line is missing or blank, or if it seems to have another delimiter. The text
+        `hint` then says what to do.
+        """
+        line = next(self.lines(), None)
+        if line is None or line.isspace():
+            raise FileError(f"{self.path}: {'is empty' if line is None else 'line 1 is blank'}")
+        own = (self.given.delimiter, self.given.decimal)
+        others = [mark for mark in ";\t|," if mark in line and mark not in own]
+        if self.given.delimiter not in line and others and not re.fullmatch(r'\s*"[^"]*"\s*', line):
+            mark = "comma" if self.given.delimiter == "," else repr(self.given.delimiter)
+            raise FileError(f"{self.path}: line 1 has no {mark}, but {others[0]!r}; {hint}")
+        return self.cells(1, line)
+
+    def is_number(self, cell: str) -> bool:
+        """Return whether `cell`, the text of a cell, is a number; NaN and infinity count as numbers."""
+        try:
+            self.number(cell)
+        except ValueError:
+            return False
+        return True
+
+    def number(self, cell: str) -> float:
+        """Return the number in `cell`, the text of a cell, or raise a ValueError if it is not a number."""
+        if "_" in cell or (self.given.decimal != "." and "." in cell):
+            raise ValueError
+        return float(cell.replace(self.given.decimal, "."))
+
+    def value(self, cell: str) -> float:
+        """Return the number in `cell`, or NaN if the cell is missing and may be, or raise a ValueError."""
+        return math.nan if self.given.missing == "nan" and _is_missing(cell) else self.number(cell)
+
+    def values(self, cells: list[str]) -> list[float]:
+        """Return the value of each of the `cells`, or raise a ValueError if one of them has none."""
+        if self.given.decimal == "." and "_" not in "".join(cells):
+            with contextlib.suppress(ValueError):
+                return list(map(float, cells))  # several times faster than what follows
+        return list(map(self.value, cells))
+
+
+def _is_missing(cell: str) -> bool:
+    """Return whether `cell`, the text of a cell, stands for a missing value."""
+    return cell.strip().lower() in _MISSING
 
 
 def table(path: Path, given: Given) -> Source:
     """Return the table in the CSV file at `path` as a `Source`, whose rows can be read in blocks.
 
-    The argument `given` holds what the caller has said about the header and the columns. The number
-    of rows in the result is None, because a CSV file does not say how many rows it has.
+    The argument `given` holds what the caller has said about the file. The number of rows in the result is None,
+    because a CSV file does not say how many rows it has.
     """
-    if given.header == "no" and given.width and next(_lines(path), None) is None:
-        return Source(numbered(given.width), None, lambda chosen: iter(()), lambda: iter(()))
-    names = _header(path)
-    skip = int(_has_names(path, names, given))
+    text = _Text(path, given)
+    if given.header == "no" and given.width and next(text.lines(), None) is None:
+        return Source(numbered(given.width), None, lambda values, labels: iter(()), lambda: iter(()))
+    names = text.header("--delimiter says which character stands between columns")
+    skip = int(_has_names(text, names))
     width = len(names)
     if not skip:
         names = numbered(width)
 
-    def read(chosen: list[int]) -> Iterator[Array]:
-        with contextlib.closing(_lines(path)) as everything:  # closes the file even if a cell is wrong
+    def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
+        with contextlib.closing(text.lines()) as everything:  # closes the file even if a cell is wrong
             lines, start = itertools.islice(everything, skip, None), 0
             while taken := list(itertools.islice(lines, rows_in_a_block(width))):
-                yield _parsed(path, taken, start, skip, names, chosen)
+                yield _parsed(text, taken, start, skip, names, values, labels)
                 start += len(taken)
 
     def counts() -> Iterator[int]:
-        with reading(path):
-            lines = itertools.islice(_lines(path), skip, None)
+        with reading(path, given.encoding):
+            lines = itertools.islice(text.lines(), skip, None)
             while part := sum(1 for _ in itertools.islice(lines, _COUNTED)):
                 yield part
 
     return Source(names, None, read, counts)
 
 
-def _has_names(path: Path, cells: list[str], given: Given) -> bool:
-    """Return True if `cells`, line 1 of the file at `path`, has names of columns, and False if it has values.
+def _has_names(text: _Text, cells: list[str]) -> bool:
+    """Return True if `cells`, the cells of line 1 of the file `text`, are names of columns, and False if values.
 
-    `cells` is the list of the cells of this line. The argument `given` holds the arguments of
-    `egm.files.rows` that decide this. Raise a FileError if the cells can be names or values.
+    The arguments of `egm.files.rows` in `text.given` decide this. Raise a FileError if the cells can be names or
+    values.
     """
+    given, path = text.given, text.path
     if given.header != "auto":
         return given.header == "yes"
-    numbers = sum(map(_is_number, cells))
+    numbers = sum(map(text.is_number, cells))
     if 0 < numbers < len(cells):
         raise FileError(f"{path}: line 1 has numbers and text; {_SAY}")
     if numbers:
-        if _may_be_names(list(map(float, cells))):
+        if _may_be_names(list(map(text.number, cells))):
             raise FileError(f"{path}: line 1 has numbers that may be names, such as years, or values; {_SAY}")
         return False
     if given.known is not None and given.columns is None and not set(cells) <= set(given.known):
@@ -83,111 +175,97 @@ def _may_be_names(numbers: list[float]) -> bool:
     return named and len(set(numbers)) == len(numbers)
 
 
-def vector(path: Path) -> Vector:
+def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the CSV file at `path`, which has one value on each line.
 
-    A line may have a name before the value. Without names, None is returned in place of the list of
-    names.
+    A line may have a name before the value. Without names, None is returned in place of the list of names. `given` has
+    the delimiter of the file.
     """
-    first = _header(path)
+    text = _Text(path, given)
+    first = text.header("columns must have commas between them")
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
-    width, skip = len(first), int(not _is_number(first[-1]))
+    width, skip = len(first), int(not text.is_number(first[-1]))
     names, values = [], []
-    for line, text in itertools.islice(enumerate(_lines(path), start=1), skip, None):
-        cells = _cells(path, line, text)
+    for number, line in itertools.islice(enumerate(text.lines(), start=1), skip, None):
+        cells = text.cells(number, line)
         if len(cells) != width:
-            raise FileError(f"{path}: line {line} has {len(cells)} cells, line 1 has {width}")
-        if not _is_number(cells[-1]):
-            raise FileError(f"{path}: line {line}: {'not a number' if cells[-1] else 'no number'}")
+            raise FileError(f"{path}: line {number} has {len(cells)} cells, line 1 has {width}")
+        if not text.is_number(cells[-1]):
+            raise FileError(f"{path}: line {number}: {'not a number' if cells[-1] else 'no number'}")
         names.append(cells[0])
-        values.append(float(cells[-1]))
+        values.append(text.number(cells[-1]))
     return (names if width == 2 else None), np.array(values)
 
 
-def _lines(path: Path) -> Generator[str, None, None]:
-    """Yield the lines of the text file at `path`, but not the blank lines at its end."""
-    with open(path, encoding="utf-8-sig") as file:
-        blank = 0
-        for line in file:
-            if line.isspace():
-                blank += 1
-                continue
-            yield from itertools.repeat("\n", blank)
-            blank = 0
-            yield line
+def _parsed(
+    text: _Text, lines: list[str], start: int, skip: int, names: list[str], values: list[int], labels: list[int]
+) -> tuple[Array, list[Labels]]:
+    """Return the numbers in some columns of some `lines`, with a row for each line, and the labels in other columns.
 
-
-def _header(path: Path) -> list[str]:
-    """Return the cells of the first line of the file at `path`.
-
-    Raise a FileError if the first line is missing, blank, or not divided by commas.
+    `values` has the indices of the columns with numbers, and `labels` those of the columns with labels. Raise a
+    FileError if a number is not finite, unless missing values become NaN, or if a label is missing. The other arguments
+    serve for error messages: `text` is the file, `names` has the names of all columns, the first line is row `start` of
+    the table, counted from 0, and the file has `skip` lines before row 0.
     """
-    cells = next((_cells(path, 1, line) for line in _lines(path)), None)
-    if not cells:
-        raise FileError(f"{path}: {'is empty' if cells is None else 'line 1 is blank'}")
-    if len(cells) == 1 and (other := next((mark for mark in ";\t|" if mark in cells[0]), None)):
-        raise FileError(f"{path}: line 1 has no comma, but {other!r}; columns must have commas between them")
-    return cells
+    width, mark, cells, texts = len(names), text.given.delimiter, list[str](), [list[str]() for _ in labels]
+    everything = values == list(range(width))
+    plain = not labels and text.given.decimal == "."
+    if plain and all(line.count(mark) == width - 1 and '"' not in line and not line.isspace() for line in lines):
+        with contextlib.suppress(ValueError):  # twice as fast as what follows
+            block = np.loadtxt(lines, delimiter=mark, comments=None, usecols=None if everything else values, ndmin=2)
+            if _finite(block, text.given).all():
+                return block, []
+    with contextlib.suppress(ValueError, csv.Error):
+        for row in csv.reader(lines, strict=True, delimiter=mark):
+            if len(row) != width or (width == 1 and not row[0].strip()):  # perhaps a blank line
+                raise ValueError
+            cells += row if everything else [row[i] for i in values]
+            for column, i in zip(texts, labels, strict=True):
+                column.append(row[i])
+        if len(cells) == len(lines) * len(values):  # otherwise a quote is open at the end of a line
+            block, found = np.array(text.values(cells)).reshape(-1, len(values)), list(map(_labels, texts))
+            if _finite(block, text.given).all() and all(column.all() for column in found):
+                return block, found
+    wanted = [_row(text, line, start + i, skip, names, values, labels) for i, line in enumerate(lines)]
+    found = [_labels(column) for column in zip(*(texts for _, texts in wanted), strict=True)]
+    return np.array([numbers for numbers, _ in wanted]), found
 
 
-def _cells(path: Path, line: int, text: str) -> list[str]:
-    """Return the cells of one line of a CSV file, without the spaces around each cell.
+def _labels(cells: Sequence[str]) -> Labels:
+    """Return the texts in `cells` as an array of objects, without the spaces around each text."""
+    return np.array([cell.strip() for cell in cells], dtype=object)
 
-    `text` is the line. Raise a FileError if the quotes in the line are wrong or a cell is too long;
-    the error message names the file at `path` and the number `line` of the line.
+
+def _finite(numbers: Array, given: Given) -> Array:
+    """Return an array that says for each of the `numbers` whether it is allowed: finite or, if `given` says so, NaN."""
+    return ~np.isinf(numbers) if given.missing == "nan" else np.isfinite(numbers)
+
+
+def _row(
+    text: _Text, line: str, row: int, skip: int, names: list[str], values: list[int], labels: list[int]
+) -> tuple[list[float], list[str]]:
+    """Return the numbers and the labels in one line, or raise a FileError that says what is wrong.
+
+    This is slow. `line` is the line. The other arguments are those of `_parsed`, but the line is row `row` of the
+    table, counted from 0.
     """
-    try:
-        (cells,) = csv.reader([text], strict=True)
-    except csv.Error as error:
-        reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
-        raise FileError(f"{path}: line {line}: {reasons.get(str(error).split()[0], error)}") from None
-    return [cell.strip() for cell in cells]
-
-
-def _is_number(cell: str) -> bool:
-    """Return whether `cell`, the text of a cell, is a number; NaN and infinity count as numbers."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
-
-
-def _parsed(path: Path, lines: list[str], start: int, skip: int, names: list[str], chosen: list[int]) -> Array:
-    """Return the numbers in the chosen columns of some lines, as an array with a row for each line.
-
-    `lines` has the texts of the lines, and `chosen` the indices of the columns. Raise a FileError
-    if a cell is not a finite number. The other arguments serve for error messages: `path` is the
-    file, `names` has the names of all columns, the first line is row `start` of the table, counted
-    from 0, and the file has `skip` lines before row 0.
-    """
-    width = len(names)
-    if all(line.count(",") == width - 1 and '"' not in line and not line.isspace() for line in lines):
-        with contextlib.suppress(ValueError):
-            everything = chosen == list(range(width))
-            block = np.loadtxt(lines, delimiter=",", comments=None, usecols=None if everything else chosen, ndmin=2)
-            if np.isfinite(block).all():
-                return block
-    return np.array([_row(path, line, start + i, skip, names, chosen) for i, line in enumerate(lines)])
-
-
-def _row(path: Path, text: str, row: int, skip: int, names: list[str], chosen: list[int]) -> list[float]:
-    """Return the numbers in the chosen columns of one line, or raise a FileError that says what is wrong.
-
-    This is slow. `text` is the line, and `chosen` has the indices of the columns. The other
-    arguments serve for error messages: `path` is the file, `names` has the names of all columns,
-    and the line is row `row` of the table, counted from 0, after `skip` other lines.
-    """
-    cells = _cells(path, row + skip + 1, text)
-    place = f"{path}: row {row + 1} (line {row + skip + 1})"
-    if not text.strip():
+    cells = text.cells(row + skip + 1, line)
+    place = f"{text.path}: row {row + 1} (line {row + skip + 1})"
+    if not line.strip():
         raise FileError(f"{place} is blank")
     if len(cells) != len(names):
         raise FileError(f"{place} has {len(cells)} cells, line 1 has {len(names)}")
-    for i in chosen:
-        if not _is_number(cells[i]):
-            raise FileError(f"{place}, column {names[i]!r}: {'not a number' if cells[i] else 'missing'}")
-        if not np.isfinite(float(cells[i])):
-            raise FileError(f"{place}, column {names[i]!r}: {wrong(float(cells[i]))}")
-    return [float(cells[i]) for i in chosen]
+    numbers = []
+    for i in values:
+        try:
+            numbers.append(text.value(cells[i]))
+        except ValueError:
+            reason = "missing" if _is_missing(cells[i]) else "not a number"
+            raise FileError(f"{place}, column {names[i]!r}: {reason}") from None
+        if not _finite(np.array(numbers[-1]), text.given):
+            raise FileError(f"{place}, column {names[i]!r}: {wrong(numbers[-1])}")
+    for i in labels:
+        if not cells[i]:
+            raise FileError(f"{place}, column {names[i]!r}: missing")
+    return numbers, [cells[i] for i in labels]

@@ -9,34 +9,38 @@ from typing import Any
 
 import numpy as np
 
-from egm._files.source import FileError, Given, Source, Vector, numbered, rows_in_a_block
+from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, rows_in_a_block
 from egm._types import Array
 
 __all__ = ["table", "vector"]
 
 
-def table(path: Path, _: Given) -> Source:
+def table(path: Path, given: Given) -> Source:
     """Return the table in the NumPy file at `path` as a `Source`, from which its rows can be read in blocks.
 
-    The columns are called "1", "2" and so on. The second argument is not used; readers of all kinds of files have it.
+    The columns are called "1", "2" and so on. `given` is not used; readers of all kinds of files have it.
     """
     array = _mapped(path, 2)
 
-    def read(chosen: list[int]) -> Iterator[Array]:
-        everything = chosen == list(range(array.shape[1]))
+    def read(values: list[int], _: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
+        everything = values == list(range(array.shape[1]))
         for start in range(0, len(array), step := rows_in_a_block(array.shape[1])):
             block = array[start : start + step]
-            yield np.array(block if everything else block[:, chosen], dtype=float)
+            yield np.array(block if everything else block[:, values], dtype=float), []
             if hasattr(mmap, "MADV_DONTNEED"):  # otherwise this process would keep all that it has read
                 array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
-    return Source(numbered(array.shape[1]), len(array), read, lambda: iter([len(array)]))
+    def require(_: list[int], labels: list[int]) -> None:
+        if labels:
+            raise FileError(f"{path}: a NumPy file has numbers only, and no columns of labels")
+
+    return Source(numbered(array.shape[1]), len(array), read, lambda: iter([len(array)]), require)
 
 
-def vector(path: Path) -> Vector:
+def vector(path: Path, given: Given) -> Vector:
     """Return None and the values in the NumPy file at `path`, which holds an array with one axis.
 
-    The None stands for the names of the values, which a NumPy file does not have.
+    The None stands for the names of the values, which a NumPy file does not have. `given` is not used.
     """
     return None, np.array(_mapped(path, 1), dtype=float)
 

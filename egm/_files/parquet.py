@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,23 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import _distribution
-from egm._files.source import FileError, Given, Source, Vector, rows_in_a_block
+from egm._files.source import FileError, Given, Labels, Source, Vector, rows_in_a_block
 from egm._types import Array, PathLike
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
 
-__all__ = ["as_dask", "table", "vector"]
+__all__ = ["as_dask", "require", "table", "vector", "written"]
 
 _PAGE = 1 << 16  # bytes of a column that are buffered
 _COLUMNS = 4  # columns that a task of dask reads at a time: more of them need more memory, fewer more time
+_NUMBERS = r"bool|u?int|float|half|double|decimal"  # pyarrow's names of the types of numbers
 _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
-def table(path: Path, _: Given) -> Source:
+def table(path: Path, given: Given) -> Source:
     """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks.
 
-    The second argument is not used; readers of all kinds of files have it.
+    `given` is not used; readers of all kinds of files have it.
     """
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
@@ -36,23 +38,30 @@ def table(path: Path, _: Given) -> Source:
     if not everything:
         raise FileError(f"{path}: has no columns")
 
-    def read(chosen: list[int]) -> Iterator[Array]:
-        names = [everything[i] for i in chosen]
-        for i in chosen:
+    def require(values: list[int], labels: list[int]) -> None:
+        for i in values:
             _require_numbers(path, schema.field(i))
+        for i in labels:
+            _require_labels(path, schema.field(i))
+
+    def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
+        names = [everything[i] for i in dict.fromkeys([*values, *labels])]
+        start = 0
         with _opened(path) as file:
             for batch in file.iter_batches(batch_size=rows_in_a_block(len(names)), columns=names):
                 found = dict(zip(batch.schema.names, batch.columns, strict=True))  # pyarrow would search for each name
-                yield np.column_stack([_numbers(found[name]) for name in names])
+                block = np.column_stack([_numbers(found[everything[i]]) for i in values])
+                yield block, [_labels(path, start, everything[i], found[everything[i]]) for i in labels]
+                start += len(batch)
 
-    return Source(everything, count, read, lambda: iter([count]))
+    return Source(everything, count, read, lambda: iter([count]), require)
 
 
-def vector(path: Path) -> Vector:
+def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the Parquet file at `path`, which has one value in each row.
 
     The file may have a column of names before the values. Without names, None is returned in place of the list of
-    names.
+    names. `given` is not used.
     """
     with _opened(path) as file:
         table = file.read()
@@ -61,6 +70,24 @@ def vector(path: Path) -> Vector:
     _require_numbers(path, table.schema.field(table.num_columns - 1))
     names = [str(name) for name in table.column(0).to_pylist()] if table.num_columns == 2 else None
     return names, _numbers(table.column(table.num_columns - 1))
+
+
+def require() -> None:
+    """Raise a FileError if pyarrow is not installed, without which no Parquet file can be written."""
+    try:
+        import pyarrow.parquet  # noqa: F401 - only tried
+    except ImportError:
+        raise FileError(_INSTALL) from None
+
+
+def written(columns: dict[str, list[Any]], about: dict[str, str]) -> bytes:
+    """Return the bytes of a Parquet file with these `columns`, and with the texts in `about` as its metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns).replace_schema_metadata(about), file)
+    return file.getvalue()
 
 
 @contextlib.contextmanager
@@ -82,17 +109,42 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _require_numbers(path: Path, field: Any) -> None:
-    """Raise a FileError unless a column of the Parquet file at `path` holds real numbers.
+    """Raise a FileError unless a column of the Parquet file at `path` holds real numbers or booleans.
 
     `field` is pyarrow's description of the column: its name and type.
     """
-    if not re.match(r"u?int|float|half|double|decimal", str(field.type)):
+    if not re.match(_NUMBERS, str(field.type)):
         raise FileError(f"{path}: column {field.name!r} must hold real numbers, holds {field.type}")
+
+
+def _require_labels(path: Path, field: Any) -> None:
+    """Raise a FileError unless a column of the Parquet file at `path` holds labels: numbers, booleans or text.
+
+    `field` is pyarrow's description of the column: its name and type. The column may be encoded by a dictionary.
+    """
+    kind = getattr(field.type, "value_type", field.type) if str(field.type).startswith("dictionary") else field.type
+    if not re.match(rf"{_NUMBERS}|(large_)?string", str(kind)):
+        raise FileError(f"{path}: column {field.name!r} must hold numbers or text, holds {field.type}")
 
 
 def _numbers(column: Any) -> Array:
     """Return `column`, a column of pyarrow, as an array of float64, in which a missing value is NaN."""
+    if str(column.type).startswith("decimal"):
+        column = column.cast("string")  # pyarrow rounds a decimal number to the nearest double only if it is text
     return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False))
+
+
+def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
+    """Return the labels in `column`, a column of pyarrow, as an array of numbers or of texts.
+
+    Raise a FileError if a label is missing. For its message, `path` is the file, `name` is the name of the column, and
+    the first label is in row `start`, counted from 0.
+    """
+    missing = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    if missing.any():
+        raise FileError(f"{path}: row {start + int(missing.argmax()) + 1}, column {name!r}: missing")
+    plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    return np.asarray(plain.to_numpy(zero_copy_only=False))
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
@@ -142,9 +194,12 @@ def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
         if len(schema.get_all_field_indices(name)) != 1:
             raise ValueError(f"{fragment.path} must have one column {name!r}, got {schema.names}")
         kind = schema.field(name).type
-        if not (types.is_integer(kind) or types.is_floating(kind)):
+        if types.is_integer(kind) or types.is_floating(kind):
+            found.append(kind.to_pandas_dtype())
+        elif types.is_boolean(kind) or types.is_decimal(kind):
+            found.append(np.uint8 if types.is_boolean(kind) else np.float64)
+        else:
             raise TypeError(f"column {name!r} of {fragment.path} must hold numbers, got {kind}; name others")
-        found.append(kind.to_pandas_dtype())
     return found
 
 

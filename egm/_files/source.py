@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["FileError", "Given", "Source", "Vector", "numbered", "reading", "rows_in_a_block", "wrong"]
+__all__ = ["FileError", "Given", "Labels", "Source", "Vector", "numbered", "reading", "rows_in_a_block", "wrong"]
 
 _BLOCK = 1 << 18  # numbers in a block
 
+Labels: TypeAlias = NDArray[Any]  # the labels of the rows of a block: numbers, or objects that are texts
 Vector: TypeAlias = tuple[list[str] | None, Array]  # names, if the file has any, and values
 
 
@@ -35,12 +39,16 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold those arguments of `egm.files.rows` that decide whether the first line of a CSV file has names."""
+    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names."""
 
-    header: str
-    columns: Sequence[str] | None
-    known: Collection[str] | None
-    width: int | None
+    header: str = "auto"
+    columns: Sequence[str] | None = None
+    known: Collection[str] | None = None
+    width: int | None = None
+    delimiter: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    missing: str = "error"
 
 
 @dataclass(frozen=True)
@@ -48,28 +56,37 @@ class Source:
     """Describe a table in a file before columns are chosen.
 
     `names` is the list of the names of all columns. `count` is the number of rows, or None if the file does not say how
-    many rows it has. The function `read` takes the indices of the columns to read, and yields blocks of rows. The
-    function `counts` yields whole numbers whose sum is the number of rows.
+    many rows it has. The function `read` takes the indices of the columns that hold values and of those that hold
+    labels. It yields pairs: a block of rows of the values, and a list with an array of labels for each column of
+    labels. The function `counts` yields whole numbers whose sum is the number of rows. The function `require` takes the
+    arguments of `read`, and raises a FileError if a column has the wrong type, without reading a row.
     """
 
     names: list[str]
     count: int | None
-    read: Callable[[list[int]], Iterator[Array]]
+    read: Callable[[list[int], list[int]], Iterator[tuple[Array, list[Labels]]]]
     counts: Callable[[], Iterator[int]]
+    require: Callable[[list[int], list[int]], None] = lambda values, labels: None
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
-    The errors are those of the operating system, and the error for text that is not UTF-8.
+    The errors are those of the operating system and of a damaged gzip file, and the error for text that does not have
+    this `encoding`; None stands for UTF-8 where the user cannot choose.
     """
     try:
         yield
+    except (gzip.BadGzipFile, zlib.error):  # their own messages show bytes of the file
+        raise FileError(f"{path}: is not a gzip file, or a damaged one") from None
+    except EOFError:
+        raise FileError(f"{path}: the gzip file ends too early") from None
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise FileError(f"{path}: is not UTF-8 text") from None
+    except UnicodeError:
+        hint = "" if encoding is None else " (--encoding can name another)"
+        raise FileError(f"{path}: is not {(encoding or 'utf-8').upper()} text{hint}") from None
 
 
 def wrong(value: float) -> str:

@@ -28,7 +28,7 @@ from egm._mechanisms.base import (
 )
 from egm._mechanisms.joint import CLIPPED_SHARE, Joint
 from egm._mechanisms.rowsum import Parts, RowSum
-from egm._rows import dask, lattice, norms, people, sums
+from egm._rows import lattice, norms, people, sums
 from egm._rows.people import PerPerson
 from egm._rows.sums import Missing
 from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Noise, NoiseLaw, RowSource, Target, Whole
@@ -58,8 +58,18 @@ class DataRelease(RowSum, Release):
 
     Parameters
     ----------
-    estimate, noise_std, simulated, count, clipped, noise_law
-        Results of the release, as in `Release`.
+    estimate : ndarray, shape (d,)
+        Noisy sum, in the units of the data.
+    noise_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of `estimate`.
+    simulated : bool
+        Whether the noise came from a NumPy Generator.
+    count : float, optional
+        Noisy number of rows, if the number of rows is not public. Otherwise None.
+    clipped : float, optional
+        Noisy number of rows that were clipped, if the mechanism counts them. Otherwise None.
+    noise_law : {"gaussian", "l2"}
+        Law of the noise.
     mechanism : GaussianDataMechanism
         Mechanism that has made the release. It has nothing but public parameters.
     count_std : float
@@ -85,7 +95,7 @@ class DataRelease(RowSum, Release):
         return self.mechanism.columns
 
     @property
-    def n(self) -> float:
+    def n(self) -> float:  # type: ignore[override]  # read-only
         """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
         return float(self.mechanism.n) if self.count is None else max(self.count, 1.0)
 
@@ -754,9 +764,7 @@ class GaussianDataMechanism(Mechanism):
             ...
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
-        if (person is None) != (self.per_person is None):
-            given = "must be given" if person is None else "needs a mechanism with per_person, which"
-            raise ValueError(f"person {given}: per_person is {self.per_person!r}")
+        people.require_person(person, self.per_person)
         counted = self._joint.counted or self.per_person is not None
         self._check_rows(X, people.label_names(X, person=person), counted)
 
@@ -767,19 +775,15 @@ class GaussianDataMechanism(Mechanism):
         """
         if isinstance(X, Iterator):
             return
-        if _tables.is_blocks(X):
-            shape: Any = np.nan if X.count is None else X.count, len(X.names)
-            labels = ()  # are not among its names
-        elif not labels:
-            shape = unread(X=X)
-        elif (names := _tables.column_names(X)) is None:
+        if labels and _tables.column_names(X) is None:
             raise TypeError("X must have names of columns if person or by is one of them")
-        elif dask.is_dask(X):
-            shape = np.nan, len(names) - len(labels)
+        table: Any = _tables.chosen(X, self.columns, labels)
+        if _tables.is_blocks(table):
+            shape: Any = np.nan if table.count is None else table.count, len(table.names)
         else:
-            shape = np.nan, (unread(X=_tables.split(X[:0], *labels)[0]) or ())[1]
+            shape = unread(X=table)
         if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(X, self.columns, labels)
+            _tables.check(table, self.columns)
         if shape is None:
             return
         rows, *columns = shape or (1,)
@@ -788,7 +792,7 @@ class GaussianDataMechanism(Mechanism):
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
         if self.columns is None:
-            _tables.check(X, self.columns, labels)
+            _tables.check(table, self.columns)
         if not counted and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
 
@@ -862,10 +866,12 @@ class GaussianDataMechanism(Mechanism):
         center = np.broadcast_to(self.center, self.b.shape)
         rule = grid, center, self.b, self.count_clipped, self.basis, self.missing
         if person is None:
-            total, rows = sums.clipped_sum(_tables.arranged(X, self.columns), *rule)
+            rows_of_X = _tables.arranged(X, self.columns, gaps=self.missing != "error")
+            total, rows = sums.clipped_sum(rows_of_X, *rule)
         else:
             of_people = partial(_of_people, how=self.per_person, rule=rule)
-            found = people.results(X, self.columns, self.sigma.size, person, None, of_people)
+            source = people.Source(self.columns, self.sigma.size, person, gaps=self.missing != "error")
+            found = source.results(X, of_people)
             total, rows = sum(part for part, _ in found), sum(persons for _, persons in found)
         if not self._joint.counted and rows != self.n:
             unit = "rows" if self.per_person is None else "persons"

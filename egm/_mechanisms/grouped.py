@@ -181,8 +181,8 @@ class GroupedDataMechanism(Mechanism):
     (`per_person` is k), these may be in any groups, and :math:`\sqrt m` is replaced by k. Chapter 18
     of the book proves this.
 
-    For the same total, the same noise in each group has the least total squared error, because all
-    groups have the same sensitivity.
+    Among all ways to divide the noise between groups, the same noise in each has the least total
+    squared error (Proposition "Equal noise" of chapter 18).
 
     Examples
     --------
@@ -218,11 +218,11 @@ class GroupedDataMechanism(Mechanism):
         if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise TypeError(f"keys must be the keys of several groups, got {self.keys!r}")
         keys = tuple(_plain(key) for key in self.keys)
-        if len({type(key) for key in keys}) > 1:
-            raise TypeError("keys must be of one type: all numbers, all texts, or all dates")
         people.vector("keys", keys)
         if not keys or len(set(keys)) < len(keys):
             raise ValueError("keys must be at least one key, and name each group once")
+        if len({type(key) for key in keys}) > 1:
+            raise TypeError("keys must be of one type: all numbers, all texts, or all dates")
         fix(self, keys=keys, groups_per_person=count(groups_per_person=self.groups_per_person))
         if self.groups_per_person > 1 and inner.per_person not in ("sum", "mean"):
             raise ValueError(
@@ -244,7 +244,7 @@ class GroupedDataMechanism(Mechanism):
         """Return what a release consists of, as a `Joint`."""
         rows = self.mechanism.per_person
         reach_squared = rows**2 if isinstance(rows, int) else self.groups_per_person
-        return Joint(self.neighbors, counted=True, reach_squared=reach_squared)
+        return Joint(self.neighbors, counted=True, reach_squared=reach_squared, groups=True)
 
     @property
     def neighbors(self) -> Neighbors:
@@ -302,9 +302,7 @@ class GroupedDataMechanism(Mechanism):
         if by is None:
             raise ValueError("by must be the name of a column of X, or an array with the group of each row")
         inner = self.mechanism
-        if (person is None) != (inner.per_person is None):
-            given = "must be given" if person is None else "needs a mechanism with per_person, which"
-            raise ValueError(f"person {given}: per_person is {inner.per_person!r}")
+        people.require_person(person, inner.per_person)
         inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
 
     def check_noise(self, X: object) -> None:
@@ -388,20 +386,21 @@ class GroupedDataMechanism(Mechanism):
         most = None if isinstance(inner.per_person, int) else self.groups_per_person
         rule = grid, np.broadcast_to(inner.center, inner.b.shape), inner.b, inner.basis, inner.missing
         of_groups = partial(_of_groups, keys=keys, how=inner.per_person, most=most, rule=rule)
-        found = people.results(X, inner.columns, inner.sigma.size, person, by, of_groups)
+        labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
+        found = labels.results(X, of_groups)
         total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
-        weight: float
+        weight: float = self._weight
         if rng is None:
             weight, std = self._on_lattice(grid)
             drawn, unit = np.array(secure_noise("gaussian", std, self.noise_size), dtype=object), grid.unit
         else:
-            weight, std, unit = self._weight, self.count_std * self._weight, 1.0
-            total, drawn = total * grid.unit, simulated_noise("gaussian", np.full(self.noise_size, std), rng)
-        releases = {}
-        for key, part, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
-            estimate, counts = inner._with_noise(part, int(number), weight, 0, noise, unit)
-            named: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
-            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **named)
+            drawn, unit = simulated_noise("gaussian", np.full(self.noise_size, self.count_std * weight), rng), 1.0
+            total = total * grid.unit
+        releases: dict[Hashable, DataRelease] = {}
+        for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
+            estimate, counts = inner._with_noise(centered, int(number), weight, 0, noise, unit)
+            fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
+            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **fields)
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:
@@ -436,7 +435,7 @@ def _of_groups(
     If the blocks of `source` have persons, they are sorted by person, and `how` and `most` say what is left. `keys` has
     the keys of the groups, and `rule` the arguments of `group_sums` but the first two.
     """
-    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source)  # type: ignore[arg-type]
+    coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)
-    pairs: Any = ((block.values, block.groups) for block in kept)
+    pairs = ((block.values, block.groups) for block in kept if block.groups is not None)
     return sums.group_sums(pairs, len(keys), *rule)

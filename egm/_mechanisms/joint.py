@@ -11,12 +11,16 @@ that of another person. Then
     \|U\| \le r \sqrt{C^2 + w^2}, \qquad \langle U, V \rangle \ge -r^2 \max(C^2 - w^2, 0),
 
 because two joint vectors of one group have an inner product of at least :math:`w^2 - C^2`, and those of two groups have
-the inner product 0. Therefore the sensitivity is
+the inner product 0. Therefore the sensitivity is at most
 
 - :math:`r \sqrt{C^2 + w^2}` if a person is added or removed;
-- :math:`\|U - V\| \le r \max(2 C, \sqrt{2 (C^2 + w^2)})` if a person is replaced. For a weight of C or less this is
-  the sensitivity 2 r C of the sum without the number of rows. So under replacement the number of rows is released
-  at no cost, even if it is private.
+- :math:`\|U - V\| \le r \max(2 C, \sqrt{2 (C^2 + w^2)})` if a person is replaced;
+- :math:`k \max(2 C, \sqrt{C^2 + w^2})` if a person is replaced and there is one group: if the two persons have a and b
+  rows, the square of the change is at most :math:`(a + b)^2 C^2 + (a - b)^2 w^2`, which is largest for b = a or b = 0.
+
+For a weight of C or less, and without groups of :math:`\sqrt 3 C` or less, the second and the third one are the
+sensitivity 2 r C of the sum without the number of rows. So under replacement the number of rows is released at no cost,
+even if it is private.
 
 Chapter 18 of the book proves this.
 """
@@ -42,13 +46,15 @@ class Joint:
     """Vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
     `neighbors` is the neighbor relation. `counted` and `clipped` say whether the number of rows, and whether the number
-    of clipped rows is released. `reach_squared` is the square of the number r in the docstring of this module.
+    of clipped rows is released. `reach_squared` is the square of the number r in the docstring of this module. `groups`
+    says whether rows belong to several groups, each with a sum of its own.
     """
 
     neighbors: Neighbors
     counted: bool
     clipped: bool = False
     reach_squared: int = 1
+    groups: bool = False
 
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
         """Return the sensitivity of the sum, together with the number of rows times `weight`, for a reach of 1.
@@ -56,7 +62,9 @@ class Joint:
         Rows are clipped to the norm `clip_norm`. If the number of rows is not released, `weight` is 0.
         """
         joint = np.hypot(clip_norm, weight)
-        return joint if self.neighbors == "add_remove" else np.maximum(2.0 * clip_norm, math.sqrt(2) * joint)
+        if self.neighbors == "add_remove":
+            return joint
+        return np.maximum(2.0 * clip_norm, math.sqrt(2) * joint if self.groups else joint)
 
     def weight(self, clip_norm: float, ratio: float) -> float:
         """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
@@ -65,11 +73,12 @@ class Joint:
         adds B s**2 / w**2, because this number is multiplied by the center. Let `ratio` be the root of B / A. Since
         s**2 grows like C**2 + w**2 with the clip norm C, `clip_norm`, the best weight is the root of C times `ratio`.
         The weight is at least C / 10; then the number of rows is known up to 10 noise multipliers, which costs one
-        percent of the variance. If a person is replaced, the weight is at least C, which costs nothing.
+        percent of the variance. If a person is replaced, the weight is at least that which costs nothing.
         """
         if not self.counted:
             return 0.0
-        least = 1.0 if self.neighbors == "replace_one" else _LEAST_WEIGHT
+        free = 1.0 if self.groups else math.sqrt(3)
+        least = free if self.neighbors == "replace_one" else _LEAST_WEIGHT
         return float(max(np.sqrt(clip_norm * ratio), least * clip_norm))
 
     @property
@@ -85,7 +94,9 @@ class Joint:
         released.
         """
         joint = radius**2 + weight**2
-        square = joint if self.neighbors == "add_remove" else max(4 * radius**2, 2 * joint if weight else 0)
+        square = joint
+        if self.neighbors == "replace_one":
+            square = max(4 * radius**2, 2 * joint if self.groups else joint)
         clipped_weight = math.ceil(CLIPPED_SHARE * _root(square)) if self.clipped else 0
         return clipped_weight, _root(self.reach_squared * (square + clipped_weight**2))
 

@@ -52,11 +52,7 @@ class RowSum:
     estimate: Array
     noise_std: Array
     columns: Columns
-
-    @property
-    def n(self) -> float:
-        """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
-        raise NotImplementedError
+    n: float  # the number of rows: the public one, or the noisy one that was released, but at least 1
 
     def _parts(self) -> Parts:
         """Return how far the noisy sum may be from the exact sum, as `Parts`."""
@@ -73,8 +69,8 @@ class RowSum:
 
     @property
     def mean(self) -> Array:
-        """Return the noisy mean of the rows, shape (d,): the noisy sum divided by the number of rows."""
-        return self.estimate / self.n
+        """Return the noisy mean of the rows, shape (d,): NaN if the noisy number of rows is below 1."""
+        return self.estimate / self.n if self._noisy_count() >= 1 else np.full(self.estimate.shape, np.nan)
 
     @property
     def mean_std(self) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sum", "is_dask", "results", "shuffled"]
+__all__ = ["Sum", "in_blocks", "is_dask", "results", "shuffled"]
 
 _PIECES = 64  # into which the rows of a block are divided, at most
 _WIDTH = 16  # results that are added by one task, and at most how many are returned
@@ -41,16 +41,8 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
     two axes, or if its columns are in several chunks of unknown size.
     """
     import dask
-    from dask.array import Array
 
-    if not isinstance(X, Array):
-        raise TypeError(f"X must be a dask array, such as to_dask_array() makes of a data frame, got {type(X)}")
-    if X.ndim != 2:
-        raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}")
-    if X.numblocks[1] > 1:
-        if np.isnan(X.shape[1]):
-            raise ValueError(f"X must have columns whose number is known, or in one chunk, got chunks {X.chunks[1]}")
-        X = X.rechunk({1: -1})
+    X = _whole_rows(X)
     # As a task of its own, `partial` is sent to each worker once, and not with every block.
     shared = dask.delayed(partial, pure=True, traverse=False)
     cells = _cells(X, _result, partial=shared)
@@ -72,8 +64,7 @@ def shuffled(
     """
     import dask
 
-    if hasattr(X, "rechunk"):
-        X = X.rechunk({1: -1})
+    X = _whole_rows(X) if hasattr(X, "rechunk") else X
     parts = [dask.delayed(of_part)(part) for part in np.ravel(X.to_delayed()).tolist()]
     if divided is None:
         sums = [dask.delayed(together)([part]) for part in parts]
@@ -82,6 +73,33 @@ def shuffled(
         pieces = [dask.delayed(divided, nout=count)(part, count) for part in parts]
         sums = [dask.delayed(together)([piece[k] for piece in pieces]) for k in range(count)]
     return list(dask.compute(*sums))
+
+
+def in_blocks(X: Any, numbers: int) -> Any:
+    """Return the dask array `X`, shape (n, d), in blocks of whole rows that have about the given number of `numbers`.
+
+    The number of rows in a block depends on d alone, and only the last block may have fewer. If the sizes of the chunks
+    of `X` are not known, they are computed, for which all rows are read once. Errors are those of `results`.
+    """
+    X = _whole_rows(X)
+    if any(map(np.isnan, X.chunks[0])):
+        X = X.copy().compute_chunk_sizes()
+    return X.rechunk({0: max(1, numbers // X.shape[1])})
+
+
+def _whole_rows(X: Any) -> Any:
+    """Return the dask array `X` with all columns in one chunk; raise the errors of `results` for any other object."""
+    from dask.array import Array
+
+    if not isinstance(X, Array):
+        raise TypeError(f"X must be a dask array, such as to_dask_array() makes of a data frame, got {type(X)}")
+    if X.ndim != 2:
+        raise ValueError(f"X must have two axes, rows and columns, got shape {X.shape}")
+    if X.numblocks[1] == 1:
+        return X
+    if np.isnan(X.shape[1]):
+        raise ValueError(f"X must have columns whose number is known, or in one chunk, got chunks {X.chunks[1]}")
+    return X.rechunk({1: -1})
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:

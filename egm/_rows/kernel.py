@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["FAR", "add_rotated", "add_rows"]
+__all__ = ["FAR", "add_grouped", "add_rotated", "add_rows"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
@@ -96,6 +96,20 @@ def _first_nan(y: Array) -> int:
 
 
 @_compiled()
+def _rough(row: Array, y: Array) -> tuple[int, float]:
+    """Return the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
+
+    The squares of `y` overflow or underflow. `y` is the row after centering and scaling. The row is read again,
+    to tell an infinite entry from an overflow. Somebody may have written to it since, so y is checked, too: a row with
+    NaN has no norm.
+    """
+    place = _first_not_finite(row)
+    if place < 0:
+        place = _first_nan(y)
+    return place, _careful_norm(y) if place < 0 else 0.0
+
+
+@_compiled()
 def add_rows(
     X: Array,
     center: Array,
@@ -128,14 +142,9 @@ def add_rows(
             square = _centered(X[first + r], center, scaling, y[r])
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
-                # X is read again, to tell an infinite entry from an overflow. Somebody may have written to it since,
-                # so y is checked, too: a row with NaN has no norm.
-                place = _first_not_finite(X[first + r])
-                if place < 0:
-                    place = _first_nan(y[r])
+                place, norm = _rough(X[first + r], y[r])
                 if place >= 0:
                     return (first + r) * d + place
-                norm = _careful_norm(y[r])
             factor[r] = target / max(norm, clip_norm)
             clipped[0] += norm > clip_norm
         f0, f1, f2, f3 = factor[0], factor[1], factor[2], factor[3]
@@ -145,6 +154,40 @@ def add_rows(
         if (first + 4) % _FLUSH == 0:
             _flush(integers, total)
     _flush(integers, total)
+    return -1
+
+
+@_compiled()
+def add_grouped(
+    X: Array,
+    codes: NDArray[Any],
+    center: Array,
+    scaling: Array,
+    clip_norm: float,
+    target: float,
+    total: NDArray[np.int64],
+) -> int:
+    """Clip and round the rows of `X` as `add_rows` does, and add each row to the row of `total` for its group.
+
+    `codes` has the index of the group of each row; a row whose index is negative is left out, and not read. `total` is
+    int64 (groups, d + 1) and written in place; its last column counts the rows. The function returns -1, or the index
+    of the first entry that is not finite, as `add_rows` does.
+    """
+    n, d = X.shape
+    y = np.zeros(d)
+    for i in range(n):
+        if codes[i] < 0:
+            continue
+        square = _centered(X[i], center, scaling, y)
+        norm = math.sqrt(square)
+        if not _ROUGH[0] <= square <= _ROUGH[1]:
+            place, norm = _rough(X[i], y)
+            if place >= 0:
+                return i * d + place
+        factor, of_group = target / max(norm, clip_norm), total[codes[i]]
+        for j in range(d):
+            of_group[j] += np.int64(y[j] * factor)  # rounds towards zero
+        of_group[d] += 1
     return -1
 
 

@@ -48,6 +48,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,6 +67,7 @@ _FINEST = 40  # bits of a clipped row's norm
 _HIGHEST = 56  # bits of the noise's standard deviation, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
+_GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
 _WORTH_A_THREAD = 1 << 19  # numbers
 
 S = TypeVar("S")
@@ -133,7 +135,7 @@ class Lattice:
     def sum_by_group(
         self,
         X: NDArray[Any],
-        codes: NDArray[np.int64],
+        codes: NDArray[Any],
         groups: int,
         center: ArrayLike = 0.0,
         scaling: ArrayLike = 1.0,
@@ -142,40 +144,24 @@ class Lattice:
         """Return the result of `sum` for the rows of each group, shape (groups, d), and the number of rows in each.
 
         `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that belongs to no group and is left
-        out. The other arguments are those of `sum`. The rows are copied, a block at a time, in the order of the groups.
+        out. The other arguments are those of `sum`. With a `basis` the rows are copied, a block at a time, in the order
+        of the groups.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
-        add, small = self._adder(center, scaling, basis), np.int16 if groups < 1 << 15 else np.int64
-        codes = codes.astype(small)  # NumPy sorts short integers in linear time
-        totals = _in_parallel(lambda part: self._group_part(X, codes, groups, part, add), _parts(*X.shape))
+        if basis is None:
+            from egm._rows import kernel  # compiles
+
+            scale = scaling, self.clip_norm, self.radius * self.shrink
+
+            def add(rows: Array, of_rows: NDArray[Any], total: NDArray[np.int64]) -> int:
+                place: int = kernel.add_grouped(rows, of_rows, center, *scale, total)
+                return place
+
+        else:
+            add = partial(_add_sorted, add=self._adder(center, scaling, basis))
+        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), _parts(*X.shape))
         joint = sum((part.astype(object) for part in totals), np.zeros((groups, X.shape[1] + 1), dtype=object))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
-
-    def _group_part(
-        self, X: NDArray[Any], codes: NDArray[Any], groups: int, part: range, add: Callable[..., int]
-    ) -> NDArray[np.int64]:
-        """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
-
-        `codes` has the groups of the rows, of which there are `groups`, and `add` is a result of `_adder`. The result
-        has the shape (groups, d + 1): the sums, and in the last column the numbers of rows.
-        """
-        joint, clipped = np.zeros((groups, X.shape[1] + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        totals, step = np.zeros((groups, X.shape[1]), dtype=np.int64), max(1, _COPIED * 8 // X.shape[1])
-        for start in range(part.start, part.stop, step):
-            of_rows = codes[start : min(start + step, part.stop)]
-            order = np.argsort(of_rows, kind="stable")
-            with np.errstate(over="ignore"):
-                rows = np.take(X[start : start + of_rows.size], order, axis=0).astype(float, copy=False)
-            rows.flags.writeable = False
-            ends = np.searchsorted(of_rows[order], np.arange(groups + 1))  # rows of no group stand first
-            for group in np.flatnonzero(np.diff(ends)):
-                place = add(rows[ends[group] : ends[group + 1]], totals[group], clipped)
-                if place >= 0:
-                    i, j = divmod(place, X.shape[1])
-                    raise ValueError(f"X[{start + order[ends[group] + i]}, {j}] must be finite")
-            joint[:, -1] += np.diff(ends)
-        joint[:, :-1] = totals
-        return joint
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
         """Return a function that adds the rows of a block, an array of doubles, to a sum and to a number of rows.
@@ -223,6 +209,48 @@ class Lattice:
                 i, j = divmod(place, X.shape[1])
                 raise ValueError(f"X[{start + i}, {j}] must be finite")
         return joint
+
+
+def _group_part(
+    X: NDArray[Any], codes: NDArray[Any], groups: int, part: range, add: Callable[..., int]
+) -> NDArray[np.int64]:
+    """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
+
+    `codes` has the groups of the rows, of which there are `groups`. `add` adds rows to the array of totals, as
+    `egm._rows.kernel.add_grouped` does it. The result has the shape (groups, d + 1), with the numbers of rows in the
+    last column.
+    """
+    total = np.zeros((groups, X.shape[1] + 1), dtype=np.int64)
+    step = max(1, _GROUPED // X.shape[1])
+    for start in range(part.start, part.stop, step):
+        rows = slice(start, min(start + step, part.stop))
+        with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
+            block = np.ascontiguousarray(X[rows], dtype=float).view()
+        block.flags.writeable = False
+        place = add(block, codes[rows], total)
+        if place >= 0:
+            i, j = divmod(place, X.shape[1])
+            raise ValueError(f"X[{start + i}, {j}] must be finite")
+    return total
+
+
+def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add: Callable[..., int]) -> int:
+    """Add the rows of `block` to `total`, as `egm._rows.kernel.add_grouped` does, by the function `add` for one group.
+
+    `codes` has the groups of the rows, and `add` is a result of `Lattice._adder`.
+    """
+    order, clipped = np.argsort(codes, kind="stable"), np.zeros(1, dtype=np.int64)  # rows of no group stand first
+    rows, ends = block[order], np.searchsorted(codes[order], np.arange(len(total) + 1))
+    rows.flags.writeable = False
+    for group in np.flatnonzero(np.diff(ends)):
+        sums = np.zeros(block.shape[1], dtype=np.int64)
+        place = add(rows[ends[group] : ends[group + 1]], sums, clipped)
+        if place >= 0:
+            i, j = divmod(place, block.shape[1])
+            return int(order[ends[group] + i] * block.shape[1] + j)
+        total[group, :-1] += sums
+    total[:, -1] += np.diff(ends)
+    return -1
 
 
 def _parts(rows: int, d: int) -> list[range]:

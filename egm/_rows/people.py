@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -27,7 +28,7 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "codes", "gathered", "label_names", "results", "vector"]
+__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
@@ -69,32 +70,41 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
     return names
 
 
+def require_person(person: object, per_person: PerPerson) -> None:
+    """Raise ValueError if `person` is given and a mechanism has no `per_person`, or the other way round."""
+    if (person is None) != (per_person is None):
+        given = "must be given" if person is None else "needs a mechanism with per_person, which"
+        raise ValueError(f"person {given}: per_person is {per_person!r}")
+
+
 def _is_name(label: object) -> bool:
     """Return whether `label` is the name of a column, and neither the labels themselves nor None."""
     scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
     return isinstance(label, str) or (scalar and label is not None)
 
 
-def codes(labels: Labels, keys: tuple[Hashable, ...]) -> NDArray[np.int64]:
+def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
     found, known = vector("by", labels), vector("keys", list(keys))
+    small = np.int16 if len(keys) < 1 << 15 else np.int64
     if not found.size:
-        return np.empty(0, dtype=int)
+        return np.empty(0, dtype=small)
     if ("U" in (kinds := found.dtype.kind + known.dtype.kind) or "M" in kinds) and kinds not in ("UU", "MM"):
         raise TypeError("by must have labels of the type of the keys: numbers, texts or dates")
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE:
-            table = np.full(high - low + 3, -1)
-            table[known.astype(int) - low + 1] = np.arange(len(keys))
-            places = np.clip(found, low - 1, high + 1).astype(int) - low + 1
-            return np.asarray(table[places])
+            table = np.full(high - low + 3, -1, dtype=small)
+            table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
+            within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
+            return table.take(within.astype(np.int64, copy=False) - (low - 1), mode="clip")
     if kinds == "MM":  # dates and times are compared in the finer one of their units
         finer = np.promote_types(found.dtype, known.dtype)
         found, known = (dates.astype(finer).astype(int) for dates in (found, known))
-    distinct, places = np.unique(found, return_inverse=True)
-    index = {key: code for code, key in enumerate(known.tolist())}
-    return np.array([index.get(label, -1) for label in distinct.tolist()], dtype=int)[places]
+    order = np.argsort(known)
+    ranked = known[order]
+    places = np.searchsorted(ranked, found).clip(max=len(keys) - 1)
+    return np.where(ranked[places] == found, order[places], -1).astype(small)
 
 
 def vector(name: str, labels: Any) -> Labels:
@@ -131,42 +141,125 @@ def _is_date(label: object) -> bool:
 # Blocks ---------------------------------------------------------------------------------------------------------------
 
 
-def results(
-    X: Any, columns: Columns, d: int, person: Any, by: Any, summed: Callable[[Iterator[Block]], dask.Sum]
-) -> list[dask.Sum]:
-    """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
+@dataclass(frozen=True)
+class Source:
+    """Say which columns of a table are summed, and which say to whom and to what group a row belongs.
 
-    All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
-    iterator of data frames, or a dask array or frame. `person` and `by` are names of columns, or arrays with one entry
-    for each row, or None. The other columns of X are matched with `columns`, and there are `d` of them. Raise
-    ValueError if blocks of rows are not sorted by person, or if a label is missing.
+    `columns` has the names of the d columns that are summed, or is None. `person` and `by` are names of columns, or
+    arrays with one entry for each row, or None. Missing entries are allowed if `gaps` is true.
     """
-    if not dask.is_dask(X):
-        return [summed(_blocks(X, columns, d, person, by))]
-    of_part = partial(_of_part, names=_tables.column_names(X), columns=columns, d=d, person=person, by=by)
-    return dask.shuffled(X, of_part, None if person is None else _divided, partial(_together, summed=summed))
+
+    columns: Columns
+    d: int
+    person: Any = None
+    by: Any = None
+    gaps: bool = False
+
+    def results(self, X: Any, summed: Callable[[Iterator[Block]], dask.Sum]) -> list[dask.Sum]:
+        """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
+
+        All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
+        iterator of data frames, or a dask array or frame. Raise ValueError if blocks of rows are not sorted by person,
+        or if a label is missing.
+        """
+        if not dask.is_dask(X):
+            return [summed(self._blocks(X))]
+        of_part = partial(self._of_part, names=_tables.column_names(X))
+        return dask.shuffled(X, of_part, None if self.person is None else _divided, partial(_together, summed=summed))
+
+    def _names(self, X: object) -> list[Hashable]:
+        """Return those of the labels that are names of columns of `X`."""
+        return label_names(X, person=self.person, by=self.by)
+
+    def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
+        """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns `names`."""
+        labels = self.person, self.by
+        if isinstance(part, np.ndarray):
+            assert names is not None
+            wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
+            values = unread_matrix(self.d, X=part[:, [names.index(name) for name in wanted]])
+            return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
+        return _joined(*self._blocks(part))
+
+    def _blocks(self, X: Any) -> Iterator[Block]:
+        """Yield the rows of `X`, no object of dask, in blocks with their labels; sorted by person, if there are any."""
+        names = self._names(X)
+        parts: Iterable[tuple[Any, list[Labels]]]
+        if _tables.is_blocks(X):
+            parts = _tables.chosen(X, self.columns).labelled(names)
+        elif isinstance(X, Iterator):
+            parts = (_tables.split(_named(block), *names) for block in X)
+        else:
+            yield from self._in_memory(X)
+            return
+        order = _Order()
+        for rest, found in parts:
+            labels = dict(zip(names, found, strict=True))
+            persons = None if self.person is None else vector("person", labels[self.person])
+            if persons is not None:
+                order.check(persons)
+            yield Block(self._values(rest), persons, labels.get(self.by))
+
+    def _in_memory(self, X: Any) -> Iterator[Block]:
+        """Yield the rows of an array or a data frame `X` in blocks; sorted by person, if there are any.
+
+        The rows of one person keep their order.
+        """
+        names = self._names(X)
+        rest, found = _tables.split(X, *names) if names else (X, [])
+        values, labels = self._values(rest), dict(zip(names, found, strict=True))
+        given = [(key, getattr(self, key)) for key in ("person", "by")]
+        found = [labels[label] if _is_name(label) else label for _, label in given]
+        whole = Block(
+            values, *(None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
+        )
+        if whole.persons is None:
+            yield whole
+            return
+        order, step = np.argsort(whole.persons, kind="stable"), max(1, _SORTED // self.d)
+        for start in range(0, max(order.size, 1), step):
+            yield _cut(whole, order[start : start + step])
+
+    def _values(self, rest: Any) -> Any:
+        """Return the numbers of `rest`, an array or a table without its labels, as an array with d columns."""
+        found = _tables.arranged(rest, self.columns, self.gaps)
+        if isinstance(found, Iterator):
+            found = np.concatenate([np.empty((0, self.d)), *found])
+        return unread_matrix(self.d, X=found)
 
 
-def _of_part(part: Any, names: tuple[Hashable, ...] | None, columns: Columns, d: int, person: Any, by: Any) -> Block:
-    """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns called `names`.
+def _named(block: Any) -> Any:
+    """Return `block`; raise TypeError if it has no names of columns, among which a label could be."""
+    if _tables.column_names(block) is None:
+        raise TypeError("X must be made of data frames if person or by is the name of a column")
+    return block
 
-    The other arguments are those of `results`.
+
+class _Order:
+    """Check that blocks are sorted by person, and so that no person appears again after another one.
+
+    Texts may be sorted as texts or, if they are whole numbers, as numbers.
     """
-    if isinstance(part, np.ndarray):
-        assert names is not None
-        places = {label: names.index(label) for label in (person, by) if label is not None}
-        order = _tables.places(_Named([name for name in names if name not in places]), columns)
-        values = np.delete(part, list(places.values()), axis=1)
-        values = values if order is None else values[:, order]
-        return Block(values, *(None if label is None else part[:, places[label]] for label in (person, by)))
-    return _joined(*_blocks(part, columns, d, person, by))
 
+    def __init__(self) -> None:
+        self.last, self.ways = np.empty(0), {"as they are", "as numbers"}
 
-class _Named:
-    """Stand for a table that has nothing but the names of its columns."""
-
-    def __init__(self, names: list[Hashable]) -> None:
-        self.names, self.blocks = tuple(names), list
+    def check(self, persons: Labels) -> None:
+        """Raise ValueError unless `persons`, those of the next block, ascend after those of all blocks before it."""
+        persons = _end_to_end(self.last, persons)
+        if persons.dtype.kind != "U":
+            self.ways.discard("as numbers")
+        for way in list(self.ways):
+            try:
+                keys = persons.astype(np.int64) if way == "as numbers" else persons
+            except ValueError:
+                self.ways.remove(way)
+                continue
+            if np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
+                self.ways.remove(way)
+        if not self.ways:
+            raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it whole")
+        self.last = persons[-1:]
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
@@ -193,68 +286,6 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
     return summed(iter([block]))
 
 
-def _blocks(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
-    """Yield the rows of `X` in blocks, with their labels; if there are persons, in the order of the persons.
-
-    The arguments are those of `results`; X is no object of dask.
-    """
-    names = label_names(X, person=person, by=by)
-    parts: Iterable[tuple[Any, list[Labels]]]
-    if _tables.is_blocks(X):
-        place = _tables.places(X, columns)
-        parts = ((rows if place is None else rows[:, place], found) for rows, found in X.labelled(names))
-    elif isinstance(X, Iterator):
-        parts = (_tables.split(_named(x), *names) for x in X)
-    else:
-        yield from _in_memory(X, columns, d, person, by)
-        return
-    last = np.empty(0)
-    for rest, found in parts:
-        labels = dict(zip(names, found, strict=True))
-        persons = None if person is None else vector("person", labels[person])
-        if persons is not None:
-            ascending = _end_to_end(last, persons)
-            if (ascending[1:] < ascending[:-1]).any():
-                raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it as a whole")
-            last = ascending[-1:]
-        yield Block(_values(rest, columns, d), persons, labels.get(by))
-
-
-def _named(block: Any) -> Any:
-    """Return `block`; raise TypeError if it has no names of columns, among which a label could be."""
-    if _tables.column_names(block) is None:
-        raise TypeError("X must be made of data frames if person or by is the name of a column")
-    return block
-
-
-def _in_memory(X: Any, columns: Columns, d: int, person: Any, by: Any) -> Iterator[Block]:
-    """Yield the rows of an array or a data frame `X`, as `_blocks` does, in the order of the persons if there are any.
-
-    The rows of one person keep their order.
-    """
-    names = label_names(X, person=person, by=by)
-    rest, found = _tables.split(X, *names) if names else (X, [])
-    labels = dict(zip(names, found, strict=True))
-    values = _values(rest, columns, d)
-    given = [(key, labels[label] if _is_name(label) else label) for key, label in (("person", person), ("by", by))]
-    persons, groups = (None if label is None else vector(key, label) for key, label in given)
-    whole = Block(values, persons, groups)
-    if persons is None:
-        yield whole
-        return
-    order, step = np.argsort(persons, kind="stable"), max(1, _SORTED // d)
-    for start in range(0, max(order.size, 1), step):
-        yield _cut(whole, order[start : start + step])
-
-
-def _values(rest: Any, columns: Columns, d: int) -> Any:
-    """Return the numbers of `rest`, an array or a table without its labels, as an array with `d` columns."""
-    found = _tables.arranged(rest, columns)
-    if isinstance(found, Iterator):
-        found = np.concatenate([np.empty((0, d)), *found])
-    return unread_matrix(d, X=found)
-
-
 # Persons --------------------------------------------------------------------------------------------------------------
 
 
@@ -276,10 +307,10 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
         persons = kept.persons
         if persons is None or not persons.size:
             continue
-        done = int(np.searchsorted(persons, persons[-1]))  # the last person may have more rows in the next block
-        if done:
-            yield _of_persons(_cut(kept, slice(None, done)), how, most)
-            kept = _cut(kept, slice(done, None))
+        others = np.flatnonzero(persons != persons[-1])
+        if others.size:  # the last person may have more rows in the next block
+            yield _of_persons(_cut(kept, slice(None, others[-1] + 1)), how, most)
+            kept = _cut(kept, slice(others[-1] + 1, None))
     if kept is not None and len(kept.values):
         yield _of_persons(kept, how, most)
 

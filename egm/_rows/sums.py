@@ -94,21 +94,17 @@ def _of_incomplete(
 def filled(X: Any, center: Array, missing: Missing) -> tuple[Array, NDArray[np.bool]]:
     """Return rows without missing entries for the rows of the array `X`, and which rows of X they stand for.
 
-    An entry that is NaN becomes that of `center`, or its row is left out, as `missing` says; for "error" all rows are
-    returned unchanged.
+    An entry that is NaN becomes that of `center`, or its row is left out, as `missing` says.
     """
-    everything = np.ones(len(X), dtype=bool)
-    if missing == "error":
-        return X, everything
     absent = np.isnan(X)
     if missing == "center":
-        return np.where(absent, center, X), everything
+        return np.where(absent, center, X), np.ones(len(X), dtype=bool)
     complete = ~absent.any(axis=1)
     return X[complete], complete
 
 
 def group_sums(
-    blocks: Iterable[tuple[Any, NDArray[np.int64]]],
+    blocks: Iterable[tuple[Any, NDArray[Any]]],
     groups: int,
     grid: Lattice,
     center: Array,
@@ -123,7 +119,10 @@ def group_sums(
     """
     total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
     for X, codes in blocks:
-        X, kept = filled(unread_matrix(center.size, X=X), center, missing)
-        part, number = grid.sum_by_group(X, codes[kept], groups, center, scaling, basis)
+        X = unread_matrix(center.size, X=X)
+        if missing != "error":
+            X, kept = filled(X, center, missing)
+            codes = codes[kept]
+        part, number = grid.sum_by_group(X, codes, groups, center, scaling, basis)
         total, rows = total + part, rows + number
     return total, rows

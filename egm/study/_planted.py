@@ -183,7 +183,7 @@ def _recentered() -> list[Patch]:
         return release(dataclasses.replace(mechanism, center=X.mean(axis=0)), X, rng=rng)
 
     def wrong_mean(rows: private_rows.PrivateRows, step: str, center: Array, *given: Any) -> tuple[Array, float]:
-        around = rows.X.mean(axis=0)
+        around = rows.rows.X.mean(axis=0)
         found, std = mean(rows, step, around, *given)
         return around + found, std
 

@@ -26,9 +26,8 @@ from egm.mechanisms import EllipticalGaussianMechanism
 from tests.book.markup import parsed
 from tools.execute import ROOT
 
-TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE = (
-    (ROOT / "book" / f"{name}.md").read_text() for name in ("tutorial", "mechanisms", "notation", "cite", "practice")
-)
+PAGES = "tutorial", "mechanisms", "notation", "cite", "practice", "survey"
+TUTORIAL, MECHANISMS, NOTATION, CITE, PRACTICE, SURVEY = ((ROOT / "book" / f"{name}.md").read_text() for name in PAGES)
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,7 +40,7 @@ def run_python(code, names):
     New variables of the code are added to `names`.
     """
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(code, "book/tutorial.md", "exec"), names)
+        exec(compile(code, "a page", "exec"), names)
     return printed.getvalue()
 
 
@@ -60,15 +59,18 @@ def run_console(session):
 PIPES = {"capture_output": True, "text": True, "check": True}
 
 
-def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
-    """In an empty folder, each block of code in the tutorial prints exactly what the page shows after it.
+WRITTEN = {TUTORIAL: {"people.npy", "sums.csv", "people.budget"}, SURVEY: {"visits.csv"}}  # files, by page
 
-    The folder is `tmp_path`, and `monkeypatch` makes it the current folder. The code also writes the three files
-    people.npy, sums.csv and people.budget.
+
+@pytest.mark.parametrize("page", WRITTEN, ids=["tutorial", "survey"])
+def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
+    """In an empty folder, each block of code in the text `page` prints exactly what the page shows after it.
+
+    The folder is `tmp_path`, and `monkeypatch` makes it the current folder. The code also writes the files in WRITTEN.
     """
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
-    for language, block in BLOCK.findall(TUTORIAL):
+    for language, block in BLOCK.findall(page):
         if language == "text":
             assert block == printed
             printed = ""
@@ -79,15 +81,16 @@ def test_tutorial_shows_what_happens(tmp_path, monkeypatch):
         else:
             assert run_console(block) == "".join(re.findall(r"^(?!\$ ).*\n", block, re.MULTILINE))
     assert not printed
-    assert {path.name for path in tmp_path.iterdir()} >= {"people.npy", "sums.csv", "people.budget"}
+    assert {path.name for path in tmp_path.iterdir()} >= WRITTEN[page]
 
 
-def test_tutorial_releases_securely():
-    """Each release in the tutorial has secure noise, unless the variable that holds the release is called `trial`.
+@pytest.mark.parametrize("page", WRITTEN, ids=["tutorial", "survey"])
+def test_a_page_releases_securely(page):
+    """Each release in the text `page` has secure noise, unless the variable that holds the release is called `trial`.
 
     The noise is secure if the call of `release` has no argument `rng`.
     """
-    calls = re.findall(r"^(\w+) = \w+\.release\((.*)\)$", TUTORIAL, re.MULTILINE)
+    calls = re.findall(r"^ *(\w+) = \w+\.release\(([^()]*(?:\([^()]*\)[^()]*)*)\)$", page, re.MULTILINE)
     assert {name for name, _ in calls} == {"release", "trial"}
     assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
 
@@ -345,12 +348,20 @@ PUBLIC = OFFERED | {
     if inspect.isclass(cls)
     for name, thing in members(cls).items()
 }
-COMMANDS = {
-    name: parser
-    for action in cli._parser()._actions
-    if isinstance(action, argparse._SubParsersAction)
-    for name, parser in action.choices.items()
-}
+
+
+def commands(parser, words=()):
+    """Return a dictionary from each command of `parser`, such as "budget new", to the parser of this command.
+
+    `words` are the words of the command that leads to `parser`.
+    """
+    below = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        return {" ".join(words): parser}
+    return {name: leaf for word, it in below[0].items() for name, leaf in commands(it, (*words, word)).items()}
+
+
+COMMANDS = commands(cli._parser())
 
 
 @pytest.fixture(scope="module")
@@ -419,7 +430,7 @@ def test_every_option_is_listed(reference, name):
     No other option is listed for the command, and options are written with hyphens, not dashes. `reference` maps the
     name of each page of the API reference to its parsed HTML.
     """
-    items = reference["command-line"].find(id=f"egm-{name}").select("dl.option-list > dt")
+    items = reference["command-line"].find(id=f"egm-{name.replace(' ', '-')}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
     actions = [action for action in COMMANDS[name]._actions if action.dest != "help"]
     assert listed.keys() == {", ".join(action.option_strings) or action.metavar for action in actions}
@@ -555,6 +566,6 @@ def test_anchors_that_are_recommended_exist(book):
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 
-@pytest.mark.parametrize("page", ["tutorial", "mechanisms", "practice", "api", "cite"])
+@pytest.mark.parametrize("page", ["tutorial", "survey", "mechanisms", "practice", "api", "cite"])
 def test_landing_page_leads_there(page):
     assert f"({page}.md)" in (ROOT / "book" / "index.md").read_text()

@@ -18,7 +18,7 @@ from scipy.integrate import quad
 from egm import AdaptiveDataMechanism, forecast, gx2, quantiles, samplers, scaling
 from egm._adaptive import last_round
 from egm._adaptive.expected_rows import ExpectedRows
-from egm._adaptive.private_rows import Account, PrivateRows, log_intervals
+from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_intervals
 from egm._adaptive.radial import Radial
 from egm._adaptive.tail import Tail
 from egm._rows import lattice
@@ -56,7 +56,8 @@ def costs(monkeypatch):
     private quantile it is epsilon**2 / 8. `monkeypatch` installs the recording.
     """
     found, lattices, asked = [], [], []
-    squared = {"mean": lambda: 4 * lattices[-1].radius ** 2, "squares": lambda: 2 * lattices[-1].radius ** 2}
+    squared = {name: lambda: 4 * lattices[-1].radius ** 2 for name in ("mean", "within")}
+    squared |= {"squares": lambda: 2 * lattices[-1].radius ** 2}
     squared |= {"shells": lambda: 2, "longer": lambda: 1}
     diagonals = []  # standard deviations on the diagonal of a matrix of products, whose noise is drawn in two parts
 
@@ -106,7 +107,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
-    asked = set(QUESTIONS) - {"products"} - (set() if alpha else {"spreads", "squares"})
+    asked = set(QUESTIONS) - {"products", "within"} - (set() if alpha else {"spreads", "squares"})
     assert {name for name, _ in costs} == asked
     spent = sum(map(Fraction, release.spent.values()))
     assert (1 - 1e-9) * spent < sum(cost for _, cost in costs) <= spent
@@ -171,6 +172,7 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
     "radius": lambda it, rho: it.radius("step", 0.5, STEPS, rho, 0 * ONE, 1.0),
     "spreads": lambda it, rho: it.spreads("step", STEPS, rho, 0 * ONE),
     "mean": lambda it, rho: it.mean("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
+    "within": lambda it, rho: it.within("step", rho),
     "squares": lambda it, rho: it.squares("step", 0 * ONE, np.array([1, 2.0, 3]), rho),
     "products": lambda it, rho: it.products("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
     "shells": lambda it, rho: it.shells("step", 0 * ONE, ONE, np.array([1.0, 2, 4]), rho),
@@ -203,7 +205,7 @@ PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["s
 
 
 @PATHS
-@pytest.mark.parametrize("name", ["mean", "squares", "products", "shells", "longer"])
+@pytest.mark.parametrize("name", ["mean", "within", "squares", "products", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
@@ -232,7 +234,7 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
     both. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
-    for name in ("mean", "squares", "products", "shells", "longer"):
+    for name in ("mean", "within", "squares", "products", "shells", "longer"):
         (secure, std), (simulated, same) = (
             QUESTIONS[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
         )
@@ -253,6 +255,7 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     answers = {name: question(PrivateRows(X, 1.0, None), 0.1) for name, question in QUESTIONS.items()}
     clipped = X * b * np.minimum(1, 2.5 / scaled)[:, None]
     assert answers["mean"][0] == pytest.approx(clipped.mean(axis=0), abs=1e-9)
+    assert answers["within"][0] == pytest.approx(np.clip(X, -1, 1).mean(axis=0), abs=1e-9)
     squares = np.minimum((X / b) ** 2, 12)
     squares *= np.minimum(1, 1.3 * 3 / np.linalg.norm(squares, axis=1))[:, None]
     assert answers["squares"][0] == pytest.approx(squares.mean(axis=0), abs=1e-9)
@@ -821,7 +824,7 @@ def test_expected_answers_are_those_of_many_rows(spread):
 def test_noise_that_is_expected_is_that_of_private_rows():
     X = rows(300, np.ones(3), 0.0, 1)
     both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))
-    for name in ("mean", "squares", "shells", "longer"):
+    for name in ("mean", "within", "squares", "shells", "longer"):
         found, same = (QUESTIONS[name](it, 0.1)[1] for it in both)
         assert found == pytest.approx(same, rel=1e-9)
 
@@ -879,8 +882,9 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
             whole, alone = (PrivateRows(np.array(part, order=order), 9.0, None) for part in (X, X[~kept]))
             parts = [it.mean("a", center, b, 2.0, 1.0) for it in (whole, alone)]
             parts += [it.squares("b", center, 1 / b, 1.0) for it in (whole, alone)]
-            means = [parts[0] - parts[1], parts[2] - parts[3]]
-            seen.add((whole._distances(center, b)[kept].tobytes(), str(means)))
+            parts += [it.within("c", 1.0) for it in (whole, alone)]
+            means = [parts[0] - parts[1], parts[2] - parts[3], parts[4] - parts[5]]
+            seen.add((whole._total(_distances, center, b)[kept].tobytes(), str(means)))
         assert len(seen) == 1
 
 
@@ -901,6 +905,7 @@ def test_one_long_row_causes_no_warning(long, errors):
             it.radius("a", 0.5, bounds, 0.1, np.zeros(3), b)
             it.spreads("b", bounds, 0.1, np.zeros(3))
             it.mean("c", np.zeros(3), b, 2.0, 0.1)
+            it.within("c", 0.1)
             it.squares("d", np.zeros(3), 1 / b, 0.1)
             it.shells("e", np.zeros(3), b, np.array([1.0, 2.0]), 0.1)
             it.longer("f", np.zeros(3), b, 2.0, 0.1)

@@ -7,6 +7,9 @@ import traceback
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from egm import (
@@ -144,26 +147,18 @@ def test_odd_data_are_data(name, rng):
 SECRETS = ["Smith", "52000.17", "41.5"]
 
 
-class Frame:
-    """Stand-in for a data frame with a column of text, whose entries must stay secret.
-
-    The `repr` of this object shows the entries, so no error message may contain the `repr`.
-    """
+class Broken:
+    """Object whose conversion to an array raises an error, and the error's message holds a secret entry of the data."""
 
     def __repr__(self):
         return "Smith 52000.17 41.5"
 
     def __array__(self, dtype=None, copy=None):
-        return np.array([["Smith", 52000.17]], dtype=object)
-
-
-class Broken(Frame):
-    """Object whose conversion to an array raises an error, and the error's message holds a secret entry of the data."""
-
-    def __array__(self, dtype=None, copy=None):
         raise KeyError("Smith")
 
 
+TEXT = {"name": ["Smith"], "income": [52000.17]}
+GAP = {"name": [41.5, None], "income": [52000.17, 1.0]}
 SECRET = {
     "a list with text": [["Smith", 52000.17], ["Jones", 41.5]],
     "a list with None": [[52000.17, None], [41.5, 1.0]],
@@ -175,8 +170,10 @@ SECRET = {
     "objects": np.array([["Smith", 52000.17]], dtype=object),
     "masked": np.ma.array([[52000.17, 41.5]], mask=[[True, False]]),
     "complex": np.array([[52000.17, 41.5j]]),
-    "a frame": Frame(),
-    "a broken frame": Broken(),
+    **{f"text of {make.__module__}": make(TEXT) for make in (pd.DataFrame, pl.DataFrame, pa.table)},
+    **{f"a gap of {make.__module__}": make(GAP) for make in (pd.DataFrame, pl.DataFrame, pa.table)},
+    "a polars column of text": pl.Series(["Smith"]),
+    "broken": Broken(),
     "a dictionary": {"Smith": 52000.17},
     "NaN": [[52000.17, np.nan], [41.5, 1.0]],
     "infinity": [[52000.17, -np.inf], [41.5, 1.0]],

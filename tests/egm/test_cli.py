@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import csv
 import dataclasses
+import gzip
 import io
 import json
 import os
@@ -11,21 +12,24 @@ import re
 import resource
 import shlex
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
 from egm._cli import inputs, terminal
 from egm._files import csv as csv_files
+from egm.budget import Budget
 from egm.calibration import zcdp_rho
 
 ROOT = Path(cli.__file__).parent.parent
@@ -34,6 +38,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 SUM = ("sum", "data.csv", "--sigma", "named.csv", *BUDGET)
 PLAIN = ("--sigma", "sigma.csv", *BUDGET)  # without names
 PLAN = ("plan", "--sigma", "sigma.csv", "--rows", "400", *BUDGET)
+NAMED = ("plan", "--sigma", "named.csv", "--center", "center.csv", "--delta", "1e-6")
 MORE = ("--epsilon", "4", "--delta", "1e-6")  # for so few rows the search needs this much
 RANGES = ("--radius", "100", "--sigma-range", "0.1,50")
 ADAPTIVE = ("adaptive", "data.csv", *MORE, *RANGES, "--header", "yes")
@@ -162,6 +167,69 @@ def test_every_file_gives_the_sum_that_the_package_gives(released, silent, data,
     assert found["noise_std"] == it.noise_std.tolist()
     assert found["simulated"] is False
     assert found["columns"] == (["1", "2", "3"] if data in ("bare.csv", "data.npy") else list(NAMES))
+
+
+def text_csv(X, delimiter=",", decimal=".", header=NAMES):
+    """Return the table `X` as the text of a CSV file with this `delimiter`, `decimal` sign and `header`."""
+    rows = (delimiter.join(repr(x).replace(".", decimal) for x in row) for row in X.tolist())
+    return "\n".join([delimiter.join(header), *rows])
+
+
+def write_folder(name, *parts):
+    """Write the tables `parts`, dictionaries of columns, to Parquet files a.parquet, b.parquet, ... in a new folder."""
+    os.mkdir(name)
+    for letter, part in zip("abc", parts, strict=False):
+        pq.write_table(pa.table(part), f"{name}/{letter}.parquet")
+
+
+HABITS = {  # name of the file, content, options
+    "semicolons": ("d.csv", lambda X: text_csv(X, ";").encode(), ("--delimiter", ";")),
+    "commas": ("d.csv", lambda X: text_csv(X, ";", ",").encode(), ("--delimiter", ";", "--decimal", ",")),
+    "tabs": ("d.csv", lambda X: text_csv(X, "\t", ",").encode(), ("--delimiter", "tab", "--decimal", ",")),
+    "tsv": ("d.tsv", lambda X: text_csv(X, "\t").encode(), ()),
+    "gzip": ("d.csv.gz", lambda X: gzip.compress(text_csv(X).encode()), ()),
+    "gzip and tabs": ("d.tsv.gz", lambda X: gzip.compress(text_csv(X, "\t").encode()), ()),
+    "UTF-16": ("d.csv", lambda X: text_csv(X).encode("utf-16"), ("--encoding", "utf-16")),
+    "Latin-1": (
+        "d.csv",
+        lambda X: text_csv(np.column_stack([X, X]), header=(*NAMES, "ä", "ö", "ü")).encode("latin-1"),
+        ("--encoding", "latin-1", "--columns", "age,mass,pay"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_files_of_other_habits_give_the_same_sum(released, silent, name):
+    file, content, options = HABITS[name]
+    Path(file).write_bytes(content(rows()))
+    assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
+
+
+def test_a_folder_gives_the_sum_of_its_files(released, silent):
+    parts = [dict(zip(NAMES, part.T, strict=True)) for part in (rows()[:100], rows()[100:])]
+    write_folder("parts", *parts)
+    assert released("sum", "parts", *SUM[2:])["estimate"] == mechanism().release(rows()).estimate.tolist()
+
+
+def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
+    """With --missing, the mechanism gets this policy and NaN for a missing value; without it, the value is an error."""
+    (folder / "holes.csv").write_text("age,mass,pay\n1,,3\n4,5,NA\n" + "1,2,3\n" * 3)
+    given = []
+
+    def made(*, missing="error", **options):
+        given.append(missing)
+        it = GaussianDataMechanism(**options)
+        change = dict.fromkeys(("release",), lambda blocks, rng: given.extend(blocks) or it.release(np.ones((5, 3))))
+        return Mock(wraps=it, spec=it, **{name: getattr(it, name) for name in vars(it)}, **change)
+
+    monkeypatch.setattr(cli, "GaussianDataMechanism", made)
+    monkeypatch.setattr(cli, "parameters", lambda _: {})
+    for policy in ("center", "drop_row"):
+        assert egm("sum", "holes.csv", *SUM[2:], "--missing", policy)[0] == 0
+        assert given.pop(0) == policy
+        assert np.array_equal(np.isnan(given.pop()), [[0, 1, 0], [0, 0, 1], *[[0, 0, 0]] * 3])
+    assert egm("sum", "holes.csv", *SUM[2:])[2] == ["egm: holes.csv: row 1 (line 2), column 'mass': missing"]
+    assert given == ["error"]
 
 
 OPTIMAL, BEST = ("--clip-probability", "optimal"), {"clip_probability": "optimal"}
@@ -386,21 +454,77 @@ def test_adaptive_with_a_basis_is_that_of_the_package(released, adaptive, basis)
         assert ("basis" in found) is (release.basis is not None)
 
 
+IN_RANGES = ("--range", "pay=-50:100", "--range", "age=-10:10")
+
+
+@pytest.mark.parametrize("rho", ["0.01", "20"])
+def test_adaptive_in_ranges_is_that_of_the_package(released, rho):
+    """With --range, `egm adaptive` releases the columns that have a range, in the order of the options."""
+    found = released(*ADAPTIVE[:2], "--header", "yes", *IN_RANGES, "--rho", rho, "--simulate", "5")
+    it = AdaptiveDataMechanism(N, float(rho), ranges={"pay": (-50, 100), "age": (-10, 10)})
+    release = it.release(rows()[:, [2, 0]], rng=np.random.default_rng(5))
+    assert found["columns"] == ["pay", "age"]
+    assert found["estimate"] == release.estimate.tolist()
+    assert found["method"] == release.method == ("ranges" if rho == "0.01" else "search")
+    assert (found["parameters"]["range_low"], found["parameters"]["range_high"]) == ([-50, -10], [100, 10])
+
+
+@pytest.mark.parametrize("rho", ["0.01", "20"])
+def test_plan_in_ranges_is_its_forecast(egm, released, folder, rho):
+    """`egm plan --adaptive --range` writes the forecast of the package; centers are the middles of the ranges.
+
+    The text says whether there is a search. `folder` has the file of the standard deviations, and `egm` and `released`
+    run the command.
+    """
+    (folder / "two.csv").write_text("age,1\npay,8\n")
+    command = ("plan", "--adaptive", "--sigma", "two.csv", "--rows", "400", "--rho", rho, *IN_RANGES)
+    plan = released(*command)
+    it = AdaptiveDataMechanism(N, float(rho), ranges={"age": (-10, 10), "pay": (-50, 100)})
+    expected = it.forecast([1.0, 8.0])
+    assert plan["forecast"]["total"] == expected.error.total
+    assert plan["parameters"]["center"] == [0, 25]
+    assert plan["method"] == expected.method == ("ranges" if rho == "0.01" else "search")
+    text = egm(*command)[1].decode()
+    assert ("There is no search" in text) is (rho == "0.01")
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--range", "age"), "--range: must be a name and two numbers, as in age=0:120, got 'age'"),
+        (("--range", "age=0:9", "--range", "age=0:9"), "--range must be given once for each column"),
+        (("--range", "age=9:0"), r"--range\['age'\] must be \(low, high\) with low < high"),
+        (("--range", "age=0:9", "--radius", "3"), "--range does not go with --radius"),
+        (("--range", "age=0:9", "--columns", "age,pay"), "--range must have the names .* comes without 'pay'"),
+        ((), "required without --range: --radius, --sigma-range"),
+    ],
+)
+def test_ranges_that_do_not_fit_are_named(egm, options, message):
+    code, _, err = egm(*ADAPTIVE[:2], "--header", "yes", "--rho", "1", *options)
+    assert (code, len(err)) == (2, 1)
+    assert re.search(message, err[0])
+
+
 # --- Nothing but the release ------------------------------------------------------------------------------------------
 
 KEYS = ["simulated", "columns", "estimate", "noise_std", "parameters"]
 PARAMETERS = ["egm", "mechanism", "rows", "epsilon", "delta", "neighbors", "clip_probability", "clip_norm"]
 PARAMETERS += ["noise_law", "noise_multiplier", "sigma_factor", "count_clipped", "sigma", "center", "scaling"]
-FORMS = ("json", "csv", "npy")
+FORMS = ("json", "csv", "npy", "parquet")
 
 
 def without(form, out, *names):
     """Return the output `out` of a release command without the fields `names`, in a form that `==` can compare.
 
-    `out` is the output in the format `form`, which is "json", "npy" or "csv". `names` are strings. The result is a
-    dictionary for JSON and a string for NPY. For CSV it is a list of dictionaries: one for the comment in line 1, and
-    one for each row.
+    `out` is the output in the format `form`, which is "json", "npy", "csv" or "parquet". `names` are strings. The
+    result is a dictionary for JSON and a string for NPY. For CSV and Parquet it is a list of dictionaries: one for the
+    comment in line 1 or the metadata, and one for each row.
     """
+    if form == "parquet":
+        read = pq.read_table(io.BytesIO(out))
+        rows_of = read.select([name for name in read.column_names if name not in names]).to_pylist()
+        return [without("json", read.schema.metadata[b"egm"], *names), *rows_of]
     if form == "json":
         return {key: value for key, value in json.loads(out).items() if key not in names}
     if form == "npy":
@@ -423,7 +547,7 @@ def test_documents_have_these_fields_and_no_other(released):
 def test_only_the_estimate_depends_on_the_data(egm, form):
     """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
 
-    `form` is the output format: json, csv or npy. The fixture `egm` runs the command.
+    `form` is the output format: json, csv, npy or parquet. The fixture `egm` runs the command.
     """
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
@@ -466,6 +590,35 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
         rest = json.loads(comment.removeprefix("# "))
         assert rest["warning"] == expected["warning"]
         assert rest["parameters"]["rows"] == N
+
+
+def test_parquet_says_the_same_as_csv(egm, folder):
+    """--output with a name in .parquet or .pq has the columns of the CSV output, and its comment as metadata."""
+    comment, *lines = egm(*SUM, "--simulate", "1")[1].decode().splitlines()
+    for name in ("out.parquet", "out.pq"):
+        assert egm(*SUM, "--simulate", "1", "--output", name) == (0, b"", [])
+        table = pq.read_table(name)
+        expected = list(csv.DictReader(lines))
+        assert table.column_names == list(expected[0])
+        assert table.column("column").to_pylist() == list(NAMES)
+        for key in table.column_names[1:]:
+            assert table.column(key).to_pylist() == [float(row[key]) for row in expected]
+        assert json.loads(table.schema.metadata[b"egm"]) == json.loads(comment[2:])
+
+
+def test_plain_csv_has_no_comment(egm):
+    comment, *lines = egm(*SUM)[1].decode().splitlines()
+    code, out, err = egm(*SUM, "--plain")
+    first, *table = out.decode().splitlines()
+    assert (code, err, comment[0], first, len(table)) == (0, [], "#", lines[0], 3)
+
+
+def test_parquet_output_without_pyarrow_is_refused_before_the_release(egm, monkeypatch):
+    monkeypatch.setattr(GaussianDataMechanism, "release", fail(AssertionError("was read")))
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    code, out, err = egm(*SUM, "--output", "out.parquet")
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert "needs pyarrow" in err[0]
 
 
 FORMULAS = ["=cmd|/C calc!A0", "+SUM(1)", "-1+2", "@x", " =1", "\uff1d1", "\t=1"]
@@ -677,39 +830,118 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
         assert egm(*command, "--epsilon", str(0.98 * float(epsilon)), *BUDGET[2:], "--rows", "400")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "measure", "column"),
+    [
+        (("--column", "age"), "mean", "age"),
+        (("--measure", "sum"), "sum", None),
+        (("--measure", "relative", "--column", "pay"), "relative", "pay"),
+        (("--measure", "interval", "--column", "mass", "--solve-for", "epsilon"), "interval", "mass"),
+        (("--column", "mass", "--solve-for", "rows"), "mean", "mass"),
+        (("--column", "pay", "--measure", "interval", "--solve-for", "rows"), "interval", "pay"),
+    ],
+)
+def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
+    """`egm plan --target-error` plans for an epsilon or a number of rows that is enough, and states the error.
+
+    The epsilon is the least number of three digits that is enough, and the number of rows the least of all. The plan
+    is the one for this epsilon, or number of rows, without a target. `question` has the options, and `measure` and
+    `column` are what they stand for.
+    """
+    rows_wanted = "rows" in question
+    known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")
+    target = 30.0 if measure == "sum" else 0.3
+    plan = released(*NAMED, *known, "--target-error", str(target), *question)
+    solved = plan.pop("solved")
+    name = "rows" if rows_wanted else "epsilon"
+    it = GaussianDataMechanism(
+        dict(zip(NAMES, SIGMA, strict=True)), 400, 2.0, 1e-6, center=dict(zip(NAMES, MU, strict=True))
+    )
+    field, value = ("n" if rows_wanted else "epsilon"), solved[name]
+    less = value - 1 if rows_wanted else value - 10.0 ** (np.floor(np.log10(value)) - 2)
+    errors = planning.curve(it, [value, less], field, measure=measure, column=column)
+    assert errors[0] == pytest.approx(solved["error"], rel=1e-6)
+    assert errors[0] <= target < errors[1]
+    assert {key: solved[key] for key in solved.keys() - {name, "error"}} == {
+        "target_error": target,
+        "measure": measure,
+        "column": column,
+    }
+    assert plan == released(*NAMED, *known, f"--{name}", str(value))
+    first, blank, *rest = egm(*NAMED, *known, "--target-error", str(target), *question)[1].decode().splitlines()
+    assert first.startswith(f"With {name} = {value} the ")
+    assert first.endswith(f"is {solved['error']:.4g}, at most {target:g}")
+    assert not blank
+    assert rest == egm(*NAMED, *known, f"--{name}", str(value))[1].decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        (("--rows", "4000", "--delta", "1e-6"), "epsilon"),
+        (("--rows", "4000"), "rho"),
+        pytest.param(("--rho", "0.3", "--solve-for", "rows"), "rows", marks=pytest.mark.slow),
+        pytest.param((*MORE, "--solve-for", "rows"), "rows", marks=pytest.mark.slow),
+    ],
+)
+def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
+    """`egm plan --adaptive --target-error` plans for a budget, or a number of rows, that is enough and not much more.
+
+    With 4 percent less of the budget, or 2 percent fewer rows, the error is too large. The budget is an epsilon if a
+    delta is given, and otherwise a rho. `known` has the other options.
+    """
+    command = (*PLAN_ADAPTIVE[:4], *RANGES)
+    plan = released(*command, *known, "--target-error", "0.02", "--column", "2")
+    solved = plan.pop("solved")
+    assert solved["error"] <= 0.02
+    without = [arg for arg in known if arg not in ("--solve-for", "rows")]
+    again = released(*command, *without, f"--{name}", str(solved[name]))
+    assert plan == again
+    ranges = {"radius": 100.0, "sigma_range": (0.1, 50.0)}
+    it = AdaptiveDataMechanism(plan["parameters"]["rows"], plan["parameters"]["rho"], **ranges)
+    field = "n" if name == "rows" else "rho"
+    value = getattr(it, field)
+    question = {"column": 1, "sigma": SIGMA, "center": 0.0}
+    error, more = planning.curve(
+        it, [value, np.floor(value * 0.98) if field == "n" else value * 0.96], field, **question
+    )
+    assert error == solved["error"] <= 0.02 < more
+
+
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
+@pytest.mark.parametrize("command", ["sum", "plan", "adaptive", "budget show"])
 def test_example_of_the_help_works(egm, adaptive, monkeypatch, command):
     """The example command in the text of `egm COMMAND --help` runs without an error, where COMMAND is `command`.
 
-    `command` is sum, plan or adaptive. The slow release of `egm adaptive` is replaced by the release of the fixture
-    `adaptive`.
+    `command` is sum, plan, adaptive or budget show. The slow release of `egm adaptive` is replaced by the release of
+    the fixture `adaptive`.
     """
     monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
-    code, out, err = egm(command, "--help")
+    assert egm("budget", "new", "survey.budget", "--epsilon", "1", "--delta", "1e-6") == (0, b"", [])
+    code, out, err = egm(*command.split(), "--help")
     assert (code, err) == (0, [])
     (example,) = re.findall(r"^  (egm .*)$", out.decode(), re.MULTILINE)
-    columns = ("--columns", "age,mass,pay") if command != "plan" else ()
+    columns = ("--columns", "age,mass,pay") if command in ("sum", "adaptive") else ()
     people = pa.table(dict(zip(NAMES, rows(1000).T, strict=True)))
     pq.write_table(people, "visits.parquet")
     code, _, err = egm(*shlex.split(example)[1:], *columns)
     assert (code, err) == (0, [])
 
 
-@pytest.mark.parametrize("command", ["sum", "plan", "adaptive"])
+@pytest.mark.parametrize("command", ["sum", "plan", "adaptive", "budget new", "budget show"])
 def test_every_option_is_explained(egm, command):
-    text = " ".join(egm(command, "--help")[1].decode().split())
+    text = " ".join(egm(*command.split(), "--help")[1].decode().split())
     _, _, explained = text.partition(" options: ")
     for option in set(re.findall(r"\[?(--[a-z-]+)", text)):
         assert re.search(rf"{option}[^-]{{0,60}} [a-z]+ [a-z]+", explained), option
-    if command != "plan":
+    if command in ("sum", "adaptive"):
         assert re.search(r"number of rows\W .*It is public|number of rows\W .*it is public", explained)
 
 
 def test_help_of_all_and_version(egm):
-    assert all(f"  {command} " in egm("--help")[1].decode() for command in ("sum", "plan", "adaptive"))
+    assert all(f"  {command} " in egm("--help")[1].decode() for command in ("sum", "plan", "adaptive", "budget"))
     assert egm("--version")[1].decode().startswith("egm ")
 
 
@@ -804,6 +1036,52 @@ BAD = [  # command line, message
     ((*PLAN_ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
     ((*PLAN_ADAPTIVE[:4], *PLAN_ADAPTIVE[6:]), "required: --rows"),
     ((*PLAN_ADAPTIVE, "--rows", "1"), "--rows must be at least 2, got 1"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1e-9"),
+        r"--target-error must be at least \S+, the least error of all",
+    ),
+    ((*NAMED, "--rows", "400", "--target-error", "0"), "--target-error must be finite and > 0, got 0.0"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--column", "size"),
+        "--column: no column 'size'; it has 'pay', 'age'",
+    ),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--measure", "interval"),
+        "--column must be given for the measure",
+    ),
+    ((*NAMED, "--rows", "400", "--target-error", "1", "--measure", "worst"), "--measure: invalid choice: 'worst'"),
+    (
+        (*NAMED, "--epsilon", "1", "--target-error", "1"),
+        "--epsilon does not go with --target-error and --solve-for eps",
+    ),
+    ((*NAMED, "--target-error", "1"), "required: --rows"),
+    (
+        (*NAMED, "--rows", "400", "--target-error", "1", "--solve-for", "rows"),
+        "--rows does not go with --target-error and --solve-for rows$",
+    ),
+    ((*NAMED, "--target-error", "1", "--solve-for", "rows"), "required without --adaptive: --epsilon$"),
+    (
+        (*NAMED, "--epsilon", "1", "--target-error", "1", "--solve-for", "rows", "--measure", "sum"),
+        '--measure must not be "sum" for n',
+    ),
+    (
+        (*NAMED, "--epsilon", "0", "--target-error", "1", "--solve-for", "rows"),
+        "--epsilon must be finite and > 0, got 0",
+    ),
+    (
+        (*PLAN[:5], "--delta", "1e-6", "--target-error", "1", "--measure", "relative", "--column", "1"),
+        "--center must not be 0 for the measure",
+    ),
+    *(
+        ((*PLAN, *option), f"{option[0]} goes with --target-error only$")
+        for option in (("--solve-for", "rows"), ("--measure", "sum"), ("--column", "1"))
+    ),
+    ((*PLAN_ADAPTIVE, "--target-error", "1"), "--epsilon does not go with --target-error"),
+    ((*PLAN_ADAPTIVE[:6], *RANGES, "--rho", "1", "--target-error", "1"), "--rho does not go with --target-error"),
+    (
+        (*PLAN_ADAPTIVE[:4], *RANGES, "--target-error", "1", "--solve-for", "rows"),
+        "either --rho, or --epsilon and --del",
+    ),
     *(
         ((*PLAN_ADAPTIVE, *option), f"{option[0]} does not go with --adaptive$")
         for option in (
@@ -848,6 +1126,267 @@ def test_mistake_is_explained_in_one_line(egm, folder, argv, said):
     assert re.search(said, err[0])
     assert err[0].startswith("egm: ")
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.name != "loop.csv"}
+
+
+MANY = "age,mass,pay\n" + "1,2,3\n" * 50_000
+PART = {"age": [1.0, 2.0], "mass": [2.0, 3.0], "pay": [3.0, 4.0]}
+
+
+def old_journal(name):
+    """Make the journal of an empty budget as version 1 of the format was: its charges had no label and no time."""
+    Budget(name, epsilon=1.0, delta=1e-6)
+    with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
+        for statement in ("DROP COLUMN label", "DROP COLUMN time"):
+            connection.execute(f"ALTER TABLE charges {statement}")
+        connection.execute("PRAGMA user_version = 1")
+
+
+def damaged_journal(name):
+    Budget(name, epsilon=1.0, delta=1e-6)
+    content = Path(name).read_bytes()
+    Path(name).write_bytes(content[: len(content) // 2])
+
+
+def spent_journal(name):
+    Budget(name, epsilon=1.0, delta=1e-6).charge(mechanism())
+
+
+ODD = {  # files: their content, or a function that makes them
+    "semi.csv": "age;mass;pay\n1;2;3\n4;5;6\n",
+    "tab.csv": "age\tmass\tpay\n1\t2\t3\n4\t5\t6\n",
+    "signs.csv": "age;mass;pay\n1,5;2;3\n4;5,5,5;6\n",
+    "points.csv": "age;mass;pay\n1,5;2;3\n4;5.5;6\n",
+    "thousands.csv": 'age,mass,pay\n1,2,"3,000"\n4,5,6\n',
+    "short.csv": "age;mass;pay\n1;2;3\n4;5\n",
+    "latin.csv": "âge,mass,pay\n1,2,3\n4,5,6\n".encode("latin-1"),
+    "late.csv": MANY.encode() + "1,2,é\n".encode("latin-1"),
+    "wide.csv": MANY[:99].encode("utf-16"),
+    "odd.csv": MANY.encode("utf-16")[:-1],
+    "holes.csv": "age,mass,pay\n1,2,3\n4,NA,6\n",
+    "point.csv": "age,mass,pay\n1,2,.\n4,5,6\n",
+    "cut.csv.gz": gzip.compress(MANY.encode())[:-9],
+    "head.csv.gz": gzip.compress(MANY.encode())[:9],
+    "zero.csv.gz": b"",
+    "empty.csv.gz": gzip.compress(b""),
+    "text.csv.gz": "age,mass,pay\n1,2,3\n",
+    "sum.csv.gz": gzip.compress(MANY.encode())[:-8] + b"12345678",
+    "bits.csv.gz": gzip.compress(MANY.encode())[:20] + b"\xff" * 300,
+    "hidden.csv": gzip.compress(MANY.encode()),
+    "data.npy.gz": gzip.compress(b"1"),
+    "data.csv.zip": b"PK",
+    "null.parquet": lambda name: pq.write_table(pa.table(PART | {"pay": [None, 1.0]}), name),
+    "dates.parquet": lambda name: pq.write_table(pa.table(PART | {"pay": pa.array([1, 2], pa.date32())}), name),
+    "none": lambda name: write_folder(name),
+    "mixed": lambda name: (write_folder(name, PART), Path(name, "notes.txt").write_text("x")),
+    "other": lambda name: write_folder(name, PART, {"age": [1.0], "mass": [2.0]}),
+    "more": lambda name: write_folder(name, PART, PART | {"tax": [1.0, 2.0]}),
+    "text": lambda name: write_folder(name, PART, PART | {"pay": ["a", "b"]}),
+    "nulls": lambda name: write_folder(name, PART, PART | {"pay": [1.0, None]}),
+    "broken": lambda name: (write_folder(name, PART), Path(name, "b.parquet").write_text("x")),
+    "parts": lambda name: write_folder(name, PART, PART),
+    "b.budget": lambda name: Budget(name, epsilon=1.0, delta=1e-6),
+    "rehearsal.budget": lambda name: Budget(name, epsilon=1.0, delta=1e-6, simulation=True),
+    "private.budget": lambda name: Budget(name, epsilon=1.0, delta=1e-6, neighbors="add_remove"),
+    "small.budget": lambda name: Budget(name, rho=1e-6),
+    "spent.budget": spent_journal,
+    "old.budget": old_journal,
+    "damaged.budget": damaged_journal,
+    "notes.budget": "notes of a meeting",
+}
+
+
+def on(file, *options):
+    return ("sum", file, *SUM[2:], "--header", "yes", *options)
+
+
+EUROPE = ("--delimiter", ";", "--decimal", ",")
+NEW = ("budget", "new", "new.budget")
+BAD_FILES = [
+    (on("semi.csv"), "semi.csv: line 1 has no comma, but ';'; --delimiter says which"),
+    (on("tab.csv"), r"tab.csv: line 1 has no comma, but '\\t'; --delimiter says which"),
+    (on("tab.csv", "--delimiter", ";"), r"tab.csv: line 1 has no ';', but '\\t'; --delimiter"),
+    ((*SUM, "--delimiter", ";"), "data.csv: line 1 has no ';', but ','; --delimiter"),
+    ((*SUM, "--delimiter", "tab"), r"data.csv: line 1 has no '\\t', but ','; --delimiter"),
+    ((*SUM, "--delimiter", ";;"), "--delimiter: must be one character, or tab, got ';;'"),
+    ((*SUM, "--delimiter", ""), "--delimiter: must be one character, or tab, got ''"),
+    ((*SUM, "--delimiter", "e"), "--delimiter must be one character that is no letter, digit, sign or quote, got 'e'"),
+    ((*SUM, "--delimiter", '"'), "--delimiter must be one character that is no letter, digit, sign or quote"),
+    ((*SUM, "--decimal", ","), "--delimiter must not be the decimal sign, got ',' for both"),
+    ((*SUM, "--decimal", ";"), "--decimal: invalid choice: ';'"),
+    (on("signs.csv", *EUROPE), r"signs.csv: row 2 \(line 3\), column 'mass': not a number$"),
+    (on("points.csv", *EUROPE), r"points.csv: row 2 \(line 3\), column 'mass': not a number$"),
+    (on("points.csv", *EUROPE[:2]), r"points.csv: row 1 \(line 2\), column 'age': not a number$"),
+    (on("thousands.csv"), r"thousands.csv: row 1 \(line 2\), column 'pay': not a number$"),
+    (on("short.csv", *EUROPE), r"short.csv: row 2 \(line 3\) has 2 cells, line 1 has 3"),
+    ((*SUM, "--encoding", "utf-9"), "--encoding: must be the name of an encoding, such as latin-1, got 'utf-9'"),
+    ((*SUM, "--encoding", "base64"), "--encoding: must be the name of an encoding"),
+    (on("latin.csv"), r"latin.csv: is not UTF-8 text \(--encoding can name another\)"),
+    (on("latin.csv", "--encoding", "ascii"), "latin.csv: is not ASCII text"),
+    (on("late.csv"), "late.csv: is not UTF-8 text"),
+    (on("wide.csv"), "wide.csv: is not UTF-8 text"),
+    (on("odd.csv", "--encoding", "utf-16"), "odd.csv: is not UTF-16 text"),
+    (on("data.csv", "--encoding", "utf-16"), "data.csv: is not UTF-16 text"),
+    (on("hidden.csv"), "hidden.csv: is not UTF-8 text"),
+    (on("holes.csv"), r"holes.csv: row 2 \(line 3\), column 'mass': missing"),
+    (on("point.csv"), r"point.csv: row 1 \(line 2\), column 'pay': missing"),
+    ((*SUM, "--missing", "mean"), "--missing: invalid choice: 'mean'"),
+    ((*ADAPTIVE, "--missing", "center"), "unrecognized arguments: --missing center"),
+    (on("cut.csv.gz"), "cut.csv.gz: the gzip file ends too early"),
+    (on("cut.csv.gz", "--rows", "50000"), "cut.csv.gz: the gzip file ends too early"),
+    (on("head.csv.gz"), "head.csv.gz: the gzip file ends too early"),
+    (on("zero.csv.gz"), "zero.csv.gz: is empty"),
+    (on("empty.csv.gz"), "empty.csv.gz: is empty"),
+    (on("text.csv.gz"), "text.csv.gz: is not a gzip file, or a damaged one$"),
+    (on("sum.csv.gz"), "sum.csv.gz: is not a gzip file, or a damaged one$"),
+    (on("bits.csv.gz"), "bits.csv.gz: is not a gzip file, or a damaged one$"),
+    (on("data.npy.gz"), "data.npy.gz: the name must end in"),
+    (on("data.csv.zip"), "data.csv.zip: the name must end in"),
+    (on("null.parquet"), "null.parquet: row 1, column 'pay': NaN or missing"),
+    (on("dates.parquet"), "dates.parquet: column 'pay' must hold real numbers, holds date32"),
+    (on("none"), "none: is a directory without Parquet files"),
+    (on("mixed"), "mixed: is a directory, and mixed/notes.txt in it is not a Parquet file"),
+    (on("other"), "other/b.parquet: must have the columns of other/a.parquet, but has 'age', 'mass'"),
+    (on("more"), "more/b.parquet: must have the columns of more/a.parquet, but has 'age', 'mass', 'pay', 'tax'"),
+    (on("other", "--columns", "age,pay"), "other/b.parquet: has no column 'pay'; it has 'age', 'mass'"),
+    (on("text"), "text/b.parquet: column 'pay' must hold real numbers, holds string"),
+    (on("nulls"), "nulls/b.parquet: row 2, column 'pay': NaN or missing"),
+    (on("broken"), "broken/b.parquet: cannot be read as Parquet"),
+    (on("parts", "--rows", "5"), "parts: has 4 rows, --rows says 5"),
+    (on("parts", "--output", "parts/c.parquet"), "--output parts/c.parquet: is also read"),
+    ((*SUM, "--sigma", "parts"), "parts: is a directory"),
+    ((*SUM, "--sigma", "semi.csv", "--delimiter", ","), "semi.csv: line 1 has no comma, but ';'; columns must have"),
+    ((*SUM, "--budget", "no.budget"), r"no.budget: No such file \(egm budget new makes one\)"),
+    ((*SUM, "--budget", "notes.budget"), "notes.budget: journal .* it is not a journal"),
+    ((*SUM, "--budget", "parts"), "parts: journal 'parts': it is not a regular file"),
+    ((*SUM, "--budget", "old.budget"), "its format is 1, and 2 is known: another version of egm has made it"),
+    ((*SUM, "--budget", "damaged.budget"), "damaged.budget: journal .* it is not a journal, or a damaged one"),
+    ((*SUM, "--budget", "spent.budget"), "spent.budget: GaussianDataMechanism asks for epsilon = 1.0"),
+    (on("holes.csv", "--rows", "2", "--budget", "spent.budget"), "spent.budget: GaussianDataMechanism asks for"),
+    ((*SUM, "--budget", "small.budget"), "small.budget: GaussianDataMechanism asks for rho"),
+    ((*ADAPTIVE, "--budget", "spent.budget"), "spent.budget: AdaptiveDataMechanism asks for rho"),
+    ((*SUM, "--budget", "private.budget"), 'private.budget: neighbors must be "add_remove" for this budget'),
+    ((*SUM, *PRIVATE, "--budget", "b.budget"), 'b.budget: neighbors must be "replace_one" for this budget'),
+    ((*SUM, "--budget", "rehearsal.budget"), "rehearsal.budget: takes no releases but those with --simulate"),
+    ((*SUM, "--budget", "b.budget", "--simulate", "1"), "b.budget: takes all releases but those with --simulate"),
+    ((*SUM, "--label", "March"), "--label goes with --budget only"),
+    ((*SUM, "--budget", "b.budget", "--label", "\udcff"), "b.budget: label must have Unicode characters only"),
+    ((*SUM, "--budget", "b.budget", "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
+    ((*SUM, "--budget", "b.budget", "--output", "data.npy"), "data.npy: exists already"),
+    ((*SUM, "--budget", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
+    ((*SUM, "--budget", "b.budget", "--columns", "age,tax"), "no column 'tax'"),
+    (on("text", "--budget", "b.budget"), "column 'pay' must hold real numbers"),
+    (("budget",), "required: command"),
+    (("budget", "make"), "invalid choice: 'make'"),
+    (NEW, "the total is either --rho, or --epsilon and --delta"),
+    ((*NEW, "--delta", "1e-6"), "the total is either --rho, or --epsilon and --delta"),
+    ((*NEW, "--epsilon", "0"), "--epsilon must"),
+    ((*NEW, "--epsilon", "1", "--rho", "1"), "--rho must be given alone"),
+    ((*NEW, "--rho", "1", "--rule", "zcdp"), "--rule must be left out for a total rho"),
+    ((*NEW, "--epsilon", "1", "--rule", "zcdp"), '--rule must be "basic" for delta = 0'),
+    ((*NEW, "--epsilon", "1", "--rule", "best"), "--rule: invalid choice: 'best'"),
+    (("budget", "new", "b.budget", "--epsilon", "1"), "b.budget: exists already"),
+    (("budget", "new", "no/b.budget", "--rho", "1"), "no/b.budget: No such file or directory"),
+    (("budget", "show", "no.budget"), "no.budget: No such file"),
+    (("budget", "show", "notes.budget"), "notes.budget: journal .* it is not a journal"),
+    (("budget", "show", "b.budget", "--format", "csv"), "--format: invalid choice: 'csv'"),
+    (("budget", "show", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
+    ((*SUM, "--plain", "--format", "json"), "--plain is for --format csv only"),
+    ((*SUM, "--plain", "--simulate", "1"), "--plain is .* not for --simulate"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), BAD_FILES)
+def test_odd_file_is_explained_in_one_line(egm, folder, argv, said):
+    """A wrong file or journal is one line on standard error and exit code 2; no file is written, and no charge made.
+
+    `argv` is the command, and `said` is a regular expression for the message.
+    """
+    for name in ODD.keys() & set(argv):
+        content = ODD[name]
+        if callable(content):
+            content(name)
+        else:
+            Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, out, err = egm(*argv)
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert re.search(said, err[0]), err[0]
+    assert err[0].startswith("egm: ")
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- Budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_releases_are_charged_until_the_budget_is_spent(egm, adaptive, monkeypatch):
+    monkeypatch.setattr(AdaptiveDataMechanism, "release", lambda *_, **__: adaptive[1])
+    assert egm("budget", "new", "b.budget", "--rho", "0.5") == (0, b"", [])
+    charged = (*SUM, "--budget", "b.budget", "--label", "March")
+    assert egm(*charged)[0] == 0
+    assert egm(*ADAPTIVE[:2], "--rho", "0.25", *ADAPTIVE[6:], "--budget", "b.budget")[0] == 0
+    first, second = Budget("b.budget").history
+    assert first == Budget(rho=0.5).charge(mechanism(), label="March")
+    assert (second.mechanism, second.rho, second.label) == ("AdaptiveDataMechanism", 0.25, "")
+    codes = [egm(*charged)[0] for _ in range(12)]
+    assert codes == sorted(codes)
+    assert set(codes) == {0, 2}
+    assert len(Budget("b.budget").history) == 2 + codes.count(0)
+
+
+@pytest.mark.parametrize("command", [SUM, ADAPTIVE])
+def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command):
+    """If a value is missing, the release fails after it was charged, and the charge stays."""
+    write_csv("data.csv", np.where(np.arange(N)[:, None] == 7, np.nan, rows()))
+    assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
+    code, out, err = egm(*command, "--budget", "b.budget", "--output", "out.csv")
+    assert (code, out) == (2, b"")
+    assert "row 8" in err[0]
+    assert not (folder / "out.csv").exists()
+    assert len(Budget("b.budget").history) == 1
+
+
+def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
+    options = ("--epsilon", "1", "--delta", "1e-6", "--simulation", "--rule", "zcdp")
+    assert egm("budget", "new", "b.budget", *options) == (0, b"", [])
+    assert egm(*SUM, "--budget", "b.budget", "--simulate", "1")[0] == 0
+    budget = Budget("b.budget")
+    assert (budget.simulation, budget.rule, len(budget.history)) == (True, "zcdp", 1)
+
+
+@pytest.mark.parametrize("total", [{"epsilon": 1.5, "delta": 1e-6}, {"rho": 0.125}])
+def test_budget_is_shown(egm, total):
+    """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON."""
+    options = [text for name, value in total.items() for text in (f"--{name}", str(value))]
+    assert egm("budget", "new", "b.budget", *options, "--neighbors", "add_remove") == (0, b"", [])
+    assert b"Releases: 0" in egm("budget", "show", "b.budget")[1]
+    egm(*SUM, *PRIVATE, "--budget", "b.budget", "--label", "visits \x1b[31m in March")
+    budget = Budget("b.budget")
+    found = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])
+    (entry,) = budget.history
+    assert found["total"] == total
+    assert (found["neighbors"], found["rule"], found["simulation"]) == ("add_remove", budget.rule, False)
+    if "rho" in total:
+        assert (found["spent"], found["left"]) == ({"rho": budget.spent}, {"rho": budget.left})
+    else:
+        assert (found["spent"], found["left"]) == (budget.spent._asdict(), budget.left._asdict())
+    for name in ("time", "label", "mechanism", "rho", "epsilon", "delta"):
+        assert found["history"][0][name] == getattr(entry, name)
+    code, out, err = egm("budget", "show", "b.budget")
+    assert (code, err) == (0, [])
+    text = out.decode()
+    left = budget.left if "rho" in total else budget.left.epsilon
+    assert f"{next(iter(total))} = {left}" in text
+    assert entry.time in text
+    assert "visits \\x1b[31m in March" in text
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_a_cost_that_is_not_known_is_shown_as_null(egm):
+    egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", "--rule", "gaussian")
+    egm(*SUM, "--noise", "l2", "--budget", "b.budget")
+    found = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])
+    assert [charge["rho"] for charge in found["history"]] == [None]
+    assert b"GaussianDataMechanism, epsilon = 1," in egm("budget", "show", "b.budget")[1]
 
 
 # --- What nobody foresaw ----------------------------------------------------------------------------------------------
@@ -1053,6 +1592,20 @@ def test_progress_of_counting(monkeypatch, clock):
     clock(9.0)
     assert cli.main([*SUM, "--output", "out.csv"]) == 0
     assert [line for line in err.getvalue().split("\r") if line.strip()] == ["400 rows", "400 rows, 100 %"]
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "folder"])
+def test_progress_of_compressed_files_and_of_folders(monkeypatch, clock, kind):
+    X = np.random.default_rng(1).normal(size=(2 * 87381, 3))
+    if kind == "folder":
+        write_folder("big", *(dict(zip(NAMES, part.T, strict=True)) for part in np.split(X, 2)))
+    else:
+        Path("big.csv.gz").write_bytes(gzip.compress(text_csv(X.round(2)).encode(), 1))
+    monkeypatch.setattr(sys, "stderr", err := Terminal())
+    clock(9.0)
+    file = "big" if kind == "folder" else "big.csv.gz"
+    assert cli.main(["sum", file, *SUM[2:], "--rows", "174762", "--output", "out.csv"]) == 0
+    assert [line for line in err.getvalue().split("\r") if line.strip()] == ["87,381 rows, 50 %", "174,762 rows, 100 %"]
 
 
 # --- As a program -----------------------------------------------------------------------------------------------------

@@ -4,12 +4,18 @@ import dataclasses
 import pickle
 import tracemalloc
 from collections import deque
+from datetime import date
+from decimal import Decimal
 
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
-from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, files
+from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, _tables, files
 from egm.mechanisms import GaussianMechanism
 
 N = 400
@@ -18,6 +24,8 @@ SIGMA, CENTER = [18.0, 1200.0, 3.0], [45.0, 2500.0, 5.0]
 X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], (N, 3)).round()
 ORDER = [2, 0, 1]
 OTHER = tuple(NAMES[i] for i in ORDER)
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}  # functions that make a data frame
+of_all_frames = pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
 
 
 class Silent(np.random.Generator):
@@ -30,99 +38,22 @@ class Silent(np.random.Generator):
         return np.zeros_like(scale)
 
 
-class Kind:
-    """Stand-in for the type of a pandas column that is not a NumPy type, such as Int64, which allows missing values."""
-
-    def __init__(self, name, kind):
-        self.name, self.kind = name, kind
-
-    def __str__(self):
-        return self.name
-
-
-class Series:
-    """Stand-in for a pandas Series: an array with an index of names."""
-
-    def __init__(self, values, index):
-        self.values, self.index, self.ndim = np.asarray(values, dtype=float), list(index), 1
-        self.shape, self.dtype = self.values.shape, self.values.dtype
-
-    def __array__(self, dtype=None, copy=None):
-        return self.values
-
-    def __getitem__(self, part):
-        return Series(self.values[part], self.index[part])
-
-
-class Frame:
-    """Stand-in for a pandas DataFrame.
-
-    As in pandas, the conversion of a frame to an array gives entries of type object, unless all columns of the frame
-    are NumPy integers or floats.
-    """
-
-    iloc = None
-
-    def __init__(self, columns, dtypes=None):
-        self.table = dict(columns)
-        self.columns = list(self.table)
-        self.dtypes = dtypes or [values.dtype for values in self.table.values()]
-        self.shape = len(next(iter(self.table.values()))), len(self.columns)
-
-    def __len__(self):
-        return self.shape[0]
-
-    def __getitem__(self, what):
-        if isinstance(what, slice):
-            return Frame({name: values[what] for name, values in self.table.items()}, self.dtypes)
-        return Frame({name: self.table[name] for name in what}, [self.dtypes[self.columns.index(n)] for n in what])
-
-    def __array__(self, dtype=None, copy=None):
-        plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in self.dtypes)
-        return np.stack(list(self.table.values()), axis=1).astype(float if plain else object)
-
-    def to_numpy(self, dtype, na_value):
-        gaps = [[na_value if entry is None else entry for entry in values] for values in self.table.values()]
-        return np.array(gaps, dtype=dtype).T
-
-
-class DaskFrame:
-    """Stand-in for a dask data frame, made of one or several `Frame` objects."""
-
-    def __init__(self, *parts):
-        self.parts, self.columns, self.dtypes = parts, parts[0].columns, parts[0].dtypes
-
-    def __getitem__(self, names):
-        return self.map_partitions(Frame.__getitem__, names)
-
-    def map_partitions(self, function, *given):
-        return DaskFrame(*(function(part, *given) for part in self.parts))
-
-    def astype(self, dtype):
-        tables = [{name: values.astype(dtype) for name, values in part.table.items()} for part in self.parts]
-        return DaskFrame(*map(Frame, tables))
-
-    def to_dask_array(self):
-        import dask.array as da
-
-        return da.concatenate([da.from_array(np.asarray(part), chunks=(150, 2)) for part in self.parts])
-
-
-DaskFrame.__module__ = "dask.dataframe"
-
-
 def mechanism(**options):
     return GaussianDataMechanism(
         dict(zip(NAMES, SIGMA, strict=True)), N, 1.0, 1e-6, center=options.pop("center", CENTER), **options
     )
 
 
-def frame(names=NAMES, **options):
-    return Frame({name: X[:, NAMES.index(name)] for name in names}, **options)
+def columns_of(names=NAMES):
+    return {name: X[:, NAMES.index(name)] for name in names}
 
 
-def table(names=NAMES):
-    return pa.table({name: X[:, NAMES.index(name)] for name in names})
+def frame(names=NAMES, make=pd.DataFrame):
+    return make(columns_of(names))
+
+
+def dask(*parts):
+    return dd.from_map(lambda i: parts[i], range(len(parts)), meta=parts[0][:0])
 
 
 def file(folder, suffix, names=NAMES):
@@ -133,7 +64,7 @@ def file(folder, suffix, names=NAMES):
     else:
         import pyarrow.parquet as pq
 
-        pq.write_table(table(names), path, row_group_size=90)
+        pq.write_table(frame(names, pa.table), path, row_group_size=90)
     return files.rows(path)
 
 
@@ -145,23 +76,26 @@ def from_parquet(folder):
 def blocks():
     """Yield the rows of the test data X in blocks with different orders of columns; the last block has no names."""
     yield frame(OTHER)[:100]
-    yield table()[100:150]
-    yield from table(OTHER)[150:250].to_batches(max_chunksize=30)
+    yield frame(make=pl.DataFrame)[100:150]
+    yield from frame(OTHER, pa.table)[150:250].to_batches(max_chunksize=30)
     yield X[250:]
 
 
 HOLDERS = {
     "an array": lambda _: X,
-    "a frame": lambda _: frame(),
-    "a frame in another order": lambda _: frame(OTHER),
-    "an arrow table": lambda _: table(OTHER),
-    "an arrow batch": lambda _: table(OTHER).combine_chunks().to_batches()[0],
+    **{f"of {name}": lambda _, make=make: frame(make=make) for name, make in FRAMES.items()},
+    **{f"of {name} in another order": lambda _, make=make: frame(OTHER, make) for name, make in FRAMES.items()},
+    "of pandas with more columns": lambda _: frame(OTHER).assign(sex="x"),
+    "of polars with more columns": lambda _: frame(OTHER, pl.DataFrame).with_columns(sex=pl.lit("x")),
+    "of arrow with more columns": lambda _: frame(OTHER, pa.table).append_column("sex", [["x"] * N]),
+    "a frame of dask's with more columns": lambda _: dask(frame(OTHER).assign(sex="x")),
+    "an arrow batch": lambda _: frame(OTHER, pa.table).to_batches()[0],
     "blocks": lambda _: blocks(),
-    "a frame of dask's": lambda _: DaskFrame(frame(OTHER)),
+    "a frame of dask's": lambda _: dask(frame(OTHER)[:150], frame(OTHER)[150:]),
     "a CSV file": lambda folder: file(folder, ".csv", OTHER),
     "a Parquet file": lambda folder: file(folder, ".parquet", OTHER),
     "a Parquet file as an array of dask's": lambda folder: from_parquet(folder),
-    "names that nobody gave": lambda _: Frame({i: X[:, i] for i in range(3)}),
+    "names that nobody gave": lambda _: pd.DataFrame(X),
 }
 
 
@@ -175,17 +109,17 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
     np.testing.assert_array_equal(found, mechanism().release(X, rng=Silent()).estimate)
 
 
-@pytest.mark.parametrize("holder", [lambda columns: Frame(columns), pa.table])
-def test_a_table_in_another_order_is_not_copied_as_a_whole(holder):
+@of_all_frames
+def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
     """If the columns of a table are not in the mechanism's order, a release takes less memory than a copy of the table.
 
-    The release takes less than 20 MB, and the table has 24 MB. `holder` makes the table: a data frame or an Arrow
-    table. The columns are put in the mechanism's order for a few rows at a time.
+    The release takes less than 20 MB, and the table has 24 MB. The columns are put in the mechanism's order for a few
+    rows at a time.
     """
     n = 1_000_000
-    held = holder({name: np.ones(n) for name in OTHER})
+    held = make({name: np.ones(n) for name in OTHER})
     it = dataclasses.replace(mechanism(), n=n, delta=1e-9)
-    it.release(holder({name: np.ones(n) for name in OTHER}), rng=Silent())  # compiles
+    it.release(held, rng=Silent())  # compiles
     tracemalloc.start()
     it.release(held, rng=Silent())
     _, peak = tracemalloc.get_traced_memory()
@@ -198,10 +132,10 @@ def test_vectors_are_matched_by_their_names():
     assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
     assert named.columns == NAMES
     permuted = [[vector[i] for i in ORDER] for vector in (SIGMA, CENTER, [1.0, 2.0, 3.0])]
-    sigma, center, b = (Series(vector, OTHER) for vector in permuted)
+    sigma, center, b = (pd.Series(vector, OTHER) for vector in permuted)
     for other in (
         GaussianDataMechanism(sigma, N, 1.0, 1e-6, center=center, scaling=b, columns=NAMES),
-        GaussianDataMechanism(Series(SIGMA, NAMES), N, 1.0, 1e-6, center=center, scaling=b),
+        GaussianDataMechanism(pd.Series(SIGMA, NAMES), N, 1.0, 1e-6, center=center, scaling=b),
     ):
         assert other == mechanism(scaling=[1.0, 2.0, 3.0])
         assert other.error(mean=sigma) == other.error(mean=SIGMA) != other.error(mean=permuted[0])
@@ -218,12 +152,12 @@ def test_a_covariance_with_names_is_put_in_order():
     mechanism = GaussianDataMechanism(dict(zip(names, np.sqrt(np.diag(covariance)), strict=True)), 1000, 1.0, 1e-6)
 
     def frame(order, index=None):
-        found = Frame({names[j]: covariance[order, j] for j in order})
-        found.index = index or found.columns
-        return found
+        columns = [names[j] for j in order]
+        return pd.DataFrame(covariance[np.ix_(order, order)], columns=columns, index=index or columns)
 
     expected = mechanism.error(covariance=covariance)
     assert mechanism.error(covariance=frame([2, 0, 1])) == mechanism.error(covariance=frame([0, 1, 2])) == expected
+    assert mechanism.error(covariance=pl.from_pandas(frame([0, 1, 2]))) == expected  # its rows have no names
     with pytest.raises(ValueError, match="covariance must have the same names for rows and columns, in one order"):
         mechanism.error(covariance=frame([2, 0, 1], index=names))
     names[0] = "Age"
@@ -236,7 +170,7 @@ def test_a_mechanism_with_names_is_another_and_keeps_them():
     assert unnamed.columns is None
     assert named != unnamed
     assert f"columns={NAMES}" in repr(named)
-    changed = dataclasses.replace(named, sigma=Series([1.0, 2.0, 3.0], OTHER))
+    changed = dataclasses.replace(named, sigma=pd.Series([1.0, 2.0, 3.0], OTHER))
     assert changed.columns == NAMES
     np.testing.assert_array_equal(changed.sigma, [2.0, 3.0, 1.0])
     assert pickle.loads(pickle.dumps(named)) == named
@@ -244,25 +178,25 @@ def test_a_mechanism_with_names_is_another_and_keeps_them():
 
 
 def test_coordinates_of_the_elliptical_mechanism_have_names_too():
-    elliptical = EllipticalGaussianMechanism(Series(SIGMA, NAMES), 1.0, 1e-6)
-    same = elliptical.release(Series([3.0, 1.0, 2.0], OTHER), rng=Silent()).estimate
+    elliptical = EllipticalGaussianMechanism(pd.Series(SIGMA, NAMES), 1.0, 1e-6)
+    same = elliptical.release(pd.Series([3.0, 1.0, 2.0], OTHER), rng=Silent()).estimate
     np.testing.assert_array_equal(same, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"^value must have the names .* without 'age'$"):
         elliptical.check({"income": 1.0, "visits": 2.0})
     with pytest.raises(ValueError, match=r"without 'age', 'income', 'visits' and with 'x', 'y', 'z' besides$"):
-        elliptical.check(Series([1.0, 2.0, 3.0], "xyz"))
+        elliptical.check(pd.Series([1.0, 2.0, 3.0], list("xyz")))
     with pytest.raises(ValueError, match=r"^value has names, 'age', 'income', 'visits', and the mechanism has none"):
-        EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6).release(Series(SIGMA, NAMES))
+        EllipticalGaussianMechanism(SIGMA, 1.0, 1e-6).release(pd.Series(SIGMA, NAMES))
 
 
 @pytest.mark.parametrize(
     ("held", "message"),
     [
         (frame(NAMES[:2]), "X must have the names of the mechanism's columns, .* and comes without 'visits'$"),
-        (Frame({**frame().table, "sex": X[:, 0]}), "and comes with 'sex' besides$"),
-        (table().rename_columns(["Age", "income", "visits"]), "and comes without 'age' and with 'Age' besides$"),
+        (frame(make=pl.DataFrame).rename({"age": "Age"}), "and comes without 'age' and with 'Age' besides$"),
         (pa.table([X[:, 0]] * 3, ["age", "age", "income"]), "X must name each column once, got 'age' twice"),
-        (DaskFrame(frame(NAMES[:2])), "and comes without 'visits'$"),
+        (pd.DataFrame(X, columns=["age", "age", "income"]), "X must name each column once, got 'age' twice"),
+        (dask(frame(NAMES[:2])), "and comes without 'visits'$"),
     ],
 )
 def test_other_names_are_refused_by_name(held, message):
@@ -274,14 +208,14 @@ def test_other_names_are_refused_by_name(held, message):
 
 def test_names_without_others_to_match_them_with_are_refused(tmp_path):
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
-    for held in (frame(), table(), DaskFrame(frame()), from_parquet(tmp_path)):
+    for held in (*(frame(make=make) for make in FRAMES.values()), dask(frame()), from_parquet(tmp_path)):
         with pytest.raises(ValueError, match=r"X has names, '\w+', '\w+', '\w+', .* give it columns="):
             unnamed.check(held)
     with pytest.raises(ValueError, match="center has names, 'age', 'income', 'visits'"):
-        GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=Series(CENTER, NAMES))
+        GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=pd.Series(CENTER, NAMES))
     with pytest.raises(ValueError, match=r"center must have the names .* without 'age'$"):
         mechanism(center={"income": 1.0, "visits": 1.0})
-    unnamed.check(Frame({i: X[:, i] for i in range(3)}))
+    unnamed.check(pd.DataFrame(X))
     GaussianDataMechanism([18.0], N, 1.0, 1e-6).check(frame(["age"]))  # one column has one order
 
 
@@ -319,40 +253,105 @@ def test_many_names_are_matched_in_no_time():
 
 # --- Types of columns -------------------------------------------------------------------------------------------------
 
-FLAGS = np.arange(N) % 3 == 0
-GAPS = Kind("Int64", "i")
+FLAGS = (np.arange(N) % 3 == 0).astype(float)
+TYPES = {
+    "pandas": [
+        *("bool", "uint8", "float16", "longdouble", "Int64", "Float32", "boolean", "category", "Sparse[float]"),
+        *("int64[pyarrow]", "double[pyarrow]", "bool[pyarrow]", pd.ArrowDtype(pa.decimal128(3, 1))),
+    ],
+    "polars": [pl.Boolean, pl.UInt8, pl.Float32, pl.Int128, pl.Decimal(3, 1)],
+    "pyarrow": [pa.bool_(), pa.uint8(), pa.float16(), pa.decimal128(3, 1), "dictionary"],
+}
+CASES = [(library, dtype) for library, types in TYPES.items() for dtype in types]
+WITHOUT_GAPS = "bool", "uint8"  # types of pandas
 
 
-def test_flags_and_columns_that_could_have_gaps_are_numbers():
+def typed(library, values, dtype=None, names=OTHER):
+    """Return the test data as a data frame of `library` with the columns `names`, in which "visits" has the `values`.
+
+    The column gets the type `dtype`. A value None is missing.
+    """
+    if dtype is None:
+        column = values
+    elif library == "pandas":
+        column = pd.Series(values).astype(dtype)
+    elif library == "polars":
+        column = pl.Series(values).cast(dtype)
+    else:
+        column = pa.array(values)
+        column = column.dictionary_encode() if dtype == "dictionary" else column.cast(dtype)
+    return FRAMES[library]({name: columns_of()[name] if name != "visits" else column for name in names})
+
+
+@pytest.mark.parametrize(("library", "dtype"), CASES)
+def test_columns_of_all_types_of_numbers_are_summed(library, dtype):
+    held, only = typed(library, FLAGS, dtype), typed(library, FLAGS, dtype, ["visits"])
     expected = mechanism().release(np.column_stack([X[:, :2], FLAGS]), rng=Silent()).estimate
-    flags = {**frame().table, "visits": FLAGS}
-    for held in (Frame(flags), Frame(flags, [GAPS, GAPS, FLAGS.dtype]), pa.table(flags), DaskFrame(Frame(flags))):
-        mechanism().check(held)
-        np.testing.assert_array_equal(mechanism().release(held, rng=Silent()).estimate, expected)
-    only = GaussianDataMechanism([1.0], N, 1.0, 1e-6)
-    for held in (Frame({"a": FLAGS}), pa.table({"a": FLAGS})):
-        assert only.release(held, rng=Silent()).estimate == pytest.approx(FLAGS.sum())
+    mechanism().check(held)
+    for holder in (held, iter([held])):
+        np.testing.assert_array_equal(mechanism().release(holder, rng=Silent()).estimate, expected)
+    one = GaussianDataMechanism([1.0], N, 1.0, 1e-6)
+    assert one.release(only, rng=Silent()).estimate == pytest.approx(FLAGS.sum())
 
 
-def test_gaps_are_not_numbers():
-    with_gap = X[:, 0].astype(object)
-    with_gap[7] = None
-    for held in (Frame({**frame().table, "age": with_gap}, [GAPS] * 3), pa.table({**frame().table, "age": with_gap})):
-        with pytest.raises(ValueError, match=r"X\[7, 0\] must be finite$"):
-            mechanism().release(held, rng=Silent())
+def test_flags_and_columns_that_could_have_gaps_are_numbers_in_dask_frames():
+    held = typed("pandas", FLAGS, bool).astype({"age": "Int64"})
+    expected = mechanism().release(held, rng=Silent()).estimate
+    np.testing.assert_array_equal(mechanism().release(dask(held), rng=Silent()).estimate, expected)
 
 
-TEXT = np.full(N, "secret")
+@pytest.mark.parametrize(
+    ("library", "dtype", "value"),
+    [
+        *((*case, None) for case in CASES if case[1] not in WITHOUT_GAPS),
+        *((library, None, value) for library in TYPES for value in (np.nan, np.inf, -np.inf)),
+    ],
+)
+def test_missing_and_infinite_values_are_named_by_row_and_column(library, dtype, value):
+    """A missing or an infinite value is a ValueError with the index of its row and the name of its column.
+
+    The row is counted over all rows of the data frame, and not within a block of rows.
+    """
+    row = 395
+    values = [value if i == row else flag for i, flag in enumerate(FLAGS.tolist())]
+    held = typed(library, values, dtype)
+    adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tables, "_COPIED", 300)
+        for refuse in (mechanism().release, adaptive.release, lambda held: mechanism().release(iter([held]))):
+            with pytest.raises(ValueError, match=rf"^X\[{row}, 'visits'\] must be finite$"):
+                refuse(held)
+
+
+@of_all_frames
+def test_gaps_are_passed_on_as_nan_where_they_are_allowed(make):
+    held = make({"a": [1.0, None], "b": [1, 2]})
+    (block,) = _tables.arranged(held, ("b", "a"), gaps=True)
+    np.testing.assert_array_equal(block, [[1, 1], [2, np.nan]])
+    with pytest.raises(ValueError, match=r"^X\[1, 'a'\] must be finite$"):
+        list(_tables.arranged(make({"a": [1.0, np.inf], "b": [1, 2]}), ("b", "a"), gaps=True))
+
+
+TEXT = ["secret"] * N
+DAYS = [date(2020, 1, 2)] * N
 
 
 @pytest.mark.parametrize(
     ("held", "kind"),
     [
-        (Frame({**frame().table, "visits": TEXT.astype(object)}), "object"),
-        (Frame({**frame().table, "visits": FLAGS}, [GAPS, GAPS, Kind("string", "O")]), "string"),
-        (DaskFrame(Frame({**frame().table, "visits": TEXT.astype(object)})), "object"),
-        (pa.table({**frame().table, "visits": pa.array(TEXT)}), "string"),
-        (pa.table({**frame().table, "visits": pa.array([1] * N, pa.decimal128(3, 1))}), r"decimal128\(3, 1\)"),
+        (typed("pandas", pd.Series(TEXT, dtype=object)), "object"),
+        (typed("pandas", pd.Series([Decimal(1)] * N)), "object"),
+        (typed("pandas", TEXT, "string"), "string"),
+        (typed("pandas", TEXT, "category"), "category"),
+        (typed("pandas", DAYS, "datetime64[s]"), r"datetime64\[s\]"),
+        (typed("pandas", X[:, 0] + 1j), "complex128"),
+        (dask(typed("pandas", pd.Series(TEXT, dtype="category"))), "category"),
+        (typed("polars", TEXT), "String"),
+        (typed("polars", TEXT, pl.Enum(["secret"])), "Enum"),
+        (typed("polars", DAYS), "Date"),
+        (typed("pyarrow", TEXT), "string"),
+        (typed("pyarrow", TEXT, "dictionary"), "dictionary<values=string"),
+        (typed("pyarrow", DAYS), r"date32\[day\]"),
     ],
 )
 def test_a_column_of_another_type_is_named(held, kind):
@@ -363,35 +362,25 @@ def test_a_column_of_another_type_is_named(held, kind):
         assert "secret" not in str(refusal.value)
 
 
-class Lazy:
-    """Stand-in for a polars LazyFrame, which makes a test fail if its data or its column names are computed."""
-
-    def collect(self):
-        raise AssertionError("was read")
-
-    @property
-    def columns(self):
-        raise AssertionError("was read")
+def read(*_):
+    raise AssertionError("was read")
 
 
-class Sparse:
-    """Stand-in for a scipy.sparse array, which makes a test fail if it is converted to a dense array."""
+class Sparse(scipy.sparse.csr_array):
+    """Sparse array that makes a test fail if it is converted to a dense array."""
 
-    shape, dtype, ndim = (N, 3), np.dtype(float), 2
-
-    def toarray(self):
-        raise AssertionError("was read")
+    toarray = read
 
 
 WAYS_OUT = {
-    "lazy": (Lazy(), r"got an object of type Lazy: X\.collect\(\) is one"),
-    "sparse": (Sparse(), r"got an object of type Sparse: X\.toarray\(\) is one"),
+    "lazy": (frame(make=pl.LazyFrame).map_batches(read), r"got an object of type LazyFrame: X\.collect\(\) is one"),
+    "sparse": (Sparse(X), r"got an object of type Sparse: X\.toarray\(\) is one"),
     "masked": (np.ma.array(X), r"got a masked array: X\.filled\(\.\.\.\) is one"),
     "flags": (X > 0, r"got an array of flags: X\.astype\(float\) is one"),
     "a list of blocks": ([X[:100], X[100:]], r"X must be one table or array, got a list of them: .* iter\(X\)"),
     "a list of frames": ([frame()], r"X must be one table or array, got a list of them: .* iter\(X\)"),
     "another collection": (deque([X]), r"got an object of type deque: make an array of it, or give iter\(X\)"),
-    "a mapping": (frame().table, "got an object of type dict: a data frame of it is one"),
+    "a mapping": (columns_of(), "got an object of type dict: a data frame of it is one"),
     "a path": ("people.csv", "got an object of type str$"),
 }
 
@@ -407,8 +396,11 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
 
 
 def test_one_column_as_a_vector_is_told_how_to_become_one():
-    with pytest.raises(ValueError, match=r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"):
-        GaussianDataMechanism({"age": 18.0}, N, 1.0, 1e-6).check(Series(X[:, 0], range(N)))
+    for held in (X[:, 0], pd.Series(X[:, 0]), pd.Series(X[:, 0]).astype("Int64"), pl.Series(X[:, 0])):
+        with pytest.raises(
+            ValueError, match=r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"
+        ):
+            GaussianDataMechanism({"age": 18.0}, N, 1.0, 1e-6).check(held)
 
 
 def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
@@ -426,9 +418,8 @@ def test_adaptive_sums_are_in_the_order_of_the_table():
     The mechanism has no parameter with one entry for each column, and so it knows no other order.
     """
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
-    kinds = [GAPS, GAPS, GAPS]
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
-    for held in (frame(OTHER), table(OTHER), frame(OTHER, dtypes=kinds)):
+    for held in (*(frame(OTHER, make) for make in FRAMES.values()), frame(OTHER).astype("Int64")):
         found = adaptive.release(held, rng=np.random.default_rng(5)).estimate
         np.testing.assert_allclose(found, expected, rtol=1e-9)  # the order in memory changes rounding
 
@@ -440,8 +431,7 @@ EMPTY = {
     "a list": lambda: [],
     "a tuple": lambda: (),
     "an array": lambda: np.empty((0, 3)),
-    "a frame": lambda: frame()[:0],
-    "an arrow table": lambda: table(OTHER)[:0],
+    **{f"of {name}": lambda make=make: frame(OTHER, make)[:0] for name, make in FRAMES.items()},
     "an empty block": lambda: iter([[]]),
     "no block": lambda: iter([]),
 }
@@ -466,7 +456,7 @@ def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
 def test_parts_of_a_dask_frame_may_each_have_their_own_order():
     parts = [frame()[:150], frame()[150:][list(OTHER)]]
     expected = mechanism().release(frame(), rng=Silent()).estimate
-    for held in (DaskFrame(*parts), DaskFrame(*parts[::-1])):
+    for held in (dask(*parts), dask(*parts[::-1])):
         np.testing.assert_allclose(mechanism().release(held, rng=Silent()).estimate, expected, rtol=1e-12)
 
 
@@ -475,7 +465,7 @@ def test_rows_with_names_in_a_list_are_refused():
 
     The entries of such rows would be added by their positions, and not by their names.
     """
-    turned = [Series(X[i, ORDER], OTHER) for i in range(N)]
+    turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
             mechanism().release(held, rng=Silent())
@@ -491,12 +481,15 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
     accepted.
     """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
-    for held in (Frame(columns), pa.table(columns)):
+    for held in (make(columns) for make in FRAMES.values()):
         for act in (GaussianMechanism(1.0, 1.0, 1e-6).release, GaussianMechanism(1.0, 1.0, 1e-6).check):
             with pytest.raises(TypeError, match="value must hold numbers of one type, but its columns are"):
                 act(held)
-    alike = Frame({"visits": columns["visits"], "other": np.array([7])})
-    assert GaussianMechanism(1.0, 1.0, 1e-6).release(alike).estimate.shape == (1, 2)
+    for make in FRAMES.values():
+        alike = make({"visits": columns["visits"], "other": columns["visits"]})
+        assert GaussianMechanism(1.0, 1.0, 1e-6).release(alike).estimate.shape == (1, 2)
+        with pytest.raises(TypeError, match="value must hold numbers of one type, but its columns are Boolean"):
+            GaussianMechanism(1.0, 1.0, 1e-6).check(make({"visits": [True]}))
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
@@ -505,28 +498,79 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. A mechanism with the columns
     "age", "income" and "visits" accepts the table, and takes the labels as mere positions.
     """
-    counted = GaussianDataMechanism(Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
+    counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
         ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
     ):
-        counted.check(Frame({i: X[:, i] for i in range(3)}))
+        counted.check(pd.DataFrame(X))
     with pytest.raises(ValueError, match=r"center must have the names .* without 5"):
-        dataclasses.replace(counted, center=Series(CENTER, range(3)))
-    mechanism().check(Frame({i: X[:, i] for i in range(3)}))  # the mechanism has no such names, so they only count
+        dataclasses.replace(counted, center=pd.Series(CENTER, range(3)))
+    mechanism().check(pd.DataFrame(X))  # the mechanism has no such names, so they only count
 
 
 def test_a_column_may_have_the_name_of_an_attribute():
-    class Attributes(Frame):
-        """Frame whose columns can also be read as attributes of the frame, as in pandas."""
-
-        def __getattr__(self, name):
-            if name in self.__dict__.get("columns", ()):
-                return self.table[name]
-            raise AttributeError(name)
-
     names = ("column_names", "dtype", "to_dask_array")
-    held = Attributes(dict(zip(names, X.T, strict=True)))
+    held = pd.DataFrame(X, columns=names)
+    assert held.dtype is not None  # a column
     named = GaussianDataMechanism(dict(zip(names, SIGMA, strict=True)), N, 1.0, 1e-6, center=CENTER)
     named.check(held)
     expected = mechanism().release(frame(), rng=Silent()).estimate
     np.testing.assert_array_equal(named.release(held, rng=Silent()).estimate, expected)
+
+
+# --- Columns that are no numbers to be summed -------------------------------------------------------------------------
+
+WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
+
+
+@of_all_frames
+def test_split_takes_columns_away_and_returns_their_entries(make):
+    """`split` returns the other columns as a frame of the same library, and the entries as they were given."""
+    labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
+    held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})
+    rest, found = _tables.split(held, *labels)
+    assert type(rest) is type(held)
+    np.testing.assert_array_equal(_tables.array(X=rest), [[1, 4], [2, 5], [3, 6]])
+    for entries, given in zip(found, labels.values(), strict=True):
+        assert entries.shape == (3,)
+        assert entries.tolist() == given
+    assert [entries.dtype.kind for entries in found[:3]] == ["i", "O", "b"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(["b", "a", "b"], dtype="category"),
+        pl.Series(["b", "a", "b"], dtype=pl.Categorical),
+        pl.Series(["b", "a", "b"], dtype=pl.Enum(["a", "b"])),
+        pa.array(["b", "a", "b"]).dictionary_encode(),
+    ],
+)
+def test_split_returns_the_values_of_categories(column):
+    make = (
+        pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame if isinstance(column, pl.Series) else pa.table
+    )
+    _, (found,) = _tables.split(make({"city": column, "age": [1, 2, 3]}), "city")
+    assert found.dtype == object
+    assert found.tolist() == ["b", "a", "b"]
+
+
+@of_all_frames
+@pytest.mark.parametrize("entries", [["a", None, "b"], [1.5, np.nan, 2.5], [1, None, 2], [WHEN[0], None, WHEN[1]]])
+def test_split_names_the_row_and_the_column_of_a_missing_entry(make, entries):
+    with pytest.raises(ValueError, match=r"^X\[1, 'person'\] must not be missing$"):
+        _tables.split(make({"age": [1, 2, 3], "person": entries}), "person")
+
+
+@of_all_frames
+def test_split_refuses_columns_that_are_not_there(make):
+    with pytest.raises(ValueError, match=r"^X must have a column 'person', and has 'age', 'income', 'visits'$"):
+        _tables.split(frame(make=make), "age", "person")
+    with pytest.raises(TypeError, match=r"^X must be a data frame with 'person', got an object of type ndarray$"):
+        _tables.split(X, "person")
+
+
+def test_split_knows_columns_by_names_that_are_not_text():
+    rest, (found,) = _tables.split(pd.DataFrame([[1, 2], [3, 4]], columns=[("a", 1), 5]), ("a", 1))
+    assert found.tolist() == [1, 3]
+    assert list(rest.columns) == [5]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import dask
@@ -18,7 +20,7 @@ import pytest
 import zarr
 from distributed import Client, LocalCluster
 
-from egm import GaussianDataMechanism, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, samplers
 from egm._rows.dask import is_dask, results
 from egm.files import from_parquet
 
@@ -190,12 +192,24 @@ def folder(path, second, **first):
     return path
 
 
+def test_flags_and_decimals_are_numbers(tmp_path):
+    flags, prices = [True, False], [Decimal("0.10"), Decimal("-12345678901.23")]
+    found = from_parquet(folder(tmp_path, {"a": flags, "b": prices}, a=[2, 3], b=[0.5, 1.5])).compute()
+    assert found.tolist() == [[2, 0.5], [3, 1.5], *([int(a), float(b)] for a, b in zip(flags, prices, strict=True))]
+    (tmp_path / "flags").mkdir()
+    assert from_parquet(folder(tmp_path / "flags", {"a": [False]}, a=[True])).compute().tolist() == [[1], [0]]
+
+
 NO_TABLE = {
     "missing": (lambda path: from_parquet(path / "none"), FileNotFoundError, "none"),
     "empty folder": (lambda path: from_parquet(path), FileNotFoundError, "no Parquet files in"),
     "not Parquet": (lambda path: (path / "x").write_text("a,b") and from_parquet(path), ValueError, "x'"),
     "text": (lambda path: from_parquet(folder(path, {"a": [1]}, a=["1"])), TypeError, "'a' of .*a.parquet .* string"),
-    "booleans": (lambda path: from_parquet(folder(path, {"a": [True]}, a=[1])), TypeError, "b.parquet .* bool"),
+    "dates": (
+        lambda path: from_parquet(folder(path, {"a": [date(2024, 3, 1)]}, a=[1])),
+        TypeError,
+        "b.parquet .* date",
+    ),
     "another column": (lambda path: from_parquet(folder(path, {"b": [1]}, a=[1])), ValueError, r"b.parquet .*\['a'\]"),
     "no such column": (lambda path: from_parquet(folder(path, {}, a=[1]), ["z"]), ValueError, "one column 'z'"),
     "a name": (lambda path: from_parquet(path, "abc"), TypeError, "columns must be a list of names, got 'abc'"),
@@ -394,6 +408,23 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 
 
 @pytest.mark.slow
+def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
+    """If a worker process is killed, the sums of persons whose rows are in several blocks are still those in memory."""
+    persons = np.random.default_rng(5).integers(0, 150, N)
+    X = np.column_stack([persons, data()])
+    held = da.from_array(X, chunks=(13, 4)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
+    held.column_names = ("person", "a", "b", "c")
+    options = {"center": MU, "columns": ("a", "b", "c"), "per_person": "sum"}
+    mechanism = GaussianDataMechanism(SIGMA, np.unique(persons).size, 1.0, 1e-6, **options)
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_one, tmp_path)
+        released = mechanism.release(held, person="person").estimate
+    assert killed.result()
+    assert np.array_equal(released, mechanism.release(data(), person=persons).estimate)
+    assert silent == [3, 3]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zarr", "parquet", "unknown"])
 def test_a_cluster_changes_nothing(kind, tmp_path, cluster, silent):
     if kind == "zarr":
@@ -425,3 +456,15 @@ def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
     assert np.array_equal(before.compute(), data())
     write_parquet(tmp_path / "one", data() + 1, row_group_size=100)
     assert np.array_equal(from_parquet(tmp_path / "one").compute(), data() + 1)
+
+
+def test_an_adaptive_release_on_a_cluster_is_that_in_memory(cluster):
+    """Each question of AdaptiveDataMechanism is computed by the workers, and its release is bit for bit that in memory.
+
+    `cluster` is a client of a cluster of two processes.
+    """
+    it = AdaptiveDataMechanism(N, 4.0, ranges=[(-50, 50)] * 3)
+    expected, found = (it.release(X, rng=np.random.default_rng(1)) for X in (data(), da.from_array(data(), (70, 2))))
+    assert found.method == "search"
+    assert found.estimate.tolist() == expected.estimate.tolist()
+    assert found.spent == expected.spent

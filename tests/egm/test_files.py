@@ -1,9 +1,12 @@
 """Test `egm.files`: it reads the same table from each kind of file, says where a mistake is, and writes whole files."""
 
 import contextlib
+import gzip
 import re
 import subprocess
 import sys
+from datetime import date
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock, PropertyMock
@@ -97,6 +100,49 @@ def test_parquet_columns_of_any_number_type(tmp_path, kind):
     assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), [[1.0], [0.0], [3.0]])
 
 
+def test_flags_and_decimals_of_a_parquet_file_are_numbers(tmp_path):
+    digits = np.random.default_rng(1).integers(-(10**17), 10**17, size=1000) // 10 ** np.arange(18).repeat(56)[:1000]
+    prices, flags = [Decimal(int(number)).scaleb(-9) for number in digits], [True, False] * 500
+    pq.write_table(pa.table({"flag": flags, "price": prices}), tmp_path / "t.parquet")
+    expected = np.array([flags, list(map(float, prices))]).T
+    assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), expected)
+
+
+def test_a_folder_is_its_files_one_after_the_other(tmp_path):
+    """`files.rows` of a folder yields the rows of its Parquet files in the order of their names, also of subfolders.
+
+    Files that begin with a dot or an underscore are skipped. The columns may have another order in each file.
+    """
+    X = table(12)
+    parts = {"month=1/b.pq": X[3:5], "month=1/a.parquet": X[:3], "month=2/a.parquet": X[5:5], "z.parquet": X[5:]}
+    for name, part in parts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, part[:, ::-1] if name == "z.parquet" else part, NAMES[:: -1 if name[0] == "z" else 1])
+    for name in ("_SUCCESS", ".b.parquet.crc", "_old/z.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("nothing")
+    it = files.rows(tmp_path)
+    assert (it.names, it.count, sum(it.counts())) == (NAMES, 12, 12)
+    assert np.array_equal(whole_table(it), X)
+    assert np.array_equal(whole_table(it), X)
+    assert np.array_equal(whole_table(files.rows(tmp_path, ["x,y"])), X[:, 2:])
+    masses = [label for _, (label,) in it.labelled(["body mass"])]
+    assert np.array_equal(np.concatenate(masses), X[:, 1])
+
+
+def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
+    """`files.rows` reads the folders to which links lead, and refuses a link to a folder that it has read already."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "parts" / "a.parquet", table(3))
+    write(tmp_path / "more" / "a.parquet", table(4))
+    (tmp_path / "parts" / "linked").symlink_to(tmp_path / "more")
+    assert files.rows(tmp_path / "parts").count == 7
+    (tmp_path / "parts" / "loop").symlink_to(tmp_path / "parts")
+    with pytest.raises(FileError, match="loop: leads to a directory that is read already"):
+        files.rows(tmp_path / "parts")
+
+
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """Reading a Parquet file with 300 columns asks pyarrow for the list of column names fewer than 10 times.
 
@@ -143,6 +189,49 @@ def test_spellings_of_one_table(tmp_path, name):
     assert sum(it.counts()) == 2
 
 
+HABITS = {  # name of the file: its bytes, and the arguments of files.rows
+    "tab.tsv": (b"a\tb\n1.5\t2\n3\t4\n", {}),
+    "tab.csv": (b"a\tb\n1.5\t2\n3\t4\n", {"delimiter": "\t"}),
+    "bar.csv": (b"a|b\n1.5|2\n3|4\n", {"delimiter": "|"}),
+    "space.csv": (b"a b\n1.5 2\n3 4\n", {"delimiter": " "}),
+    "comma.tsv": (b"a,b\n1.5,2\n3,4\n", {"delimiter": ","}),
+    "europe.csv": (b"a;b\n1,5;2\n3;4,0\n", {"delimiter": ";", "decimal": ","}),
+    "exponents.csv": (b"a;b\n15E-1;+2,\n,3e1;4\n", {"delimiter": ";", "decimal": ","}),
+    "quoted.csv": (b'"a";"b"\n"1,5";2\n"3";"4"\n', {"delimiter": ";", "decimal": ","}),
+    "quoted.tsv": (b'\xef\xbb\xbf"a"\t"b"\r\n"1.5"\t2\r\n3\t4', {}),
+    "latin.csv": ("a,b,größe\n1.5,2,ä\n3,4,ö\n".encode("latin-1"), {"encoding": "latin-1", "columns": ["a", "b"]}),
+    "wide.csv": ("a,b\n1.5,2\n3,4\n".encode("utf-16"), {"encoding": "utf-16"}),
+    "little.csv": ("\ufeffa,b\n1.5,2\n3,4\n".encode("utf-16-le"), {"encoding": "utf-16-le"}),
+    "packed.csv.gz": (gzip.compress(b"a,b\n1.5,2\n3,4\n"), {}),
+    "packed.TSV.GZ": (gzip.compress(b"a\tb\n1.5\t2\n3\t4\n"), {}),
+    "two.csv.gz": (gzip.compress(b"a,b\n1.5,") + gzip.compress(b"2\n3,4\n"), {}),
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_habits_of_those_who_write_csv(tmp_path, name):
+    content, options = HABITS[name]
+    (tmp_path / name).write_bytes(content)
+    it = files.rows(tmp_path / name, **options)
+    assert it.names == ("a", "b")
+    assert np.array_equal(whole_table(it), [[1.5, 2], [3, 4]])
+    assert sum(it.counts()) == 2
+    assert np.array_equal(whole_table(files.rows(tmp_path / name, **(options | {"columns": ["b"]}))), [[2], [4]])
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
+def test_a_decimal_comma_changes_no_number(tmp_path_factory, row):
+    path = tmp_path_factory.getbasetemp() / "decimal.csv"
+    path.write_text(";".join(map(repr, row)).replace(".", ",") + "\n")
+    assert np.array_equal(whole_table(files.rows(path, header="no", delimiter=";", decimal=",")), [row])
+
+
+def test_a_vector_may_have_tabs(tmp_path):
+    (tmp_path / "v.tsv").write_text("a, b\t1.5\nc\t2\n")
+    names, values = files.vector(tmp_path / "v.tsv")
+    assert (names, values.tolist()) == (["a, b", "c"], [1.5, 2.0])
+
+
 def test_header_may_be_numbers_if_declared(tmp_path):
     (tmp_path / "t.csv").write_text("2019,2020\n1,2\n")
     with pytest.raises(FileError, match=r"line 1 has numbers that may be names, .*--header yes or no"):
@@ -150,6 +239,14 @@ def test_header_may_be_numbers_if_declared(tmp_path):
     assert sum(files.rows(tmp_path / "t.csv", header="no").counts()) == 2
     it = files.rows(tmp_path / "t.csv", header="yes")
     assert (it.names, sum(it.counts()), len(whole_table(it))) == (("2019", "2020"), 1, 1)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_the_name_of_one_column_may_have_any_character(tmp_path, delimiter):
+    (tmp_path / "t.csv").write_text('"income, net; EUR"\n1\n2\n')
+    it = files.rows(tmp_path / "t.csv", delimiter=delimiter)
+    assert it.names == ("income, net; EUR",)
+    assert np.array_equal(whole_table(it), [[1], [2]])
 
 
 def test_one_column_is_a_table(tmp_path):
@@ -167,6 +264,155 @@ def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")
         assert np.array_equal(whole_table(files.rows(path, header="no")), [row])
+
+
+# --- Missing values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["", " ", "NA", "na", "NaN", "nan", "NULL", "null", ".", '""', '" NA "'])
+@pytest.mark.parametrize("options", [{}, {"delimiter": ";", "decimal": ","}])
+def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
+    """A missing value of a CSV file is NaN if `missing` is "nan", and otherwise an error that names row and column.
+
+    `cell` is the text that stands for the missing value, and `options` say how the file was written.
+    """
+    mark = options.get("delimiter", ",")
+    (tmp_path / "t.csv").write_text(f"a{mark}b\n1{mark}2\n3{mark}{cell}\n")
+    X = whole_table(files.rows(tmp_path / "t.csv", missing="nan", **options))
+    assert np.array_equal(X, [[1, 2], [3, np.nan]], equal_nan=True)
+    with pytest.raises(FileError, match=r"row 2 \(line 3\), column 'b': .*missing"):
+        list(files.rows(tmp_path / "t.csv", **options))
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_missing_numbers_are_nan_if_they_may_be(tmp_path, kind):
+    X = table(9)
+    X[3, 1] = X[8, 0] = np.nan
+    path = write(tmp_path / f"t.{kind}", X)
+    assert np.array_equal(whole_table(files.rows(path, missing="nan")), X, equal_nan=True)
+    X[5, 2] = np.inf
+    with pytest.raises(FileError, match=r"row 6, column '(3|x,y)': infinite"):
+        list(files.rows(write(path, X), missing="nan"))
+
+
+def test_null_is_nan_if_it_may_be(tmp_path):
+    columns = {"a": [1, None, 3], "b": [True, False, None], "c": [None, Decimal("0.5"), Decimal("1.5")]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    X = whole_table(files.rows(tmp_path / "t.parquet", missing="nan"))
+    assert np.array_equal(X, [[1, 1, np.nan], [np.nan, 0, 0.5], [3, np.nan, 1.5]], equal_nan=True)
+
+
+def test_a_name_is_not_missing(tmp_path):
+    """The chemical symbol Na, the name of a column, is not taken for a missing value of line 1."""
+    (tmp_path / "t.csv").write_text("Na,K\n1,2\n")
+    assert files.rows(tmp_path / "t.csv", missing="nan").names == ("Na", "K")
+
+
+# --- Labels -----------------------------------------------------------------------------------------------------------
+
+PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
+
+
+def labels_of(it, names):
+    """Return the values of the table `it` and the labels in its columns `names`, each as one array."""
+    blocks, labels = zip(*it.labelled(names), strict=True)
+    return np.concatenate(blocks), [np.concatenate(column) for column in zip(*labels, strict=True)]
+
+
+@pytest.mark.parametrize("options", [{"columns": ["age", "pay"]}, {"labels": ["id", "region"]}])
+def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
+    (tmp_path / "t.csv").write_text(PEOPLE)
+    it = files.rows(tmp_path / "t.csv", **options)
+    assert it.names == ("age", "pay")
+    X, labels = labels_of(it, ["region", "id", "age"])
+    assert np.array_equal(X, [[31, 2400], [58, 1900]])
+    assert [column.tolist() for column in labels] == [["North, East", "NA"], ["007", "x_1"], ["31", "58"]]
+    assert np.array_equal(whole_table(it), X)
+    assert labels_of(it, [])[1] == []
+
+
+def test_labels_are_known_as_names_of_line_1(tmp_path):
+    (tmp_path / "t.csv").write_text(PEOPLE)
+    it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
+    assert it.names == ("age", "pay")
+    with pytest.raises(FileError, match="line 1 may have names or somebody's values"):
+        files.rows(tmp_path / "t.csv", known=["age", "pay"])
+
+
+def test_labels_of_a_parquet_file_are_numbers_or_texts(tmp_path):
+    columns = {
+        "id": [3, 1, 2],
+        "region": pa.array(["N", "S", "N"]).dictionary_encode(),
+        "street": pa.array(["a", "b", ""], pa.large_string()),
+        "flag": [True, False, True],
+        "pay": [1.5, 2.5, 3.5],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    it = files.rows(tmp_path / "t.parquet", ["pay"])
+    X, labels = labels_of(it, list(columns))
+    assert np.array_equal(X, [[1.5], [2.5], [3.5]])
+    expected = [[3, 1, 2], ["N", "S", "N"], ["a", "b", ""], [True, False, True], [1.5, 2.5, 3.5]]
+    assert [column.tolist() for column in labels] == expected
+    assert [column.dtype.kind for column in labels] == ["i", "O", "O", "b", "f"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
+    X = table(200_001)
+    X[:, 0] = np.arange(len(X))
+    it = files.rows(write(tmp_path / f"t.{kind}", X), ["x,y"])
+    found, (ages,) = labels_of(it, ["age"])
+    assert len(list(it.labelled(["age"]))) > 1
+    assert np.array_equal(found, X[:, 2:])
+    assert np.array_equal(ages.astype(float), X[:, 0])
+
+
+def bad_labels(tmp_path, content, name="t.csv", labels=("id",), at_once=False):
+    """Return a function that reads the values a and the `labels` of a file with this `content`.
+
+    With `at_once`, the function only asks for the labels, and reads no row.
+    """
+    path = tmp_path / name
+    path.write_text(content) if isinstance(content, str) else write_any(path, content)
+    it = files.rows(path, ["1"] if name.endswith("npy") else ["a"])
+    return lambda: it.labelled(labels) if at_once else list(it.labelled(labels))
+
+
+def write_any(path, content):
+    np.save(path, content) if path.suffix == ".npy" else pq.write_table(pa.table(content), path)
+
+
+BAD_LABELS = {
+    "empty cell": (("a,id\n1,x\n2,\n",), r"t\.csv: row 2 \(line 3\), column 'id': missing"),
+    "spaces": (('a,id\n1,x\n2,"  "\n',), r"t\.csv: row 2 \(line 3\), column 'id': missing"),
+    "no such column": (("a,ids\n1,x\n", "t.csv", ("id",), True), "t.csv: has no column 'id'"),
+    "twice": (("a,id\n1,x\n", "t.csv", ("id", "id"), True), "the column 'id' is named twice"),
+    "two of that name": (("a,id,id\n1,x,y\n", "t.csv", ("id",), True), "has more than one column 'id'"),
+    "null": (({"a": [1, 2], "id": [None, "x"]}, "t.parquet"), "t.parquet: row 1, column 'id': missing"),
+    "null number": (({"a": [1, 2], "id": [7, None]}, "t.parquet"), "row 2, column 'id': missing"),
+    "NaN": (({"a": [1, 2], "id": [7.5, np.nan]}, "t.parquet"), "row 2, column 'id': missing"),
+    "dates": (({"a": [1], "id": [date(2024, 3, 1)]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
+    "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
+    "no column in Parquet": (({"a": [1]}, "t.parquet", ("id",), True), "t.parquet: has no column 'id'; it has 'a'"),
+    "NumPy": ((np.ones((2, 2)), "t.npy", ("2",), True), "t.npy: a NumPy file has numbers only"),
+    "no such column in NumPy": ((np.ones((2, 2)), "t.npy", ("id",), True), "t.npy: has no column 'id'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_bad_labels_are_explained(tmp_path, name):
+    arguments, said = BAD_LABELS[name]
+    use = bad_labels(tmp_path, *arguments)
+    with pytest.raises(FileError, match=said):
+        use()
+
+
+def test_one_name_is_no_list_of_labels(tmp_path):
+    (tmp_path / "t.csv").write_text("a,id\n1,x\n")
+    with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
+        files.rows(tmp_path / "t.csv", labels="id")
+    with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
+        files.rows(tmp_path / "t.csv", ["a"]).labelled("id")
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -218,7 +464,8 @@ BAD_CSV = {
     "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed on its line"),
     "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
-    "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; columns must have commas between them"),
+    "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; --delimiter says which"),
+    "semicolons and quotes": ('"a";"b"\n1;2\n', "line 1 has no comma, but ';'; --delimiter says which"),
     "another quote": ('a,b\n1,"2"3\n', "line 2: ',' expected after"),
     "a long cell": ("a,b\n1,2\n1," + "x" * 200_000, "line 3: a cell has more than 131072 characters"),
     "underscores": ("a,b\n1_0,2\n", r"row 1 \(line 2\), column 'a': not a number"),
@@ -232,6 +479,30 @@ def test_bad_csv_is_explained(tmp_path, name):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(FileError, match=rf"t\.csv: {said}"):
         list(files.rows(tmp_path / "t.csv"))
+
+
+WRONG = {  # arguments of files.rows that can never be right
+    "two characters": ({"delimiter": ";;"}, "delimiter must be one character"),
+    "none": ({"delimiter": ""}, "delimiter must be one character"),
+    "a letter": ({"delimiter": "e"}, "delimiter must be one character"),
+    "a digit": ({"delimiter": "1"}, "delimiter must be one character"),
+    "a quote": ({"delimiter": '"'}, "delimiter must be one character"),
+    "a sign": ({"delimiter": "-"}, "delimiter must be one character"),
+    "a line break": ({"delimiter": "\n"}, "delimiter must be one character"),
+    "both": ({"decimal": ","}, "delimiter must not be the decimal sign, got ',' for both"),
+    "another sign": ({"decimal": ";"}, "decimal must be"),
+    "no encoding": ({"encoding": "utf-9"}, "encoding must be the name of a text encoding, got 'utf-9'"),
+    "no text": ({"encoding": "base64"}, "encoding must be the name of a text encoding"),
+    "no policy": ({"missing": "center"}, 'missing must be "error" or "nan", got .center.'),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_habits_are_named(tmp_path, name):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    arguments, said = WRONG[name]
+    with pytest.raises(ValueError, match=said):
+        files.rows(tmp_path / "t.csv", **arguments)
 
 
 def test_other_text_than_utf8_is_refused(tmp_path):
@@ -266,7 +537,7 @@ def test_truncated_files_are_refused(tmp_path, kind, part):
         list(files.rows(path))
 
 
-@pytest.mark.parametrize("values", [["a", "b"], [True, False], [[1.0], [2.0]]])
+@pytest.mark.parametrize("values", [["a", "b"], [date(2024, 3, 1), None], [[1.0], [2.0]]])
 def test_other_parquet_columns_are_refused(tmp_path, values):
     pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
     with pytest.raises(FileError, match="column 'a' must hold real numbers, holds"):
@@ -302,6 +573,7 @@ print(rows, peak() - before)
     ("kind", "rows", "columns"),
     [
         ("csv", 60_000, 100),
+        pytest.param("csv.gz", 60_000, 100, marks=pytest.mark.slow),
         *(pytest.param(kind, 125_000, 100, marks=pytest.mark.slow) for kind in ("npy", "F.npy")),
         pytest.param("pq", 10**6, 13, marks=pytest.mark.slow),
     ],
@@ -310,20 +582,25 @@ def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
     The additional memory is the increase of the process's peak while it reads the table. `kind` is the kind of file:
-    CSV, NPY in row order, NPY in column order, or Parquet. `rows` and `columns` give the size of the table. The rows of
-    the Parquet file are all in one row group, so that a reader of whole row groups would exceed the limit.
+    CSV, CSV with quotes and gzip, NPY in row order, NPY in column order, or Parquet. `rows` and `columns` give the size
+    of the table. The rows of the Parquet file are all in one row group, so that a reader of whole row groups would
+    exceed the limit.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
     small, big = tmp_path / f"small.{kind}", tmp_path / f"big.{kind}"
-    if kind == "csv":
+    if kind == "csv.gz":
+        for path, lines in ((small, 5), (big, rows)):
+            path.write_bytes(gzip.compress((('"0.0",' * (columns - 1) + "0.0\n") * lines).encode(), 1))
+    elif kind == "csv":
         big.write_text(("0.0," * (columns - 1) + "0.0\n") * rows)
     elif kind == "pq":
         column = np.random.default_rng(1).normal(size=rows)
         pq.write_table(pa.table(dict.fromkeys(names, column)), big, row_group_size=rows, use_dictionary=False)
     else:
         big = tmp_path / "big.npy"
-    write(small, X[:5], names) if kind != "pq" else pq.write_table(pa.table({n: [0.0] for n in names}), small)
+    if kind != "csv.gz":
+        write(small, X[:5], names) if kind != "pq" else pq.write_table(pa.table({n: [0.0] for n in names}), small)
     child = [sys.executable, "-c", CHILD, str(small), str(big)]
     read, more = subprocess.run(child, capture_output=True, text=True, check=True).stdout.split()
     assert int(read) == rows

@@ -11,8 +11,16 @@ import egm
 
 PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
-LATER = {"IPython", "dask", "matplotlib", "numba", "opendp", "pyarrow"}  # loaded by the first call that needs them
-STRANGE = {"mpmath", "pandas", "sympy"}
+LATER = {
+    "IPython",
+    "dask",
+    "matplotlib",
+    "narwhals",
+    "numba",
+    "opendp",
+    "pyarrow",
+}  # loaded by the first call that needs them
+STRANGE = {"mpmath", "pandas", "polars", "sympy"}
 
 
 def packages(names):

@@ -3,6 +3,7 @@
 The tests use several processes and threads, crashes, full disks, and damaged or replaced files.
 """
 
+import dataclasses
 import os
 import pickle
 import random
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -436,7 +438,7 @@ def cut_short(path):
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("UPDATE terms SET last = 'none'")
         for number in range(3, 1000):
-            connection.execute("INSERT INTO charges VALUES (?, 'none', 0, 0, 0, 0, 'none')", (number,))
+            connection.execute("INSERT INTO charges VALUES (?, 'none', 0, 0, 0, 0, '', '', 'none')", (number,))
         os._exit(0)
 
     size = path.stat().st_size
@@ -619,7 +621,10 @@ def test_every_truncation_is_refused(tmp_path):
         "UPDATE charges SET digest = '' WHERE number = 3",
         "UPDATE charges SET number = number - 1",
         "UPDATE charges SET number = 4 WHERE number = 3",
-        "INSERT INTO charges SELECT 4, mechanism, rho, mu_squared, epsilon, delta, digest FROM charges LIMIT 1",
+        "INSERT INTO charges SELECT 4, mechanism, rho, mu_squared, epsilon, delta, label, time, digest FROM charges "
+        "LIMIT 1",
+        "UPDATE charges SET label = 'another' WHERE number = 2",
+        "UPDATE charges SET time = '' WHERE number = 3",
         "UPDATE terms SET rho = 5.0",
         "UPDATE terms SET simulation = 1",
         "UPDATE terms SET id = 'another'",
@@ -646,7 +651,7 @@ def test_another_format_is_named(tmp_path):
     path = tmp_path / "journal"
     made(path)
     change(path, "PRAGMA user_version = 7", "DROP TABLE charges")
-    with pytest.raises(JournalError, match="its format is 7, and 1 is known"):
+    with pytest.raises(JournalError, match="its format is 7, and 2 is known: another version"):
         Budget(path)
 
 
@@ -659,6 +664,8 @@ def test_another_format_is_named(tmp_path):
         ({}, {"rho": -0.5}),
         ({}, {"rho": None}),
         ({}, {"delta": "none"}),
+        ({}, {"label": None}),
+        ({}, {"time": 2025.0}),
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
@@ -681,6 +688,15 @@ def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
     refused(path)
 
 
+def test_the_journal_of_an_older_version_is_refused(tmp_path):
+    """`Budget` refuses a file of format 1, whose charges had no label and no time, and names both formats."""
+    path = tmp_path / "journal"
+    made(path, 0)
+    change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))
+    with pytest.raises(JournalError, match="its format is 1, and 2 is known: another version of egm has made it"):
+        Budget(path)
+
+
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     path = tmp_path / "journal"
     for content in (b"", b"rho,0.5\n0.1\n", b"notes of a meeting\n" * 1000):
@@ -690,6 +706,37 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     path.unlink()
     change(path, "CREATE TABLE people (name TEXT)")
     refused(path)
+
+
+def test_labels_and_times_are_kept(tmp_path):
+    """The history of a budget has the label of each charge, and the time in UTC at which it was recorded.
+
+    Labels with any characters are kept, in memory and in a file. Charges that differ only in their time are equal.
+    """
+    path, labels = tmp_path / "journal", ["", "March", "é\n\x00\U0001f600'; --"]
+    before = datetime.now(UTC).replace(microsecond=0)
+    for budget in (Budget(rho=1.0), Budget(path, rho=1.0)):
+        charges = tuple(budget.charge(adaptive(0.125), label=label) for label in labels)
+        assert budget.history == charges
+        assert [charge.label for charge in budget.history] == labels
+        assert [charge.time for charge in budget.history] == [charge.time for charge in charges]
+    assert Budget(path).history == charges
+    for charge in Budget(path).history:
+        assert before <= datetime.strptime(charge.time, "%Y-%m-%dT%H:%M:%S%z") <= datetime.now(UTC)
+    assert dataclasses.replace(charge, time="") == charge != dataclasses.replace(charge, label="another")
+
+
+@pytest.mark.parametrize(("label", "error"), [(None, TypeError), (3, TypeError), ("\udcff", ValueError)])
+def test_a_label_that_is_no_text_costs_nothing(tmp_path, label, error):
+    for budget in (Budget(rho=1.0), Budget(tmp_path / "journal", rho=1.0)):
+        for use in (
+            lambda budget=budget: budget.charge(adaptive(0.125), label=label),
+            lambda budget=budget: budget.release(adaptive(0.125), Unread(20_000, 2), label=label),
+            lambda budget=budget: budget.quantile(np.arange(9.0), 0.5, 0, 9, 0.1, 1, label=label),
+        ):
+            with pytest.raises(error, match=r"^label must"):
+                use()
+        assert budget.history == ()
 
 
 def test_places_where_no_journal_can_be_are_named(tmp_path):

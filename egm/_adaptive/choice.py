@@ -1,0 +1,142 @@
+"""Choose between a search and a sum of rows that are clipped to declared ranges, for `egm.adaptive`.
+
+The rows are standardized: an entry within its declared range is between -1 and 1. If each entry is cut to [-1, 1], the
+sum of the rows has noise that depends on the budget and on the number of columns alone. A search has far less noise if
+the rows are near each other, more if they are not, and a bias if many rows are far from the others.
+
+1. If the budget is below `least`, a public number, all of it goes into the sum of the clipped rows.
+2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more the median of their
+   distances from this mean. The forecast for normal rows with this median is the error of a search. If it is not much
+   smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows. Both means
+   are averaged, so that only what the median has cost is lost.
+3. A mean of the rows, clipped to the norm that the search would choose, is asked for, too. If it differs from the first
+   mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
+4. The search begins where step 3 has ended. Before the center is refined, and again before the sum, the numbers of
+   long rows are looked at. If they make the expected error too large, the clipped rows are summed as in step 2.
+5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
+
+What is lost if the clipped rows are summed is 1 to 10 percent of the budget for step 2, 3 and the first look of step 4,
+and up to 20 percent for the second look, which rarely ends a search that the first one did not end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import chdtri
+
+from egm._adaptive.expected_rows import ExpectedRows
+from egm._adaptive.last_round import LastRound, last_round, last_round_below, too_long
+from egm._adaptive.radial import Radial
+from egm._adaptive.search import SURE, Answers, Search, least_rho
+from egm._basis import BasisLike
+from egm._types import Array
+from egm.forecast import ErrorForecast
+
+__all__ = ["least", "released"]
+
+_FIRST = 0.25  # share of the budget for the first mean of the clipped rows; it is lost only if a search is made
+_NEAR = 0.01  # share of the budget for the mean of the rows near the first one
+_LONG = 0.015  # share of the budget for the number of long rows, before the center is made better
+_ENOUGH = 600.0  # n * sqrt(rho) from which a search is considered: below it, ending a search costs too much
+_PAYS = 0.6  # largest error of a search that is begun, over that of the sum of the clipped rows
+_LEAST_PART = 0.3  # least standard deviation over the median distance, where most of it comes from noise of the center
+_APART = 0.01, 1e-3  # probabilities that noise alone makes two means differ: before the search, and after it
+
+Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the noise in each entry
+
+
+def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
+    """Return the least budget rho for which a search is considered: what steps 2 and 3 leave is enough for the search.
+
+    The arguments are the number `n` of rows, the number `d` of columns, and the range of standardized deviations.
+    """
+    return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
+
+
+def _cost(n: int) -> float:
+    """Return the cost rho of the median distance of `n` rows."""
+    return (SURE / n) ** 2 / 8
+
+
+def released(
+    rows: Answers, sigma_range: tuple[float, float], public: BasisLike | None = None, learn: bool = False
+) -> LastRound:
+    """Release the mean of standardized `rows`, by a search or clipped to their ranges, and return it as a `LastRound`.
+
+    The arguments `sigma_range`, `public` and `learn` are those of `Search`.
+    """
+    rho, account = rows.account.rho, rows.account
+    if rho < least(rows.n, rows.d, sigma_range):
+        return _in_ranges(rows, rows.within("sum", rho))
+    first = rows.within("ranges", _FIRST * rho)
+    search = Search(rows, 1.0, sigma_range, public, learn, np.clip(first[0], -1.0, 1.0))
+    radius = search.distance("radii", 0.5, _cost(rows.n))
+    if _pays(search, first, radius):
+        search = Search(rows, 1.0, sigma_range, public, learn, search.center)
+        begun = search.run(lambda: too_long(search, _LONG * rho, _PAYS * _error(rows)))
+        found = last_round_below(search, _error(rows)) if begun else None
+        if found is not None:
+            std = np.hypot(found.noise_std / rows.n, first[1])
+            return _in_ranges(rows, first) if _differ(found.mean, first[0], std, _APART[1]) else found
+    return _in_ranges(rows, _average(first, rows.within("sum", account.left)))
+
+
+def _error(rows: Answers) -> float:
+    """Return the squared error of the sum of clipped rows that the rest of the budget and the first mean give."""
+    return 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.rho)
+
+
+def _pays(search: Search, first: Mean, radius: float) -> bool:
+    """Return whether a search has a far smaller error than the clipped sum, and agrees with its `first` noisy mean.
+
+    `radius` is a noisy median of the distances of the rows from the center of `search`, which is the first mean. If the
+    result is true, the center has been moved to another noisy mean.
+    """
+    rows, n, d, rho = search.rows, search.n, search.d, search.account.rho
+    variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
+    sigma = np.full(d, np.clip(math.sqrt(variance), *search.sigma_range))
+    model = ExpectedRows(n, rows.account.left - _NEAR * rho, sigma, search.center + first[1])
+    other = Search(model, 1.0, search.sigma_range, start=search.center)
+    other.run()
+    if last_round(other).forecast.total > _PAYS * _error(rows):
+        return False
+    noise = math.sqrt(2 / model.account.spent["sum"]) / n
+    clip_norm, _ = Radial(sigma, np.full(d, first[1]), np.ones(d)).best(n, noise)
+    mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
+    search.move(mean)
+    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1])), _APART[0])
+
+
+def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
+    """Return whether two means differ by more than noise explains, except with the probability `p`.
+
+    The noise in each entry of their difference has the standard deviation `std`.
+    """
+    return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
+
+
+def _average(one: Mean, other: Mean) -> Mean:
+    """Return the average of two noisy means of the same rows that has the least noise."""
+    weight = other[1] ** 2 / (one[1] ** 2 + other[1] ** 2)
+    return weight * one[0] + (1 - weight) * other[0], math.sqrt(weight) * one[1]
+
+
+def _in_ranges(rows: Answers, found: Mean) -> LastRound:
+    """Return a noisy mean of the clipped `rows` as a `LastRound`."""
+    mean, std = found
+    zero, one = np.zeros(rows.d), np.ones(rows.d)
+    noise_std = rows.n * std * one
+    return LastRound(
+        mean=np.clip(mean, -1.0, 1.0),
+        noise_std=noise_std,
+        bias=zero,
+        forecast=ErrorForecast(float(np.sum(noise_std**2)), 0.0, 0.0),
+        model_holds=True,
+        share=one / rows.d,
+        center=zero,
+        sigma=one,
+        basis=None,
+        method="ranges",
+    )

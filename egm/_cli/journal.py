@@ -1,0 +1,113 @@
+"""Make, open, charge and show the journal of a budget, the file that the option --budget or `egm budget` names.
+
+The argument `args` of each function holds the parsed options. A `Mistake` is the exception for an
+error of the user, which the command reports in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from egm._cli.inputs import explained
+from egm._cli.terminal import Mistake
+from egm.adaptive import AdaptiveDataMechanism
+from egm.budget import Budget, Loss
+from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism
+
+__all__ = ["charge", "contents", "make", "opened"]
+
+DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | AdaptiveDataMechanism
+
+
+def make(args: Namespace) -> None:
+    """Make the journal that `egm budget new` names, with the total and the rule in the options `args`."""
+    if os.path.lexists(args.budget):
+        raise Mistake(f"{args.budget}: exists already")
+    terms = {name: getattr(args, name) for name in ("rho", "epsilon", "delta", "neighbors", "rule", "simulation")}
+    if args.rho is None and args.epsilon is None:
+        raise Mistake("the total is either --rho, or --epsilon and --delta")
+    with _explained(args.budget), explained(()):
+        Budget(args.budget, **terms)
+
+
+def opened(args: Namespace) -> Budget | None:
+    """Return the budget that the options `args` name, or None if they name none.
+
+    Raise a `Mistake` if the file is not a journal, or if it does not go with the option --simulate.
+    """
+    if args.budget is None:
+        if args.label:
+            raise Mistake("--label goes with --budget only")
+        return None
+    budget = _existing(args.budget)
+    if budget.simulation != (args.simulate is not None):
+        only = "no releases but" if budget.simulation else "all releases but"
+        raise Mistake(f"--budget {args.budget}: takes {only} those with --simulate")
+    return budget
+
+
+def _existing(path: str) -> Budget:
+    """Return the budget in the journal at `path`, or raise a `Mistake` if there is no such journal."""
+    if not os.path.exists(path):
+        raise Mistake(f"{path}: No such file (egm budget new makes one)")
+    with _explained(path):
+        return Budget(path)
+
+
+def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
+    """Charge a release by `mechanism` to `budget`, with the label in the options `args`; do nothing without a budget.
+
+    No data must have been read before. Raise a `Mistake` if the cost does not fit into the budget.
+    """
+    if budget is None:
+        return
+    if args.simulate is None and not isinstance(mechanism, AdaptiveDataMechanism):
+        mechanism.check_noise(None)
+    with _explained(args.budget):
+        budget.charge(mechanism, label=args.label)
+
+
+def contents(args: Namespace) -> dict[str, Any]:
+    """Return what is in the journal that `egm budget show` names, as a dictionary; a cost that is not known is None."""
+    budget = _existing(args.budget)
+    with _explained(args.budget):
+        history = budget.history
+        return {
+            "budget": args.budget,
+            "total": {"epsilon": budget.epsilon, "delta": budget.delta} if budget.rho is None else {"rho": budget.rho},
+            **{name: getattr(budget, name) for name in ("neighbors", "rule", "simulation")},
+            "spent": _cost(budget.spent),
+            "left": _cost(budget.left),
+            "history": [
+                {
+                    **{name: getattr(entry, name) for name in ("time", "label", "mechanism")},
+                    **{name: _known(getattr(entry, name)) for name in ("rho", "epsilon", "delta")},
+                }
+                for entry in history
+            ],
+        }
+
+
+def _cost(cost: Loss | float) -> dict[str, float]:
+    """Return a cost, a `Loss` or a rho, as a dictionary of numbers by name."""
+    return cost._asdict() if isinstance(cost, Loss) else {"rho": cost}
+
+
+def _known(number: float) -> float | None:
+    """Return `number`, or None if it is infinite."""
+    return number if math.isfinite(number) else None
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn each error about the journal at `path` within a `with` block into a `Mistake` that names the journal."""
+    try:
+        yield
+    except (ValueError, OSError) as wrong:
+        reason = (wrong.strerror or wrong) if isinstance(wrong, OSError) else wrong
+        raise Mistake(f"{path}: {reason}") from None

@@ -1,0 +1,91 @@
+"""Find the epsilon or the number of rows for which the error of a release is at most the target of `egm plan`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from egm._cli import inputs
+from egm._cli.terminal import Mistake
+from egm._types import Array
+from egm.adaptive import AdaptiveDataMechanism
+from egm.calibration import zcdp_epsilon, zcdp_rho
+from egm.mechanisms import GaussianDataMechanism
+from egm.planning import curve, solve
+
+__all__ = ["reach"]
+
+
+def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float) -> dict[str, Any]:
+    """Set the budget or the number of rows in `args` to the least one that meets the target, and describe this.
+
+    `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
+    columns. `confidence` is the probability of an interval. The result is a dictionary for the output; it is empty if
+    the options have no target.
+    """
+    if args.target_error is None:
+        return {}
+    question: dict[str, Any] = {"measure": args.measure, "column": _index(args.column, names), "confidence": confidence}
+    if args.adaptive:
+        question |= {"sigma": sigma, "center": inputs.values(args, "center", names)}
+    mechanism, budget = _mechanism(args, names)
+    if args.solve_for == "rows":
+        args.rows = solve(mechanism, args.target_error, "n", **question).n
+        error = float(curve(mechanism, args.rows, "n", **question))
+        found: dict[str, Any] = {"rows": args.rows}
+    else:
+        least = getattr(solve(mechanism, args.target_error, budget, **question), budget)
+        found, error = _enough(args, mechanism, budget, least, question)
+    asked = {"target_error": args.target_error, "measure": args.measure, "column": args.column}
+    return {"solved": {**found, "error": error, **asked}}
+
+
+def _mechanism(
+    args: Namespace, names: Sequence[str]
+) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
+    """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
+
+    The columns have the `names`. What is solved for has a value without a meaning, 2 rows or a budget of 1.
+    """
+    if not args.adaptive:
+        epsilon = 1.0 if args.epsilon is None else args.epsilon
+        model = inputs.model(args, args.rows or 2, names) | {"epsilon": epsilon}
+        return GaussianDataMechanism(**model), "epsilon"
+    rho = inputs.rho(args) if args.solve_for == "rows" else 1.0
+    return AdaptiveDataMechanism(args.rows or 2, rho, **inputs.bounds(args, names)), "rho"
+
+
+def _enough(
+    args: Namespace,
+    mechanism: GaussianDataMechanism | AdaptiveDataMechanism,
+    budget: Literal["epsilon", "rho"],
+    least: float,
+    question: dict[str, Any],
+) -> tuple[dict[str, float], float]:
+    """Set the budget in `args` to the next number of three digits above `least` that meets the target.
+
+    `least` is the least value of the field `budget` of `mechanism`, and `question` the arguments of
+    `egm.planning.curve`. If the field is "rho" and `args` has a delta, the budget is set as an epsilon. The results are
+    this budget as a dictionary, by its name, and the error.
+    """
+    as_epsilon = budget == "epsilon" or args.delta is not None
+    value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
+    while True:
+        value = inputs.rounded_up(value)
+        spent = float(zcdp_rho(value, args.delta)) if as_epsilon and budget == "rho" else value
+        error = float(curve(mechanism, spent, budget, **question))
+        if error <= args.target_error:
+            break
+        value *= 1 + 1e-9  # the next number of three digits
+    name = "epsilon" if as_epsilon else "rho"
+    setattr(args, name, value)
+    return {name: value}, error
+
+
+def _index(column: str | None, names: Sequence[str]) -> int | None:
+    """Return the index of `column` in `names`, or None if it is None; raise a `Mistake` if it is not among them."""
+    if column is None or column in names:
+        return None if column is None else names.index(column)
+    shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    raise Mistake(f"--column: no column {column!r}; it has {shown}")

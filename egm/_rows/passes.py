@@ -1,0 +1,119 @@
+"""Read private rows several times, each time in the same blocks, and add up what a function finds in each block.
+
+The blocks depend on the rows alone, and not on what holds them: an array, a file, or a dask array in chunks of any
+size. So a function whose results are added without rounding, such as integers, has the same total for all of them, bit
+for bit. One block is in memory at a time, besides what holds the rows; with dask, one block for each worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from egm._rows import dask
+from egm._types import Array
+
+__all__ = ["Passes"]
+
+_BLOCK = 1 << 20  # numbers in a block
+
+T = TypeVar("T")
+
+
+class Passes:
+    """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
+
+    `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows; for
+    such a function `shape` must be given. The attribute `number` is the number of passes so far: how often all rows
+    have been read.
+    """
+
+    def __init__(self, X: Any, shape: tuple[int, int] | None = None) -> None:
+        if dask.is_dask(X):
+            X = dask.in_blocks(X, _BLOCK)
+        self.X, self.number = X, 0
+        self.shape: tuple[int, int] = shape or X.shape
+
+    def total(self, function: Callable[[Array], T]) -> T:
+        """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
+
+        The function must not change the block and, for a dask array, must be an object that can be pickled. Raise a
+        ValueError if the number of rows is not n, because a file may have changed.
+        """
+        self.number += 1
+        counted = functools.partial(_counted, function)
+        lazy = dask.is_dask(self.X)
+        parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
+        total, rows = functools.reduce(_added, parts)
+        if rows != self.shape[0]:
+            raise ValueError(f"X must have the declared n = {self.shape[0]} rows, got {rows}")
+        return total  # type: ignore[no-any-return]  # it is a T
+
+    def require_finite(self) -> None:
+        """Raise a ValueError with the row and the column of the first number that is not finite, if there is one.
+
+        This is a pass of its own, which is made before the first question.
+        """
+        start = 0
+        for rows, place in self.total(_first_wrong):
+            if place is not None:
+                i, j = divmod(place, self.shape[1])
+                raise ValueError(f"X[{start + i}, {j}] must be finite")
+            start += rows
+
+    def _blocks(self) -> Iterator[Array]:
+        """Yield the rows in blocks, arrays of doubles in C order; all blocks but the last have the same size."""
+        n, d = self.shape
+        step = max(1, _BLOCK // d)
+        if callable(self.X):
+            yield from _regrouped(self.X(), step, d)
+        else:
+            yield from (_doubles(self.X[start : start + step]) for start in range(0, n, step))
+
+
+def _doubles(block: Any) -> Array:
+    """Return a block of rows as an array of doubles in C order; too large a long double becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(block, dtype=float)
+
+
+def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
+    """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
+
+    All blocks that are yielded are parts of one array, which is written again and again.
+    """
+    held, filled = np.empty((step, d)), 0
+    for block in map(_doubles, blocks):
+        start = 0
+        while start < len(block):
+            taken = block[start : start + step - filled]
+            held[filled : filled + len(taken)] = taken
+            start, filled = start + len(taken), filled + len(taken)
+            if filled == step:
+                yield held
+                filled = 0
+    if filled:
+        yield held[:filled]
+
+
+def _counted(function: Callable[[Array], T], block: Any) -> tuple[T, int]:
+    """Return the pair of function(block) and the number of rows in the block."""
+    return function(_doubles(block)), len(block)
+
+
+def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
+    """Return the sum of two pairs, entry by entry."""
+    return operator.add(one[0], other[0]), one[1] + other[1]
+
+
+def _first_wrong(block: Array) -> list[tuple[int, int | None]]:
+    """Return a list with one pair: the number of rows, and the place of the first number that is not finite, or None.
+
+    The place counts the numbers of the block in C order.
+    """
+    finite = np.isfinite(block)
+    return [(len(block), None if finite.all() else int(np.argmin(finite)))]

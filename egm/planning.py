@@ -1,0 +1,433 @@
+r"""Find the epsilon, or the number of rows, that a release needs for a given accuracy: the inverse of the forecast.
+
+A mechanism forecasts the error of a release for its epsilon and its number of rows. `solve` goes
+the other way, and returns the mechanism with the least epsilon (or rho, or number of rows) for
+which the forecast error is at most a target. `curve` computes the error for several values.
+
+The error is one of four measures, for one column or, with "sum" and "mean", for all columns
+together. The forecast assumes that the guesses are as wrong as declared (the arguments `center_std`
+and `sigma_factor` of `GaussianDataMechanism`).
+
+=========== ====================================================================================
+Measure     Error
+=========== ====================================================================================
+"sum"       Root mean squared error of the sum of a column, or of the l2 norm over all columns.
+"mean"      The error "sum", divided by n.
+"relative"  The error "sum" of a column, divided by the expected sum: n times the center.
+"interval"  Half of the width of a confidence interval for the mean of a column.
+=========== ====================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from egm._types import Array, ArrayLike, Columns
+from egm._validate import finite, positive, probability, scalar, vector
+from egm.adaptive import AdaptiveDataMechanism
+from egm.mechanisms import (
+    DeltaWarning,
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+)
+
+__all__ = ["curve", "solve"]
+
+_EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
+_MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
+_MOST_ROWS = 2**53  # every whole number up to this one is a double
+_RATIO = 4.0  # of one value to the next in the search for the first value that is enough
+_STEP = 1e-9  # relative tolerance of the result, unless it is a whole number
+
+Field: TypeAlias = Literal["epsilon", "rho", "n"]
+Measure: TypeAlias = Literal["sum", "mean", "relative", "interval"]
+AnyMechanism: TypeAlias = (
+    LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism | GaussianDataMechanism | AdaptiveDataMechanism
+)
+M = TypeVar("M", bound=AnyMechanism)
+
+
+def solve(
+    mechanism: M,
+    target: float,
+    for_: Field = "epsilon",
+    *,
+    measure: Measure = "mean",
+    column: Hashable | None = None,
+    confidence: float = 0.95,
+    sigma: ArrayLike | None = None,
+    center: ArrayLike | None = None,
+) -> M:
+    r"""Return a mechanism with the least epsilon, rho or number of rows for which its error is at most a target.
+
+    Parameters
+    ----------
+    mechanism : mechanism
+        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of its
+        field `for_` is not used.
+    target : float
+        Largest error that is accepted, > 0, in the units of the data; without a unit for the
+        measure "relative".
+    for_ : {"epsilon", "n", "rho"}, default "epsilon"
+        Field that is solved for. An AdaptiveDataMechanism has "rho" and "n", a
+        GaussianDataMechanism "epsilon" and "n", and any other mechanism "epsilon".
+    measure : {"mean", "sum", "relative", "interval"}, default "mean"
+        Measure of the error, as defined in `egm.planning`. Mechanisms that do not know a number of
+        rows have only "sum", the error of what they release. The error "sum" cannot be solved for
+        "n", because it does not fall with the number of rows.
+    column : hashable, optional
+        Name of a column or, if the mechanism has no names, its index from 0 on. By default the
+        error is that of all columns together; "relative" and "interval" need a column, unless there
+        is only one.
+    confidence : float, default 0.95
+        Probability in (0, 1) of the interval, for the measure "interval".
+    sigma : array_like, shape (d,), optional
+        Standard deviations of the rows for which an AdaptiveDataMechanism makes its forecast, > 0.
+        They must be given for this mechanism, and for no other.
+    center : float or array_like, shape (d,), optional
+        Mean of the rows for which an AdaptiveDataMechanism makes its forecast, by default 0.0.
+
+    Returns
+    -------
+    mechanism
+        Copy of `mechanism` in which the field `for_` has the least value that was found.
+
+    Raises
+    ------
+    ValueError
+        If no value is enough, because clipping alone costs more than the target: the message states
+        the least error that was found. Also if a parameter is outside its range, or does not fit
+        the mechanism.
+    TypeError
+        If `mechanism` is not a mechanism, or a number is not a real number.
+
+    Warns
+    -----
+    DeltaWarning
+        If the delta of the result is 1/n or more.
+
+    See Also
+    --------
+    curve : The errors for several values.
+
+    Notes
+    -----
+    The result always meets the target. A value that is smaller by a factor of 1 - 1e-6, or a number
+    of rows that is smaller by one, does not meet it. The exception is the smallest value of all,
+    which is returned if it is enough: 1e-6 for epsilon, 2 for the number of rows, and the least
+    budget or number of rows with which an AdaptiveDataMechanism runs.
+
+    The search tries values with a ratio of 4 or less until it has two neighbors of which only the
+    larger one meets the target, and then looks between these two. It goes up from the smallest value
+    or, for epsilon, from a value near 1, from which it first goes down while the target is met. It
+    ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability, and
+    for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so that
+    the result is the least solution. Under "optimal" the error of a single column can grow with
+    epsilon for a while, and the forecast of an AdaptiveDataMechanism has small jumps; there smaller
+    solutions are possible that the search does not see.
+
+    A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
+    for an AdaptiveDataMechanism.
+
+    An interval of the measure "interval" extends from the estimate to both sides by
+
+    .. math::
+
+        \frac{1}{n} \Bigl( z \sqrt{\text{noise\_std}_j^2 + n \, \mathrm{Var}_j} + n \, |\text{bias}_j| \Bigr),
+
+    where z is the quantile of the normal law, :math:`\mathrm{Var}_j` the variance and
+    :math:`\text{bias}_j` the mean of the part of a row that clipping removes (see
+    `egm.forecast.loss_of_a_row`). For an AdaptiveDataMechanism it is the interval that a release
+    with the forecast noise and bias would have (`egm.adaptive.AdaptiveRelease.interval`). The errors
+    of its single columns are in proportion to the noise.
+
+    Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
+    number of rows is not taken into account.
+
+    Examples
+    --------
+    What epsilon makes the error of the mean age half a year, and what epsilon makes the 95 percent
+    interval of the mean income 100 wide?
+
+    >>> from egm import GaussianDataMechanism
+    >>> from egm.planning import solve
+    >>> sigma, center = {"age": 18, "income": 1200}, {"age": 40, "income": 2500}
+    >>> mechanism = GaussianDataMechanism(sigma, 10_000, epsilon=1, delta=1e-6, center=center)
+    >>> round(solve(mechanism, 0.5, column="age").epsilon, 4)
+    0.9642
+    >>> round(solve(mechanism, 50, measure="interval", column="income").epsilon, 4)
+    0.1387
+
+    With epsilon = 0.5 the error of the mean age is half a year for this many rows:
+
+    >>> from dataclasses import replace
+    >>> solve(replace(mechanism, epsilon=0.5), 0.5, "n", column="age").n
+    19174
+
+    No epsilon makes it a thousandth of a year, because of what clipping removes:
+
+    >>> solve(mechanism, 0.001, column="age")
+    Traceback (most recent call last):
+        ...
+    ValueError: target must be at least 0.002361, the least error of all epsilon from 1e-06 to 10000, got 0.001
+    """
+    target = scalar(positive, target=target)
+    error = _error_of(mechanism, measure, column, confidence, sigma, center, for_=for_)
+    if (for_, measure) == ("n", "sum"):
+        raise ValueError('measure must not be "sum" for n: the error of a sum does not fall with the number of rows')
+    low, high = _range(mechanism, for_, sigma)
+    grid = np.geomspace(low, high, math.ceil(math.log(high / low, _RATIO)) + 1).tolist()
+    grid = [min(max(value, low), high) for value in (map(round, grid) if for_ == "n" else grid)]
+    start = int(np.argmin(np.abs(np.log(grid)))) if for_ == "epsilon" else 0
+    while start > 0 and error(grid[start]) <= target:
+        start -= 1
+    met = next((i for i in range(start, len(grid)) if error(grid[i]) <= target), None)
+    if met is None:
+        least = f"{min(map(error, grid[start:])) * 1.001:.4g}"  # 1.001, so that it is not rounded below the error
+        raise ValueError(
+            f"target must be at least {least}, the least error of all {for_} from {low:g} to {high:g}, got {target:g}"
+        )
+    found = low
+    if met > 0:
+        between = _first_whole if for_ == "n" else _first
+        found = between(lambda value: error(value) / target, grid[met - 1], grid[met])
+    solved: M = replace(mechanism, **{for_: found})  # type: ignore[arg-type]  # a union has no one constructor
+    return solved
+
+
+def curve(
+    mechanism: AnyMechanism,
+    values: ArrayLike,
+    of: Field = "epsilon",
+    *,
+    measure: Measure = "mean",
+    column: Hashable | None = None,
+    confidence: float = 0.95,
+    sigma: ArrayLike | None = None,
+    center: ArrayLike | None = None,
+) -> Array:
+    """Compute the forecast error of a mechanism for several values of epsilon, of rho, or of the number of rows.
+
+    Parameters
+    ----------
+    mechanism : mechanism
+        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of its
+        field `of` is not used.
+    values : array_like
+        Values of the field `of`, > 0.
+    of : {"epsilon", "n", "rho"}, default "epsilon"
+        Field that has these values, as the argument `for_` of `solve`.
+    measure : {"mean", "sum", "relative", "interval"}, default "mean"
+        Measure of the error, as defined in `egm.planning`.
+    column : hashable, optional
+        Name or index of a column, as for `solve`.
+    confidence : float, default 0.95
+        Probability in (0, 1) of the interval, for the measure "interval".
+    sigma : array_like, shape (d,), optional
+        Standard deviations of the rows for an AdaptiveDataMechanism, as for `solve`.
+    center : float or array_like, shape (d,), optional
+        Mean of the rows for an AdaptiveDataMechanism, as for `solve`.
+
+    Returns
+    -------
+    ndarray
+        The errors, in the shape of `values`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or does not fit the mechanism.
+    TypeError
+        If `mechanism` is not a mechanism, or a number is not a real number.
+
+    See Also
+    --------
+    solve : The least value for which the error is at most a target.
+
+    Examples
+    --------
+    >>> from egm import GaussianDataMechanism
+    >>> from egm.planning import curve
+    >>> mechanism = GaussianDataMechanism([18, 1200], 10_000, epsilon=1, delta=1e-6, center=[40, 2500])
+    >>> print(curve(mechanism, [0.1, 1, 10], column=0).round(3))
+    [4.154 0.483 0.062]
+    """
+    error = _error_of(mechanism, measure, column, confidence, sigma, center, of=of)
+    values = positive(values=values)
+    return np.array([error(value) for value in values.ravel().tolist()]).reshape(values.shape)
+
+
+def _error_of(
+    mechanism: AnyMechanism,
+    measure: str,
+    column: Hashable | None,
+    confidence: float,
+    sigma: ArrayLike | None,
+    center: ArrayLike | None,
+    **named: str,
+) -> Callable[[float], float]:
+    """Check the arguments of `solve` and `curve`, and return a function from the value of a field to the error.
+
+    The name of the field is the one keyword argument in `named`, which is called `for_` or `of`. The
+    other arguments are those of `solve`.
+    """
+    ((name, field),) = named.items()
+    fields = _fields(mechanism)
+    if field not in fields:
+        allowed = " or ".join(f'"{each}"' for each in fields)
+        raise ValueError(f"{name} must be {allowed} for {type(mechanism).__name__}, got {field!r}")
+    of_rows = isinstance(mechanism, GaussianDataMechanism | AdaptiveDataMechanism)
+    measures = ("sum", "mean", "relative", "interval") if of_rows else ("sum",)
+    if measure not in measures:
+        allowed = " or ".join(f'"{each}"' for each in measures)
+        raise ValueError(f"measure must be {allowed} for {type(mechanism).__name__}, got {measure!r}")
+    imagined = _imagined(mechanism, sigma, center)
+    size = imagined["sigma"].size if imagined else _squared_errors(mechanism, {}).size
+    place = _place(getattr(mechanism, "columns", None), size, column)
+    if measure in ("relative", "interval") and not isinstance(place, int):
+        raise ValueError(f'column must be given for the measure "{measure}", because there are {size} columns')
+    z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
+    mean = 1.0
+    if measure == "relative":
+        there = imagined["center"] if imagined else mechanism.center  # type: ignore[union-attr]  # it has rows
+        mean = abs(float(np.broadcast_to(there, size)[place]))
+        if mean == 0:
+            raise ValueError('center must not be 0 for the measure "relative", which divides by the expected sum')
+
+    @cache
+    def error(value: float) -> float:
+        with warnings.catch_warnings(action="ignore", category=DeltaWarning):
+            it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
+        if measure == "interval":
+            return float(_half_widths(it, z, imagined)[place] / it.n)
+        root = math.sqrt(np.sum(_squared_errors(it, imagined)[place]))
+        return root if measure == "sum" else float(root / (it.n * mean))
+
+    return error
+
+
+def _fields(mechanism: AnyMechanism) -> tuple[str, ...]:
+    """Return the names of the fields of `mechanism` that can be solved for; raise a TypeError if it is no mechanism."""
+    if isinstance(mechanism, AdaptiveDataMechanism):
+        return "rho", "n"
+    if isinstance(mechanism, GaussianDataMechanism):
+        return "epsilon", "n"
+    if isinstance(mechanism, LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism):
+        return ("epsilon",)
+    raise TypeError(f"mechanism must be a mechanism of egm, got an object of type {type(mechanism).__name__}")
+
+
+def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLike | None) -> dict[str, Array]:
+    """Return the arguments of the forecast of an AdaptiveDataMechanism; for another mechanism, an empty dictionary.
+
+    The arguments are the standard deviations `sigma` and the mean `center` of the rows.
+    """
+    if isinstance(mechanism, AdaptiveDataMechanism):
+        if sigma is None:
+            raise ValueError("sigma must be given for AdaptiveDataMechanism: standard deviations for its forecast")
+        return {"sigma": vector(sigma=sigma), "center": finite(center=0.0 if center is None else center)}
+    for name, value in (("sigma", sigma), ("center", center)):
+        if value is not None:
+            raise ValueError(f"{name} must be given for AdaptiveDataMechanism only, got {value!r}")
+    return {}
+
+
+def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
+    """Return the index of `column`, or a slice of all columns if it is None and there are several.
+
+    `columns` has the names of the columns, or is None, and `size` is their number.
+    """
+    if column is None:
+        return slice(None) if size > 1 else 0
+    if columns is not None:
+        if column not in columns:
+            raise ValueError(f"column must be one of {list(columns)}, got {column!r}")
+        return columns.index(column)
+    if not isinstance(column, int | np.integer) or isinstance(column, bool) or not 0 <= column < size:
+        raise ValueError(f"column must be a whole number from 0 to {size - 1}, got {column!r}")
+    return int(column)
+
+
+def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, float]:
+    """Return the smallest and the largest value of `field`, a field of `mechanism`, that `solve` tries.
+
+    `sigma` is the argument of `solve`, which says how many columns an AdaptiveDataMechanism has.
+    """
+    if isinstance(mechanism, AdaptiveDataMechanism):
+        least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
+        if field == "rho":
+            return least, _MOST_RHO
+        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
+    return (2, _MOST_ROWS) if field == "n" else _EPSILONS
+
+
+def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:
+    """Return the expected squared error of each entry of a release of `mechanism`.
+
+    `imagined` has the arguments of the forecast of an AdaptiveDataMechanism. Without a given number
+    of entries, the result has one entry.
+    """
+    if isinstance(mechanism, GaussianDataMechanism):
+        return mechanism.error_by_column()
+    if isinstance(mechanism, AdaptiveDataMechanism):
+        forecast = mechanism.forecast(**imagined)
+        return forecast.noise_std**2 * (forecast.error.total / forecast.error.noise)
+    if isinstance(mechanism, LaplaceMechanism):
+        return np.array([2 * mechanism.noise_scale**2])
+    size = (mechanism.d or 1) if isinstance(mechanism, GaussianMechanism) else mechanism.b.size
+    variances: Array = np.full(size, mechanism.noise_std) ** 2
+    return variances
+
+
+def _half_widths(
+    mechanism: GaussianDataMechanism | AdaptiveDataMechanism, z: float, imagined: dict[str, Array]
+) -> Array:
+    """Return half of the width of the confidence interval of each entry of the sum that `mechanism` would release.
+
+    `z` is the quantile of the normal law for the confidence. `imagined` has the arguments of the
+    forecast of an AdaptiveDataMechanism.
+    """
+    if isinstance(mechanism, AdaptiveDataMechanism):
+        forecast = mechanism.forecast(**imagined)
+        return z * forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise) + forecast.bias
+    parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
+    return z * parts.std + parts.bias
+
+
+def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
+    """Return a value at which the function `ratio` becomes 1 or less, between `low`, where it is more, and `high`.
+
+    The function is 1 or less at the result, and more at a value that is smaller by a factor of
+    nearly 1 - 1e-9.
+    """
+    ends = math.log(low), math.log(high)
+
+    def value(log: float) -> float:
+        return low if log <= ends[0] else high if log >= ends[1] else math.exp(log)
+
+    log, step = brentq(lambda log: math.log(ratio(value(log))), *ends, xtol=_STEP), _STEP
+    while ratio(value(log)) > 1:
+        log, step = log + step, 2 * step
+    return value(log)
+
+
+def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
+    """Return a whole number at which the function `ratio` becomes 1 or less, from `low`, where it is more, to `high`.
+
+    The function is 1 or less at the result, and more at the number before.
+    """
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ratio(middle) <= 1 else (middle, high)
+    return high

@@ -1,0 +1,259 @@
+"""Test that `egm.planning` inverts the forecasts: what it returns is enough, and a little less is not."""
+
+import dataclasses
+import re
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from egm import (
+    AdaptiveDataMechanism,
+    EllipticalGaussianMechanism,
+    GaussianDataMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+)
+from egm.mechanisms import DeltaWarning
+from egm.planning import curve, solve
+
+SIGMA, CENTER = {"age": 18.0, "income": 1200.0, "visits": 3.0}, {"age": 45.0, "income": 2500.0, "visits": 5.0}
+DATA = GaussianDataMechanism(SIGMA, 20_000, 1.0, 1e-6, center=CENTER)
+ADAPTIVE = AdaptiveDataMechanism(20_000, 0.024, radius=1e4, sigma_range=(0.1, 1e4))
+ROWS = {"sigma": list(SIGMA.values()), "center": list(CENTER.values())}
+ELLIPTICAL = EllipticalGaussianMechanism({"age": 100, "income": 10_000}, 1, 1e-6)
+BEST, PRIVATE = replace(DATA, noise="best"), replace(DATA, neighbors="add_remove")
+OPTIMAL = replace(DATA, clip_probability="optimal")
+ROTATED = GaussianDataMechanism([3.0, 2.0, 1.0], 5000, 1.0, 1e-6, center=7.0, basis="dct")
+CASES = [  # mechanism, field, value at which the target is the error, other arguments
+    (DATA, "epsilon", 0.3, {}),
+    (DATA, "epsilon", 0.3, {"measure": "sum", "column": "visits"}),
+    (DATA, "epsilon", 2.0, {"measure": "relative", "column": "age"}),
+    (DATA, "epsilon", 7.0, {"measure": "interval", "column": "income", "confidence": 0.8}),
+    (DATA, "n", 12_345, {"column": "age"}),
+    (DATA, "n", 77, {"measure": "interval", "column": "visits"}),
+    (replace(DATA, clip_probability=0.01), "n", 300, {"measure": "relative", "column": "income"}),
+    (BEST, "epsilon", 0.02, {"column": "age"}),
+    (replace(DATA, noise="l2"), "epsilon", 1.0, {}),
+    (PRIVATE, "epsilon", 0.7, {"column": "income"}),
+    (ROTATED, "epsilon", 0.7, {"measure": "interval", "column": 2}),
+    (ROTATED, "n", 400, {"column": 0}),
+    (LaplaceMechanism(2, 1), "epsilon", 0.1, {"measure": "sum"}),
+    (GaussianMechanism(2, 1, 1e-6), "epsilon", 0.1, {"measure": "sum"}),
+    (GaussianMechanism(2, 1, 1e-6, noise="best", d=5), "epsilon", 3.0, {"measure": "sum"}),
+    (ELLIPTICAL, "epsilon", 3.0, {"measure": "sum"}),
+    (ELLIPTICAL, "epsilon", 3.0, {"measure": "sum", "column": "income"}),
+    (ADAPTIVE, "rho", 0.05, {"column": 0, **ROWS}),
+]
+SLOW = [
+    (OPTIMAL, "epsilon", 2.0, {"measure": "interval", "column": "income"}),
+    (replace(OPTIMAL, scaling="optimal"), "epsilon", 1.0, {}),
+    (ADAPTIVE, "rho", 0.002, {"measure": "interval", "column": 1, **ROWS}),
+    (ADAPTIVE, "n", 9000, {"measure": "relative", "column": 2, **ROWS}),
+]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "field", "value", "question"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
+)
+def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
+    """The solution meets the target. A value 1e-6 smaller in relation to it, or one row fewer, does not.
+
+    The target is 0.9995 times the error at `value`, so that it is no error of a whole number of rows. The other fields
+    of the solution are those of `mechanism`, and its own value of `field` has no effect. `question` has the other
+    arguments.
+    """
+    target = 0.9995 * curve(mechanism, value, field, **question)
+    found = solve(mechanism, target, field, **question)
+    at = getattr(found, field)
+    less = at - 1 if field == "n" else at * (1 - 1e-6)
+    assert curve(mechanism, at, field, **question) <= target < curve(mechanism, less, field, **question)
+    assert at <= 1.02 * value
+    assert at >= 0.98 * value or mechanism is ADAPTIVE  # whose forecast can be better for fewer rows
+    assert found == replace(mechanism, **{field: at})
+    other = replace(mechanism, **{field: 3 * getattr(mechanism, field)})
+    assert mechanism is ADAPTIVE or solve(other, target, field, **question) == found
+
+
+@settings(max_examples=10)
+@given(st.floats(-3, 3).map(np.exp), st.sampled_from(["sum", "mean", "relative", "interval"]))
+def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
+    target = float(curve(DATA, epsilon, measure=measure, column="age"))
+    assert solve(DATA, target, measure=measure, column="age").epsilon == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_units_do_not_matter():
+    """If the data are in other units, then so is the target, and the solution is the same up to rounding."""
+    scaled = GaussianDataMechanism(
+        {name: 1000 * std for name, std in SIGMA.items()},
+        20_000,
+        1.0,
+        1e-6,
+        center={name: 1000 * mean for name, mean in CENTER.items()},
+    )
+    one, other = solve(DATA, 2.0), solve(scaled, 2000.0)
+    assert other.epsilon == pytest.approx(one.epsilon, rel=1e-8)
+
+
+# --- The measures -----------------------------------------------------------------------------------------------------
+
+
+def test_measures_are_those_of_the_forecast():
+    errors = np.sqrt(DATA.error_by_column())
+    assert curve(DATA, 1.0, measure="sum") == pytest.approx(np.sqrt(DATA.error().total))
+    assert curve(DATA, 1.0) == pytest.approx(np.sqrt(DATA.error().total) / DATA.n)
+    for j, name in enumerate(SIGMA):
+        assert curve(DATA, 1.0, measure="sum", column=name) == pytest.approx(errors[j])
+        assert curve(DATA, 1.0, column=name) == pytest.approx(errors[j] / DATA.n)
+        share = curve(DATA, 1.0, measure="relative", column=name)
+        assert share == pytest.approx(errors[j] / (DATA.n * CENTER[name]))
+    wide = replace(DATA, epsilon=0.3, n=500)
+    assert curve(wide, [[1.0], [2.0]]).tolist() == [[curve(wide, 1.0)], [curve(wide, 2.0)]]
+    assert curve(LaplaceMechanism(2, 1), 0.5, measure="sum") == pytest.approx(np.sqrt(2) * 4)
+    several = GaussianMechanism(2, 0.5, 1e-6, d=9)
+    assert curve(several, 0.5, measure="sum") == pytest.approx(3 * several.noise_std)
+    assert curve(ELLIPTICAL, 1.0, measure="sum") == pytest.approx(np.linalg.norm(ELLIPTICAL.noise_std))
+
+
+@pytest.mark.parametrize("basis", [None, "dct"])
+def test_interval_without_a_bias_is_normal(basis):
+    """If the center is the mean, then half of the interval is the normal quantile times the error of the mean."""
+    it = GaussianDataMechanism(
+        [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis
+    )
+    for j in range(3):
+        half = curve(it, 1.0, measure="interval", column=j, confidence=0.95)
+        assert half == pytest.approx(1.959964 * curve(it, 1.0, column=j), rel=1e-6)
+
+
+def test_interval_contains_the_mean_as_often_as_it_says():
+    """The interval of the measure "interval" contains the mean of the rows in at least 0.9 of all releases.
+
+    Many rows are clipped, and the means are as far from the center as declared. So the bias and the variance of
+    clipping are as large as the noise. The share of 600 releases is compared, with three standard errors; it may be
+    larger, because the whole bias is added on both sides. Half of this width is not enough.
+    """
+    sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
+    it = GaussianDataMechanism(
+        sigma, n, 3.0, 1e-6, center_std=sigma / 2, sigma_factor=1, clip_probability=0.05, scaling="none"
+    )
+    half = np.array([float(curve(it, 3.0, measure="interval", column=j, confidence=0.9)) for j in range(2)])
+    off = []
+    for _ in range(600):
+        X = rng.normal(sigma / 2, sigma, size=(n, 2))
+        off.append(np.abs(it.release(X, rng=rng).estimate - X.sum(axis=0)) / n)
+    assert np.all(np.mean(off <= half, axis=0) > 0.9 - 3 * np.sqrt(0.09 / 600))
+    assert np.all(np.mean(off <= half / 2, axis=0) < 0.9)
+
+
+def test_interval_of_an_adaptive_mechanism_is_that_of_its_release():
+    """Half of the width of a release's intervals is what the measure "interval" says, within a quarter.
+
+    Compared is the median of five releases of normal rows.
+    """
+    rng, n = np.random.default_rng(2), ADAPTIVE.n
+    halves = []
+    for _ in range(5):
+        low, high = ADAPTIVE.release(rng.normal(ROWS["center"], ROWS["sigma"], size=(n, 3)), rng=rng).interval(0.95)
+        halves.append((high - low) / 2 / n)
+    said = [float(curve(ADAPTIVE, 0.024, "rho", measure="interval", column=j, **ROWS)) for j in range(3)]
+    np.testing.assert_allclose(np.median(halves, axis=0), said, rtol=0.25)
+
+
+# --- The ends of the search -------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_clipping_alone_exceeds_is_refused():
+    """The message names an error that can be reached, and that is at most a percent more than the least one."""
+    with pytest.raises(ValueError, match=r"^target must be at least 0\.\d+, the least error of all epsilon") as refusal:
+        solve(DATA, 1e-6, column="age")
+    least = float(re.search(r"least (0\.\d+),", str(refusal.value))[1])
+    assert solve(DATA, least, column="age").epsilon <= 1e4
+    with pytest.raises(ValueError, match="target must be at least"):
+        solve(DATA, 0.99 * least, column="age")
+    rough = replace(DATA, clip_probability=0.1)  # with a bias that does not vanish as n grows
+    with pytest.raises(ValueError, match="least error of all n from 2 to"):
+        solve(rough, 0.1 * rough.error().center ** 0.5 / rough.n, "n")
+
+
+def test_the_smallest_value_is_returned_if_it_is_enough():
+    assert solve(DATA, 1e12).epsilon == 1e-6
+    with pytest.warns(DeltaWarning):
+        assert solve(replace(DATA, delta=0.6), 1e12, "n").n == 2
+    assert solve(ADAPTIVE, 1e12, "rho", **ROWS).rho == ADAPTIVE.least_rho(3)
+    few = solve(ADAPTIVE, 1e12, "n", **ROWS)
+    few.forecast(**ROWS)
+    with pytest.raises(ValueError, match="too small"):
+        replace(few, n=few.n - 1).forecast(**ROWS)
+
+
+def test_only_the_result_is_warned_about():
+    """The search tries numbers of rows for which delta is too large. A warning is given only if the result is one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solve(DATA, 10.0, "n", column="age")
+        curve(DATA, [10, 10**8], "n", column="age")
+        assert not caught
+        found = solve(replace(DATA, delta=1e-3, n=900), 1.0, "n", column="age")
+    assert found.n > 1000
+    assert [each.category for each in caught] == [DeltaWarning]
+
+
+# --- Mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "arguments", "said"),
+    [
+        (DATA, {"target": 0.0}, "target must be finite and > 0, got 0.0"),
+        (DATA, {"for_": "rho"}, 'for_ must be "epsilon" or "n" for GaussianDataMechanism, got \'rho\''),
+        (ADAPTIVE, ROWS, 'for_ must be "rho" or "n" for AdaptiveDataMechanism, got \'epsilon\''),
+        (LaplaceMechanism(1, 1), {"for_": "n"}, 'for_ must be "epsilon" for LaplaceMechanism'),
+        (LaplaceMechanism(1, 1), {}, "measure must be \"sum\" for LaplaceMechanism, got 'mean'"),
+        (LaplaceMechanism(1, 1), {"measure": "sum", "column": 1}, "column must be a whole number from 0 to 0, got 1"),
+        (DATA, {"measure": "median"}, 'measure must be "sum" or "mean" or "relative" or "interval"'),
+        (DATA, {"measure": "sum", "for_": "n"}, 'measure must not be "sum" for n'),
+        (DATA, {"column": 0}, r"column must be one of \['age', 'income', 'visits'\], got 0"),
+        (ROTATED, {"column": "age"}, "column must be a whole number from 0 to 2, got 'age'"),
+        (ROTATED, {"column": True}, "column must be a whole number from 0 to 2, got True"),
+        (ROTATED, {"column": 3}, "column must be a whole number from 0 to 2, got 3"),
+        (DATA, {"measure": "interval"}, 'column must be given for the measure "interval", because there are 3'),
+        (DATA, {"measure": "interval", "column": "age", "confidence": 1}, "confidence must lie strictly between"),
+        (replace(DATA, center=0), {"measure": "relative", "column": "age"}, "center must not be 0"),
+        (DATA, {"sigma": [1.0, 2.0, 3.0]}, "sigma must be given for AdaptiveDataMechanism only"),
+        (DATA, {"center": 3.0}, "center must be given for AdaptiveDataMechanism only"),
+        (ADAPTIVE, {"for_": "rho"}, "sigma must be given for AdaptiveDataMechanism"),
+        (ADAPTIVE, {"for_": "rho", "sigma": [1.0, 0.0]}, r"sigma\[1\] must be finite and > 0"),
+    ],
+)
+def test_mistakes_are_named(mechanism, arguments, said):
+    with pytest.raises(ValueError, match=said):
+        solve(mechanism, **{"target": 1.0, **arguments})
+
+
+def test_only_mechanisms_are_solved_for():
+    with pytest.raises(TypeError, match="mechanism must be a mechanism of egm, got an object of type int"):
+        solve(3, 1.0)
+    with pytest.raises(ValueError, match='of must be "epsilon" or "n"'):
+        curve(DATA, [1.0], of="rho")
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        curve(DATA, [10.5], "n")
+
+
+# --- Earlier answers --------------------------------------------------------------------------------------------------
+
+
+def test_earlier_answers_need_more():
+    """For the same noise, a weaker calibration needs a larger epsilon: the order of the table in the tutorial."""
+    from egm import calibration
+
+    needed = solve(DATA, 5.0, column="income")
+    z, delta = needed.noise_multiplier, needed.delta
+    zcdp = calibration.zcdp_epsilon(1 / (2 * z**2), delta)
+    classic = np.sqrt(2 * np.log(1.25 / delta)) / z
+    assert calibration.classic_noise_multiplier(classic, delta) == pytest.approx(z)
+    assert solve(BEST, 5.0, column="income").epsilon < needed.epsilon < zcdp < classic
+    assert dataclasses.replace(needed, noise="best").error().total <= needed.error().total
