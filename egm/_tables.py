@@ -323,7 +323,8 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with no columns but those in `columns`; X itself if it has no others, or no names.
 
-    If `columns` is None, these are all columns of X but those in `labels`. No row is read. Raise ValueError if one of
+    If `columns` is None, or not all of them are there, these are all columns of X but those in `labels`. The columns of
+    a table that is read in blocks are put into the order of `columns`, too. No row is read. Raise ValueError if one of
     the `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
     """
     names = column_names(X)
@@ -333,11 +334,12 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
         for label in labels:
             if label not in names:
                 raise ValueError(f"X must have a column {label!r}, and has {_few(names)}")
-    wanted = tuple(name for name in names if name not in labels) if columns is None else columns
+    there = columns is not None and set(columns) <= set(names)
+    wanted = columns if columns is not None and there else tuple(name for name in names if name not in labels)
+    if is_blocks(X) and wanted != names:  # its blocks have no names
+        return Part(X, wanted)
     if not set(wanted) < set(_distinct("X", names)):
         return X
-    if is_blocks(X):
-        return Part(X, wanted)
     if _is_dask_frame(X):
         return X[list(wanted)]
     place = [names.index(name) for name in wanted]
