@@ -101,6 +101,8 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if kinds == "MM":  # dates and times are compared in the finer one of their units
         finer = np.promote_types(found.dtype, known.dtype)
         found, known = (dates.astype(finer).astype(int) for dates in (found, known))
+    if kinds in ("iu", "ui"):  # NumPy would make doubles of them
+        found, known = found.astype(object), known.astype(object)
     order = np.argsort(known)
     ranked = known[order]
     places = np.searchsorted(ranked, found).clip(max=len(keys) - 1)

@@ -58,6 +58,10 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
     "center and sigma as wrong as declared": ({"clip_probability": 0.02}, {"off": 0.5, "factor": 1.25}),
     "many clipped rows": ({"clip_probability": 0.3, "n": 1000}, {"off": -0.5, "factor": 1.25}),
     "a basis": ({"basis": BASIS, "clip_probability": 0.1}, {"off": 0.5, "factor": 1.25}),
+    "a basis, many clipped rows": (
+        {"basis": BASIS, "clip_probability": 0.3, "n": 1000},
+        {"off": 0.5, "factor": 1.25},
+    ),
     "a basis, add or remove": ({"basis": BASIS, "neighbors": "add_remove"}, {"off": 0.5}),
     "l2, one column": ({"noise": "l2", "d": 1}, {}),
     "l2, two columns": ({"noise": "l2", "d": 2, "clip_probability": 0.1}, {"off": 0.5}),

@@ -272,6 +272,7 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(i) for i in range(5)]
 LABELS = {
     "integers": ([5, -3, 2], np.array([2, 5, 4, -3, -9, 99])),
     "far apart": ([2**62, -(2**62), 0], np.array([0, 2**62, -(2**62), 1])),
+    "signed and unsigned": ([2**62, 2**62 + 1, -5], np.array([2**62, 2**62 + 1, 2**62 + 2, 2**63], dtype=np.uint64)),
     "unsigned": ([0, 3], np.array([0, 3, 2**63], dtype=np.uint64)),
     "beyond int8": ([-300, 3, 300], np.array([3, -128, 127], dtype=np.int8)),
     "flags": ([True, False], np.array([True, False, True])),
