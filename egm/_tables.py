@@ -29,6 +29,7 @@ __all__ = [
     "chosen",
     "column_names",
     "declared",
+    "has_another_index",
     "is_blocks",
     "ordered",
     "ordered_square",
@@ -354,6 +355,12 @@ def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
 def _is_dask_frame(X: object) -> bool:
     """Return whether `X` is a data frame of dask."""
     return hasattr(type(X), "to_dask_array")
+
+
+def has_another_index(X: object, label: object) -> bool:
+    """Return whether the frame `X` and the series `label` have indexes, as in pandas, that are not the same."""
+    indexes = [_index(_as(kind, it)) for kind, it in (("DataFrame", X), ("Series", label))]  # type: ignore[arg-type]
+    return all(index is not None for index in indexes) and not indexes[0].equals(indexes[1])
 
 
 def refuse_rows_of_tables(X: object) -> None:

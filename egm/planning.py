@@ -45,6 +45,7 @@ from egm.mechanisms import (
 __all__ = ["curve", "solve"]
 
 _EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
+_LEAST_RHO = 1e-9  # with ranges, from which a search for rho goes up
 _MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # of one value to the next in the search for the first value that is enough
@@ -366,6 +367,8 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     `sigma` is the argument of `solve`, which says how many columns an AdaptiveDataMechanism has.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
+        if mechanism.ranges is not None:  # no budget is refused
+            return (_LEAST_RHO, _MOST_RHO) if field == "rho" else (2, _MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
         if field == "rho":
             return least, _MOST_RHO

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from egm._basis import BasisLike, of_columns
+from egm._basis import BasisLike
 from egm._mechanisms.rowsum import Parts, RowSum
 from egm._types import Array, Columns
 from egm.forecast import ErrorForecast
@@ -34,6 +34,8 @@ class AdaptiveRelease(RowSum):
         Standard deviations of the rows, as the search found them; with a `basis`, those along its
         vectors, with declared ranges of the standardized columns. Without a search, half of each
         range: no data in the range have a larger one.
+    spread : ndarray, shape (d,)
+        Standard deviations of the columns that follow from `sigma`, in the units of the data.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only. Without a
         search this is the error of the noise; there is no other if the data lie in the ranges.
@@ -62,7 +64,9 @@ class AdaptiveRelease(RowSum):
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
     `bias` is added on both sides, which is more than normal rows need. The probability may be
     smaller than asked for if there are a few very long rows that the search has not noticed. The
-    interval for the mean of the population takes `sigma` for the standard deviations of the rows.
+    interval for the mean of the population takes `spread` for the standard deviations of the
+    columns. If the budget was too small to measure them one by one, all entries of `spread` are
+    equal, and this interval is too short for a column that spreads more than the others.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class AdaptiveRelease(RowSum):
     bias: np.ndarray
     center: np.ndarray
     sigma: np.ndarray
+    spread: np.ndarray
     forecast: ErrorForecast
     model_holds: bool
     spent: dict[str, float]
@@ -92,8 +97,7 @@ class AdaptiveRelease(RowSum):
 
     def _parts(self) -> Parts:
         std = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
-        spread = self.sigma if self.basis is None else of_columns(self.basis, self.sigma)
-        return Parts(np.zeros(std.shape), std, self.bias, spread, 0.0)
+        return Parts(np.zeros(std.shape), std, self.bias, self.spread, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

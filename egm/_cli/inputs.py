@@ -57,7 +57,7 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
     **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
-    **{"n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
+    **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
@@ -138,6 +138,11 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
         for values, labels in pairs:
             found = zip(names, labels, strict=True)
+            if args.command != "adaptive" and any(name == args.by and label.dtype.kind == "f" for name, label in found):
+                raise Mistake(
+                    f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts"
+                )
+            found = zip(names, labels, strict=True)
             yield (
                 values,
                 [
@@ -177,18 +182,29 @@ def _of_release(path: str, name: str) -> Vector | None:
     if path.lower().endswith(".json"):
         try:
             content = json.loads(text)
+            _refuse_basis(path, name, content)
             values = content.get(name, content["parameters"].get(name))
             return [str(column) for column in content["columns"]], np.array(values, dtype=float)
+        except Mistake:
+            raise
         except (ValueError, TypeError, KeyError, AttributeError):
             raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
     lines = text.splitlines()
     rows = list(csv.DictReader(lines[1:] if text.startswith("# {") else lines))
     if not rows or "column" not in rows[0]:
         return None
+    if text.startswith("# {"):
+        _refuse_basis(path, name, json.loads(lines[0][2:]))
     try:
         return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
     except (KeyError, ValueError):
         raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
+
+
+def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
+    """Raise a `Mistake` if the release in `content`, the file at `path`, was made along a basis: sigma is then, too."""
+    if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
+        raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
 
 
 def _is_path(args: Namespace, name: str) -> bool:

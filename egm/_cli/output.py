@@ -126,7 +126,9 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
         ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
     ranges["sigma_range"] = mechanism.sigma_range
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
-    return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho, **ranges, **rotated}
+    people = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
+    named = {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho}
+    return {**named, **people, **ranges, **rotated}
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:

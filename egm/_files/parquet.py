@@ -123,7 +123,7 @@ def _require_labels(path: Path, field: Any) -> None:
     `field` is pyarrow's description of the column: its name and type. The column may be encoded by a dictionary.
     """
     kind = getattr(field.type, "value_type", field.type) if str(field.type).startswith("dictionary") else field.type
-    if not re.match(rf"{_NUMBERS}|(large_)?string", str(kind)):
+    if str(kind).startswith("decimal") or not re.match(rf"{_NUMBERS}|(large_)?string", str(kind)):
         raise FileError(f"{path}: column {field.name!r} must hold numbers or text, holds {field.type}")
 
 

@@ -169,13 +169,16 @@ class GaussianDataMechanism(Mechanism):
     missing : {"error", "center", "drop_row"}, default "error"
         What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
         `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
-        noisy one is released with the sum.
+        noisy one is released with the sum. No interval of a release allows for what missing values
+        change.
     per_person : {"sum", "mean"} or int, optional
         What becomes of the rows of one person, if a person may have several rows: they are added
         up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
         of the sums, of the means, or of the rows that are kept, and `n` is the number of persons
-        or, for k rows, a guess of the number of rows that are kept. By default each row is a
-        person.
+        or, for k rows, a guess of the number of rows that are kept. A missing value is left out of a
+        sum or a mean, unless `missing` is "error". By default each row is a person. Each person's
+        rows must stand in an order that does not depend on other persons: a table must be sorted by
+        a stable method, if it is sorted.
 
     Attributes
     ----------
@@ -709,6 +712,8 @@ class GaussianDataMechanism(Mechanism):
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
+        if isinstance(self.per_person, int):  # the rows of one person may be equal
+            spread = spread * math.sqrt(self.per_person)
         if self.basis is not None:  # the signs along the basis are unknown
             spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
         centered = np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0)

@@ -114,7 +114,8 @@ class RowSum:
         An interval allows for the noise, for the variation of what clipping takes from the rows, and
         for the mean of what it takes, as far as the center and the standard deviations are as good
         as the mechanism was told, or as the search has found. The interval for the population also
-        allows for the variation of the rows. If the number of rows is private, the interval of a
+        allows for the variation of the rows; with k rows of each person, for that of equal rows.
+        If the number of rows is private, the interval of a
         mean is that of Fieller (1954). It is right for small numbers of rows, too: if their number
         may be zero, the interval is unbounded.
 

@@ -34,6 +34,14 @@ _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the pers
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
+_MISSING = "", ".", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"  # texts that stand for a missing person
+_KINDS = (
+    (bool | np.bool, bool),
+    (int | np.integer, np.int64),
+    (int | np.integer, np.uint64),
+    (float | np.floating, float),
+)
+
 Labels: TypeAlias = NDArray[Any]
 PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
@@ -67,14 +75,19 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
+        elif _tables.has_another_index(X, label):
+            raise ValueError(f"{key} must have the index of X: labels are matched with rows by their places")
+    if names and _tables.is_blocks(X):
+        X.labelled(names)  # raises an error for a column that is not there
     return names
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
     """Raise ValueError if `person` is given and a mechanism has no `per_person`, or the other way round."""
     if (person is None) != (per_person is None):
-        given = "must be given" if person is None else "needs a mechanism with per_person, which"
-        raise ValueError(f"person {given}: per_person is {per_person!r}")
+        if person is None:
+            raise ValueError(f"person must be given, because the mechanism has per_person = {per_person!r}")
+        raise ValueError("person goes with a mechanism that has per_person, and this one has none")
 
 
 def _is_name(label: object) -> bool:
@@ -93,7 +106,7 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
         raise TypeError("by must have labels of the type of the keys: numbers, texts or dates")
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
-        if high - low < _TABLE:
+        if high - low < _TABLE and known.dtype != np.uint64:
             table = np.full(high - low + 3, -1, dtype=small)
             table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
             within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
@@ -114,24 +127,43 @@ def vector(name: str, labels: Any) -> Labels:
 
     The messages call the labels by `name`. Texts become NumPy strings, and Python's dates NumPy's.
     """
-    try:
-        found = np.asarray(labels)
+    try:  # a list is not converted to one type, or 1 and "1" would be one person
+        found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)
     except ValueError:  # rows of different lengths, which the message may show
         found = np.asarray(None)
-    found = found.astype(object) if found.dtype.kind == "T" else found
-    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found.flat):
-        found = found.astype(np.str_)
-    elif found.dtype.kind == "O" and all(map(_is_date, found.flat)):
-        found = found.astype("datetime64[us]")
-    absent = found.dtype.kind in "fM" and np.isnan(found).any()
-    if absent or (
-        found.ndim and found.dtype.kind == "O" and any(label is None or label != label for label in found.flat)
-    ):
+    if found.ndim == 1 and found.dtype.kind in "OT":
+        found = _typed(name, found.astype(object))
+    if found.dtype.kind in "fM" and np.isnan(found).any():
         raise ValueError(f"{name} must not have missing labels")
     if found.ndim != 1 or found.dtype.kind not in "iubfUM":
         raise TypeError(f"{name} must be a vector of numbers, of texts, or of dates without time zone")
     if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
         raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
+    if name == "person" and found.dtype.kind == "U" and np.isin(found, _MISSING).any():
+        raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
+    return found
+
+
+def _typed(name: str, found: Labels) -> Labels:
+    """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
+
+    It is returned as it is if its entries are of several types, or of another one. Raise ValueError for a missing
+    entry, and for texts that NumPy does not tell apart.
+    """
+    if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
+        raise ValueError(f"{name} must not have missing labels")
+    if all(isinstance(label, str) for label in found):
+        if any(label.endswith("\0") for label in found):  # NumPy would remove it
+            raise ValueError(f"{name} must not have texts that end in a null character")
+        return found.astype(np.str_)
+    if all(map(_is_date, found)):
+        return found.astype("datetime64[us]")
+    for kinds, dtype in _KINDS:
+        if all(isinstance(label, kinds) and (dtype is bool or not isinstance(label, bool)) for label in found):
+            try:
+                return found.astype(dtype)
+            except OverflowError:
+                continue
     return found
 
 
@@ -254,13 +286,15 @@ class _Order:
         for way in list(self.ways):
             try:
                 keys = persons.astype(np.int64) if way == "as numbers" else persons
-            except ValueError:
+            except (ValueError, OverflowError):
                 self.ways.remove(way)
                 continue
             if np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
                 self.ways.remove(way)
         if not self.ways:
-            raise ValueError("X must be sorted by person if it is read in blocks: sort it, or give it whole")
+            raise ValueError(
+                "X must be sorted by person if it is read in blocks: sort it by a stable method, or give it whole"
+            )
         self.last = persons[-1:]
 
 
@@ -294,7 +328,8 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
     """Yield what is left of the rows of each person, in blocks; the blocks of `source` are sorted by person.
 
-    If `how` is "sum" or "mean", the rows of one person, or those of one person in one group, become one row. If it is a
+    If `how` is "sum" or "mean", the rows of one person, or those of one person in one group, become one row; missing
+    entries are left out, and the result is missing if all of them are. If it is a
     number k, the first k rows of each person are kept. If the rows have groups, these are codes; rows with the code -1,
     of no group, are left out, and of each person the first `most` groups are kept. Unless `missing` is true, raise
     ValueError for an entry that is not finite; an infinite entry is never accepted.
@@ -348,10 +383,12 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         number, order, groups = _pairs(number, groups, most)
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+    values = np.asarray(values, dtype=float)
+    absent = np.isnan(values)
+    present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
     with np.errstate(all="ignore"):  # a warning could reveal a person
-        total = np.add.reduceat(np.clip(np.asarray(values, dtype=float), -_FAR, _FAR), starts, axis=0)
-        if how == "mean":
-            total /= np.diff(np.append(starts, len(values)))[:, None]
+        total = np.add.reduceat(np.where(absent, 0.0, np.clip(values, -_FAR, _FAR)), starts, axis=0)
+        total = np.where(present > 0, total / present if how == "mean" else total, np.nan)
     return Block(total, None, None if groups is None else groups[starts])
 
 

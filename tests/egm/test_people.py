@@ -59,7 +59,13 @@ def left(X, who, how):
     rows = [X[who == person] for person in np.unique(who)]
     if isinstance(how, int):
         return np.concatenate([each[:how] for each in rows])
-    return np.array([each.sum(axis=0) if how == "sum" else each.mean(axis=0) for each in rows])
+    found = []
+    for each in rows:  # missing entries are left out
+        absent = np.isnan(each)
+        total, count = np.where(absent, 0.0, each).sum(axis=0), (~absent).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            found.append(np.where(count, total / (1 if how == "sum" else count), np.nan))
+    return np.array(found)
 
 
 def frame(library, X=X, **labels):
@@ -146,6 +152,20 @@ def test_tables_of_files_agree():
     assert released(made, table, person="id") == released(made, X, person=WHO)
     grouped = GroupedDataMechanism(made, KEYS)
     assert released(grouped, table, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
+
+
+def test_long_numbers_in_order_are_accepted_as_texts():
+    ids = np.array([f"{10**25 + i}" for i in WHO], dtype=object)
+    made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
+    assert released(made, Table([0, 3, 77], id=ids, group=GROUP), person="id") == released(made, X, person=WHO)
+
+
+def test_labels_of_another_index_are_refused():
+    pd = pytest.importorskip("pandas")
+    made, held = mechanism(per_person="sum", neighbors="add_remove", columns=NAMES), frame("pandas")
+    released(made, held, person=pd.Series(WHO))
+    with pytest.raises(ValueError, match="^person must have the index of X"):
+        released(made, held, person=pd.Series(WHO, index=range(1, N + 1)))
 
 
 @pytest.mark.parametrize("steps", [1, 7, 64])
@@ -451,8 +471,18 @@ PEOPLE = ["secret1", "secret2", "secret2", "secret3"]
 TABLE = frame("pyarrow", ROWS, id=PEOPLE)
 LABELED = {"n": 4, "per_person": "sum"}
 WRONG_DATA = {  # (options of the mechanism, groups, data, labels, message)
-    "no person": (LABELED, None, ROWS, {}, "^person must be given: per_person is 'sum'"),
-    "no per_person": ({"n": 4}, None, ROWS, {"person": PEOPLE}, "^person needs a mechanism with per_person"),
+    "no person": (LABELED, None, ROWS, {}, "^person must be given, because .* per_person = 'sum'"),
+    "no per_person": ({"n": 4}, None, ROWS, {"person": PEOPLE}, "^person goes with a mechanism"),
+    "an id that is missing in a list": (
+        LABELED,
+        None,
+        ROWS,
+        {"person": ["a", np.nan, "b", "b"]},
+        "must not have missing",
+    ),
+    "an id that says it is missing": (LABELED, None, ROWS, {"person": ["a", "NA", "b", "b"]}, "must not have missing"),
+    "a number and its text": (LABELED, None, ROWS, {"person": [1, "1", 2, 2]}, "^person must be a vector of numbers"),
+    "a null character": (LABELED, None, ROWS, {"person": ["a", "a\0", "b", "b"]}, "end in a null character"),
     "too few ids": (LABELED, None, ROWS, {"person": PEOPLE[1:]}, "^person must have one entry for each row"),
     "too many ids": (LABELED, None, TABLE, {"person": PEOPLE * 2}, "^person must have one entry for each row"),
     "a name for an array": (LABELED, None, ROWS, {"person": "id"}, "^person must be an array"),
@@ -513,7 +543,7 @@ WRONG_DATA = {  # (options of the mechanism, groups, data, labels, message)
     "texts for numbers": ({"n": 4}, [1], ROWS, {"by": PEOPLE}, "^by must have labels of the type of the keys"),
     "numbers for texts": ({"n": 4}, ["1"], ROWS, {"by": [1, 2, 3, 77123]}, "^by must have labels of the type"),
     "numbers for dates": ({"n": 4}, DAYS, ROWS, {"by": [1, 2, 3, 77123]}, "^by must have labels of the type"),
-    "a person of groups": ({"n": 4}, ["a"], ROWS, {"by": PEOPLE, "person": PEOPLE}, "^person needs a mechanism with"),
+    "a person of groups": ({"n": 4}, ["a"], ROWS, {"by": PEOPLE, "person": PEOPLE}, "^person goes with a mech"),
     "no person of groups": (LABELED, ["a"], ROWS, {"by": PEOPLE}, "^person must be given"),
     "rows of another length": ({"n": 4}, ["a"], np.ones((4, 3)), {"by": PEOPLE}, r"^X must have shape \(rows, 2\)"),
 }
