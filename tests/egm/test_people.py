@@ -155,7 +155,7 @@ def test_tables_of_files_agree():
 
 
 def test_long_numbers_in_order_are_accepted_as_texts():
-    ids = np.array([f"{10**25 + i}" for i in WHO], dtype=object)
+    ids = np.array([f"{10**25 + int(i)}" for i in WHO], dtype=object)
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
     assert released(made, Table([0, 3, 77], id=ids, group=GROUP), person="id") == released(made, X, person=WHO)
 
@@ -164,7 +164,7 @@ def test_labels_of_another_index_are_refused():
     pd = pytest.importorskip("pandas")
     made, held = mechanism(per_person="sum", neighbors="add_remove", columns=NAMES), frame("pandas")
     released(made, held, person=pd.Series(WHO))
-    with pytest.raises(ValueError, match="^person must have the index of X"):
+    with pytest.raises(ValueError, match=r"^person must have the index of X"):
         released(made, held, person=pd.Series(WHO, index=range(1, N + 1)))
 
 
@@ -473,16 +473,22 @@ LABELED = {"n": 4, "per_person": "sum"}
 WRONG_DATA = {  # (options of the mechanism, groups, data, labels, message)
     "no person": (LABELED, None, ROWS, {}, "^person must be given, because .* per_person = 'sum'"),
     "no per_person": ({"n": 4}, None, ROWS, {"person": PEOPLE}, "^person goes with a mechanism"),
-    "an id that is missing in a list": (
+    "ids of a list, one missing": (
         LABELED,
         None,
         ROWS,
         {"person": ["a", np.nan, "b", "b"]},
         "must not have missing",
     ),
-    "an id that says it is missing": (LABELED, None, ROWS, {"person": ["a", "NA", "b", "b"]}, "must not have missing"),
-    "a number and its text": (LABELED, None, ROWS, {"person": [1, "1", 2, 2]}, "^person must be a vector of numbers"),
-    "a null character": (LABELED, None, ROWS, {"person": ["a", "a\0", "b", "b"]}, "end in a null character"),
+    "ids of which one is NA": (LABELED, None, ROWS, {"person": ["a", "NA", "b", "b"]}, "must not have missing"),
+    "ids of two types": (LABELED, None, ROWS, {"person": [1, "1", 2, 2]}, "^person must be a vector of numbers"),
+    "ids of which one ends in null": (
+        LABELED,
+        None,
+        ROWS,
+        {"person": ["a", "a\0", "b", "b"]},
+        "end in a null character",
+    ),
     "too few ids": (LABELED, None, ROWS, {"person": PEOPLE[1:]}, "^person must have one entry for each row"),
     "too many ids": (LABELED, None, TABLE, {"person": PEOPLE * 2}, "^person must have one entry for each row"),
     "a name for an array": (LABELED, None, ROWS, {"person": "id"}, "^person must be an array"),
