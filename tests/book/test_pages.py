@@ -586,6 +586,6 @@ def test_anchors_that_are_recommended_exist(book):
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 
-@pytest.mark.parametrize("page", ["tutorial", "mechanisms", "practice", "api", "cite"])
+@pytest.mark.parametrize("page", ["tutorial", "mechanisms", "practice", "other-libraries", "api", "cite"])
 def test_landing_page_leads_there(page):
     assert f"({page}.md)" in (ROOT / "book" / "index.md").read_text()
