@@ -95,6 +95,37 @@ def test_a_page_releases_securely(page):
     assert all(("rng=" in arguments) == (name == "trial") for name, arguments in calls)
 
 
+# Other libraries, and gradients ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["other-libraries", "gradients"])
+def test_code_of_a_page_prints_what_the_page_shows(name):
+    """The blocks of Python on the page `name` run one after another, and print what the page shows after them.
+
+    Code for other libraries is in blocks of another kind, and is not run.
+    """
+    names, printed = {}, ""
+    for language, block in BLOCK.findall((ROOT / "book" / f"{name}.md").read_text()):
+        if language == "python":
+            printed += run_python(block, names)
+        else:
+            assert block == printed
+            printed = ""
+    assert names
+    assert not printed
+
+
+def test_code_for_other_libraries_is_what_was_measured():
+    """Each block for another library is the body of one function of `benchmarks.users`, without its docstring."""
+    page = (ROOT / "book" / "other-libraries.md").read_text()
+    blocks = re.findall(r"^```{code-block} python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    source = (ROOT / "benchmarks" / "users.py").read_text()
+    functions = re.findall(r'^def .*?"""\n(.*?)\n\n\n', source, re.MULTILINE | re.DOTALL)
+    bodies = [inspect.cleandoc(body) for body in functions]
+    assert len(blocks) > 3
+    assert not [block for block in blocks if block.strip() not in bodies]
+
+
 # Which mechanism ------------------------------------------------------------------------------------------------------
 
 SENSITIVITIES, SIGMA, EPSILON, DELTA = np.array([0.5, 1.0, 4.0]), np.array([1.0, 2.0, 5.0]), 0.7, 1e-5
@@ -566,6 +597,9 @@ def test_anchors_that_are_recommended_exist(book):
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 
-@pytest.mark.parametrize("page", ["tutorial", "survey", "mechanisms", "practice", "api", "cite"])
+LINKED = "tutorial", "survey", "mechanisms", "practice", "other-libraries", "api", "cite"
+
+
+@pytest.mark.parametrize("page", LINKED)
 def test_landing_page_leads_there(page):
     assert f"({page}.md)" in (ROOT / "book" / "index.md").read_text()

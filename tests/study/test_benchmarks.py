@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks import gradients, l2, laws, release, rivals, searches, users
 from benchmarks import gx2 as measured
-from benchmarks import l2, laws, release, rivals, searches
 from benchmarks.direct import direct_tail
 from egm import AdaptiveDataMechanism, calibration, gx2
 from egm.study import tables
@@ -253,3 +253,50 @@ def test_what_is_lost_was_not_to_be_seen():
     assert set(lost["law"][lost["part"] == "ten laws"]) <= set(laws.INFINITE)
     strange = {name for name in lost["law"][lost["part"] == "strange tables"] if not laws.TABLES[name].hidden}
     assert all(name.startswith(("Pareto", "Cauchy")) for name in strange)
+
+
+# Other libraries, and gradients ---------------------------------------------------------------------------------------
+
+
+def test_jobs_are_done_by_egm():
+    """The functions of `benchmarks.users` for egm return what the job asks for, with small errors."""
+    for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
+        errors, seconds = users.measure(function, "normal", 20_000)
+        assert 0 < np.median(errors) < most
+        assert seconds < 10
+    assert 10 < np.median(users.measure(users.egm_groups, "normal", 2000)[0]) < 30  # Laplace noise has 20
+
+
+def test_refusal_is_no_error():
+    def refuse(income, region):
+        raise RuntimeError("too few")
+
+    assert users.shown(users.measure(refuse, "normal", 100)[0]) == "refused"
+
+
+def test_lines_of_code_are_counted():
+    assert users.lines(users.egm_wide) == 3
+    assert users.lines(users.egm_groups) == 2
+
+
+@pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3)])
+def test_gradients_are_derivatives(widths):
+    """`Model.gradients` returns the derivatives of the loss, which are compared with differences."""
+    rng = np.random.default_rng(1)
+    model = gradients.Model(*widths)
+    theta, X, Y = rng.normal(size=model.size), rng.normal(size=(2, 5)), np.eye(3)[[0, 2]]
+
+    def losses(theta):
+        return -np.log(np.sum(model.forward(theta, X)[1] * Y, axis=1))
+
+    steps = 1e-5 * np.eye(model.size)
+    differences = np.array([(losses(theta + step) - losses(theta - step)) / 2e-5 for step in steps]).T
+    assert model.gradients(theta, X, Y) == pytest.approx(differences, abs=1e-6)
+
+
+def test_scaling_of_gradients_keeps_the_noise():
+    """The multipliers of `lemma` are those of Lemma 4.1 times a number, and do not change the noise in total."""
+    spread = np.array([1.0, 4.0, 9.0])
+    b = gradients.lemma(spread)
+    assert np.mean(b**-2.0) == pytest.approx(1, rel=1e-5)
+    assert b * np.sqrt(spread) == pytest.approx(b[0] * np.ones(3), rel=1e-5)
