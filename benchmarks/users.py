@@ -119,7 +119,7 @@ def pydp_wide(X):
 
 
 def pipelinedp_wide(X):
-    """Use PipelineDP, which has no search for bounds of values; its code is that of `pipelinedp_guessed`, and a line."""
+    """Use PipelineDP, which has no search for bounds; a user writes `pipelinedp_guessed` and a line more."""
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 
 
