@@ -248,7 +248,7 @@ def egm_grouped(income, region):
     from egm import GaussianDataMechanism
     from egm.mechanisms import GroupedDataMechanism
 
-    options = {"center": [2000], "neighbors": "add_remove"}
+    options = {"center": [2000], "neighbors": "add_remove", "noise": "best"}
     mechanism = GaussianDataMechanism([1500], len(income), EPSILON, DELTA, **options)
     release = GroupedDataMechanism(mechanism, range(GROUPS)).release(income[:, None], by=region)
     return np.array([release[k].sum[0] for k in range(GROUPS)])

@@ -137,8 +137,9 @@ class GroupedDataMechanism(Mechanism):
     Parameters
     ----------
     mechanism : GaussianDataMechanism
-        Mechanism with Gaussian noise that clips the rows: its `sigma` and `center` are those of the
-        rows in any group, and its epsilon and delta those of all groups together.
+        Mechanism that clips the rows: its `sigma` and `center` are those of the rows in any group,
+        and its epsilon and delta those of all groups together. Its noise may be l2 noise if
+        neighbors differ by the addition of one person with one row: then only one group changes.
     keys : iterable of hashable
         Public keys of the groups: numbers, texts or dates, all of one type. Rows with another key
         are left out.
@@ -155,14 +156,15 @@ class GroupedDataMechanism(Mechanism):
     count_std : float
         Standard deviation of the noise in the number of rows of one group.
     noise_size : int
-        Number of numbers that are released together.
+        Number of coordinates for which the noise is calibrated: of all groups or, for l2 noise, of
+        one group.
 
     Raises
     ------
     ValueError
-        If `keys` are none or one occurs twice; if the mechanism has l2 noise or ``count_clipped``;
-        if `groups_per_person` is above 1 without a `per_person` of "sum" or "mean"; or if more than
-        a million numbers would be released.
+        If `keys` are none or one occurs twice; if the mechanism has ``count_clipped``, or l2 noise
+        although a person may change several groups; if `groups_per_person` is above 1 without a
+        `per_person` of "sum" or "mean"; or if more than a million numbers would be released.
     TypeError
         If a parameter does not have the stated type.
 
@@ -213,8 +215,8 @@ class GroupedDataMechanism(Mechanism):
         inner = self.mechanism
         if not isinstance(inner, GaussianDataMechanism):
             raise TypeError(f"mechanism must be a GaussianDataMechanism, got {inner!r}")
-        if inner.noise_law != "gaussian" or inner.count_clipped:
-            raise ValueError("mechanism must have Gaussian noise and count_clipped=False to release groups")
+        if inner.count_clipped:
+            raise ValueError("mechanism must have count_clipped=False to release groups")
         if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise TypeError(f"keys must be the keys of several groups, got {self.keys!r}")
         keys = tuple(_plain(key) for key in self.keys)
@@ -229,9 +231,16 @@ class GroupedDataMechanism(Mechanism):
                 f'groups_per_person = {self.groups_per_person} needs a mechanism with per_person="sum" or "mean", '
                 f"got {inner.per_person!r}"
             )
+        one_group = self.neighbors == "add_remove" and self._joint.reach_squared == 1
+        if inner.noise_law != "gaussian" and not one_group:
+            raise ValueError(
+                'mechanism must have Gaussian noise to release groups, unless neighbors is "add_remove" and each '
+                "person has one row in one group"
+            )
         size = len(keys) * (inner.sigma.size + 1)
         if size > _SIZES:
             raise ValueError(f"keys must be so few that at most {_SIZES} numbers are released, got {size}")
+        size = size if inner.noise_law == "gaussian" else inner.noise_size  # one group changes, which has its own noise
         ratio = np.linalg.norm(np.broadcast_to(inner.center, inner.b.shape)) / np.linalg.norm(1 / inner.b)
         weight = self._joint.weight(inner.clip_norm, float(ratio))
         std = self._joint.sensitivity(inner.clip_norm, weight) * self._joint.stretch * inner.noise_multiplier
@@ -390,16 +399,19 @@ class GroupedDataMechanism(Mechanism):
         found = labels.results(X, of_groups)
         total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
         weight: float = self._weight
+        law, draws = inner.noise_law, len(keys) * (inner.sigma.size + 1) // self.noise_size
         if rng is None:
             weight, std = self._on_lattice(grid)
-            drawn, unit = np.array(secure_noise("gaussian", std, self.noise_size), dtype=object), grid.unit
+            drawn: Any = np.array([secure_noise(law, std, self.noise_size) for _ in range(draws)], dtype=object)
+            unit = grid.unit
         else:
-            drawn, unit = simulated_noise("gaussian", np.full(self.noise_size, self.count_std * weight), rng), 1.0
+            stds, unit = np.full(self.noise_size, self.count_std * weight), 1.0
+            drawn = np.array([simulated_noise(law, stds, rng) for _ in range(draws)])
             total = total * grid.unit
         releases: dict[Hashable, DataRelease] = {}
         for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
             estimate, counts = inner._with_noise(centered, int(number), weight, 0, noise, unit)
-            fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, **counts}
+            fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, "noise_law": law, **counts}
             releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **fields)
         return GroupedRelease(releases)
 

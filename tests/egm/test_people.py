@@ -154,6 +154,20 @@ def test_tables_of_files_agree():
     assert released(grouped, table, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
 
 
+def test_l2_noise_of_a_group_is_that_of_a_mechanism_for_this_group_alone():
+    """If one person more changes one group only, each group has the noise of a release of its rows alone."""
+    made = mechanism(N, neighbors="add_remove", noise="l2")
+    grouped, rng = GroupedDataMechanism(made, KEYS), np.random.default_rng(4)
+    found, again = grouped.release(X, by=GROUP, rng=rng), np.random.default_rng(4)
+    for key in KEYS:
+        alone = made.release(X[np.flatnonzero(np.equal(GROUP, key))], rng=again)
+        assert np.array_equal(found[key].estimate, alone.estimate)
+        np.testing.assert_allclose(found[key].interval(0.9, of="mean"), alone.interval(0.9, of="mean"))
+    assert grouped.release(X, by=GROUP)[KEYS[0]].noise_law == "l2"  # secure
+    with pytest.raises(ValueError, match=r"^mechanism must have Gaussian noise to release groups, unless"):
+        GroupedDataMechanism(dataclasses.replace(made, per_person="sum"), KEYS, groups_per_person=2)
+
+
 def test_long_numbers_in_order_are_accepted_as_texts():
     ids = np.array([f"{10**25 + int(i)}" for i in WHO], dtype=object)
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
@@ -593,8 +607,8 @@ def test_wrong_parameters_are_named(name, bad):
 @pytest.mark.parametrize(
     ("inner", "options", "message"),
     [
-        (mechanism(noise="l2"), {}, "^mechanism must have Gaussian noise and count_clipped=False"),
-        (mechanism(count_clipped=True), {}, "^mechanism must have Gaussian noise and count_clipped=False"),
+        (mechanism(noise="l2"), {}, "^mechanism must have Gaussian noise to release groups, unless"),
+        (mechanism(count_clipped=True), {}, "^mechanism must have count_clipped=False"),
         (GaussianMechanism(1.0, 1.0, 1e-6), {}, "^mechanism must be a GaussianDataMechanism"),
         (
             AdaptiveDataMechanism(100, 1.0, radius=1.0, sigma_range=(0.1, 1.0)),
