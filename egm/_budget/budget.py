@@ -77,7 +77,8 @@ class Budget:
     All releases that a budget grants are together as private as its total says, for its neighbor
     relation and up to the rounding of sums described below. This holds also if each release, its
     mechanism and its cost are chosen after seeing the releases before it; only the rule "planned"
-    demands more.
+    demands more. All releases must protect the same unit. If a person may have several rows, each
+    mechanism needs a `per_person`, or data with one row for each person: a budget cannot see this.
 
     **Rules.** A release adds its cost to the costs before it, and is refused if the sum would
     exceed the total. A total rho is always counted by "zcdp".

@@ -272,9 +272,9 @@ class GaussianDataMechanism(Mechanism):
     increases the error by far more.
 
     **Names.** If `columns` has names, then the entries of an argument with names, and the columns
-    of a table with names, are put into the order of `columns`; an error is raised if the names
-    differ. If `columns` is None, an error is raised for any names. An array without names is taken
-    to be in the order of the columns.
+    of a table with names, are put into the order of `columns`; an error is raised if a name is
+    missing. A table may have more columns, which are not read. If `columns` is None, an error is
+    raised for any names. An array without names is taken to be in the order of the columns.
 
     **Clipped rows.** Under `count_clipped` the number of clipped rows is multiplied by an eighth of
     the sensitivity and released together with the sum. The method `excess_clipped` uses this number
@@ -887,7 +887,7 @@ class GaussianDataMechanism(Mechanism):
             return self._simulated_release(grid, total, rows, rng)
         estimate = total.astype(float) * grid.unit / self.b + self.n * self.center
         noise = simulated_noise(self.noise_law, self.noise_std, rng)
-        return DataRelease(estimate + noise, self.noise_std, True, noise_law=self.noise_law, mechanism=self)
+        return self._released(estimate + noise, simulated=True)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
         """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
@@ -899,15 +899,7 @@ class GaussianDataMechanism(Mechanism):
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return DataRelease(
-            estimate,
-            self.noise_std,
-            False,
-            noise_law=self.noise_law,
-            mechanism=self,
-            count_std=self._count_std,
-            **counts,
-        )
+        return self._released(estimate, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -970,15 +962,12 @@ class GaussianDataMechanism(Mechanism):
         drawn = simulated_noise(self.noise_law, np.full(self.noise_size, std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
-        return DataRelease(
-            estimate,
-            self.noise_std,
-            True,
-            noise_law=self.noise_law,
-            mechanism=self,
-            count_std=self._count_std,
-            **counts,
-        )
+        return self._released(estimate, simulated=True, **counts)
+
+    def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
+        """Return the release of `estimate`, a noisy sum; `counts` has its noisy numbers of rows by name."""
+        law, std = self.noise_law, self._count_std
+        return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)
 
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
