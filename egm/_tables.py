@@ -359,7 +359,7 @@ def _is_dask_frame(X: object) -> bool:
 
 def has_another_index(X: object, label: object) -> bool:
     """Return whether the frame `X` and the series `label` have indexes, as in pandas, that are not the same."""
-    indexes = [_index(_as(kind, it)) for kind, it in (("DataFrame", X), ("Series", label))]  # type: ignore[arg-type]
+    indexes = [_index(_as(kind, it)) for kind, it in (("DataFrame", X), ("Series", label))]  # type: ignore[arg-type]  # are texts
     return all(index is not None for index in indexes) and not indexes[0].equals(indexes[1])
 
 
