@@ -127,7 +127,7 @@ def _sum(args: Namespace) -> None:
         mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names), columns=table.names)
         chosen: GaussianDataMechanism | GroupedDataMechanism = mechanism
         if args.by is not None:
-            chosen = GroupedDataMechanism(mechanism, inputs.keys(args), groups_per_person=args.groups_per_person)
+            chosen = GroupedDataMechanism(mechanism, inputs.keys(args, table), groups_per_person=args.groups_per_person)
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():

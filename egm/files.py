@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -65,9 +65,12 @@ class Table:
         Function that takes a list of names of columns, and reads the file like `blocks`. It yields
         pairs: an array of `blocks`, and a list with one array of shape (rows,) for each of these
         columns. They may be columns that are not in `names`. Their entries are texts if the file is
-        a CSV file, and numbers or texts if it is a Parquet file. A column that does not exist or
-        does not hold numbers or text raises a `FileError` when the function is called, and a
-        missing label raises one when its row is read.
+        a CSV file, and numbers, texts or dates if it is a Parquet file. A column that does not exist
+        or holds something else raises a `FileError` when the function is called, and a missing label
+        raises one when its row is read.
+    label_types : callable, optional
+        Function that takes a list of names of columns, and returns a list with NumPy's type for the
+        labels in each of them, without reading a row.
 
     See Also
     --------
@@ -96,6 +99,7 @@ class Table:
     blocks: Callable[[], Iterator[Array]]
     counts: Callable[[], Iterator[int]]
     labelled: Callable[[Sequence[str]], Iterator[tuple[Array, list[Labels]]]]
+    label_types: Callable[[Sequence[str]], list[np.dtype[Any]]] | None = None
 
     def __iter__(self) -> Iterator[Array]:
         return self.blocks()
@@ -217,6 +221,16 @@ def rows(
             found.append(chosen)
         return found
 
+    def types(wanted: Sequence[str]) -> list[np.dtype[Any]]:
+        found = [
+            list(map(source.label_type, chosen)) for (_, source), (_, chosen) in zip(parts, places(wanted), strict=True)
+        ]
+        for (part, _), others in zip(parts, found, strict=True):
+            for name, one, other in zip(wanted, found[0], others, strict=True):
+                if one.kind != other.kind:
+                    raise FileError(f"{part}: column {name!r} holds labels of another type than in {parts[0][0]}")
+        return found[0]
+
     def read(found: list[tuple[list[int], list[int]]]) -> Iterator[tuple[Array, list[Labels]]]:
         for (part, source), chosen in zip(parts, found, strict=True):
             with reading(part, encoding):
@@ -226,7 +240,7 @@ def rows(
         for _, source in parts:
             yield from source.counts()
 
-    places(labels)
+    types(labels)
     values, found = places(()), [source.count for _, source in parts]
     return Table(
         names,
@@ -234,6 +248,7 @@ def rows(
         blocks=lambda: (block for block, _ in read(values)),
         counts=counts,
         labelled=lambda wanted: read(places(wanted)),
+        label_types=types,
     )
 
 

@@ -59,6 +59,16 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
+_KEYS = {  # what the keys of groups look like, by the kind of the labels
+    "b": "True|False",
+    **dict.fromkeys("iu", r"0|-?[1-9]\d*"),
+    "M": r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?",
+}
+_KEY_NAMES = {
+    "b": "True or False",
+    **dict.fromkeys("iu", "a whole number"),
+    "M": "a date such as 2024-03-01 or 2024-03-01T12:30",
+}
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
 
@@ -112,8 +122,12 @@ def labels_of(args: Namespace) -> dict[str, str]:
     return labels
 
 
-def keys(args: Namespace) -> list[str]:
-    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas."""
+def keys(args: Namespace, table: files.Table) -> list[Any]:
+    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas.
+
+    `args` holds the options of the command. The keys are texts or, if the labels of groups in `table` are dates, dates.
+    Raise a `Mistake`, an error for the user, if the type of the labels shows that no label can be one of the keys.
+    """
     if not os.path.exists(args.keys):
         found = next(csv.reader([args.keys]), [])
     else:
@@ -125,33 +139,40 @@ def keys(args: Namespace) -> list[str]:
     found = [key.strip() for key in found if key.strip()]
     if not found:
         raise Mistake(f"--keys {args.keys}: has no keys")
-    return found
+    kind = "U" if table.label_types is None else table.label_types([args.by])[0].kind
+    if kind == "f":
+        raise Mistake(f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts")
+    for key in found:
+        if not re.fullmatch(_KEYS.get(kind, ".*"), key, re.ASCII | re.DOTALL):
+            raise Mistake(f"--keys: {key!r} must be {_KEY_NAMES[kind]}, as the labels of --by {args.by} are")
+    if kind != "M":
+        return found
+    try:
+        dates = [np.datetime64(key) for key in found]
+    except ValueError:
+        raise Mistake(f"--keys: there is no date such as one of {args.keys!r}") from None
+    return list(np.array(dates))  # in one unit: dates, or dates with times
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
-    """Return `table` such that its blocks show their progress, and the labels of groups are texts, as the keys are.
+    """Return `table` such that its blocks show their progress, and the labels of groups are of the type of the keys.
 
-    `args` holds the options of the command.
+    These are dates or texts. `args` holds the options of the command.
     """
+    by = getattr(args, "by", None)
 
-    def as_texts(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
+    def of_groups(name: str, label: Any) -> Any:
+        return label.astype(np.str_) if name == by and label.dtype.kind != "M" else label
+
+    def read(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
-        for values, labels in pairs:
-            found = zip(names, labels, strict=True)
-            if args.command != "adaptive" and any(name == args.by and label.dtype.kind == "f" for name, label in found):
-                raise Mistake(
-                    f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts"
-                )
-            found = zip(names, labels, strict=True)
-            yield (
-                values,
-                [
-                    np.asarray(label).astype(np.str_) if name == getattr(args, "by", None) else label
-                    for name, label in found
-                ],
-            )
+        return ((values, list(map(of_groups, names, labels))) for values, labels in pairs)
 
-    return dataclasses.replace(table, labelled=as_texts)
+    def types(names: Sequence[str]) -> list[np.dtype[Any]]:
+        known = table.label_types(names) if table.label_types else [np.dtype(np.str_) for _ in names]
+        return [of_groups(name, np.empty(0, dtype)).dtype for name, dtype in zip(names, known, strict=True)]
+
+    return dataclasses.replace(table, labelled=read, label_types=types)
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:

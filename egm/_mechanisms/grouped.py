@@ -298,7 +298,10 @@ class GroupedDataMechanism(Mechanism):
             If `X` does not have d columns besides those of the labels, or other names; or if
             `person` is given and the mechanism has no `per_person`, or the other way round.
         TypeError
-            If the type of `X` shows that it does not hold real numbers.
+            If the type of `X` shows that it does not hold real numbers, or if the type of the column
+            or of the array `by` shows that no label can be one of the keys: all labels are numbers,
+            texts or dates, as the keys are. The types of lists, of arrays of objects and of the
+            blocks of an iterator are known only when they are read.
 
         Examples
         --------
@@ -313,6 +316,7 @@ class GroupedDataMechanism(Mechanism):
         inner = self.mechanism
         people.require_person(person, inner.per_person)
         inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
+        people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.

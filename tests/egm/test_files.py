@@ -5,7 +5,7 @@ import gzip
 import re
 import subprocess
 import sys
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -339,21 +339,31 @@ def test_labels_are_known_as_names_of_line_1(tmp_path):
         files.rows(tmp_path / "t.csv", known=["age", "pay"])
 
 
-def test_labels_of_a_parquet_file_are_numbers_or_texts(tmp_path):
+def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
     columns = {
         "id": [3, 1, 2],
         "region": pa.array(["N", "S", "N"]).dictionary_encode(),
         "street": pa.array(["a", "b", ""], pa.large_string()),
         "flag": [True, False, True],
         "pay": [1.5, 2.5, 3.5],
+        "day": [date(2024, 3, 1), date(1900, 1, 1), date(2024, 3, 1)],
+        "time": pa.array([0, 1, -1], pa.timestamp("ns")),
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     it = files.rows(tmp_path / "t.parquet", ["pay"])
     X, labels = labels_of(it, list(columns))
     assert np.array_equal(X, [[1.5], [2.5], [3.5]])
     expected = [[3, 1, 2], ["N", "S", "N"], ["a", "b", ""], [True, False, True], [1.5, 2.5, 3.5]]
-    assert [column.tolist() for column in labels] == expected
-    assert [column.dtype.kind for column in labels] == ["i", "O", "O", "b", "f"]
+    assert [column.tolist() for column in labels] == [*expected, columns["day"], [0, 1, -1]]
+    assert [column.dtype.kind for column in labels] == ["i", "O", "O", "b", "f", "M", "M"]
+    assert [dtype.kind for dtype in it.label_types(list(columns))] == ["i", "U", "U", "b", "f", "M", "M"]
+
+
+def test_labels_of_all_files_of_a_folder_have_one_type(tmp_path):
+    for name, ids in (("a", [1, 2]), ("b", ["1", "2"])):
+        pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / f"{name}.parquet")
+    with pytest.raises(FileError, match=r"b\.parquet: column 'id' holds labels of another type than in .*a\.parquet"):
+        files.rows(tmp_path, ["x"], labels=["id"])
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -391,8 +401,12 @@ BAD_LABELS = {
     "null": (({"a": [1, 2], "id": [None, "x"]}, "t.parquet"), "t.parquet: row 1, column 'id': missing"),
     "null number": (({"a": [1, 2], "id": [7, None]}, "t.parquet"), "row 2, column 'id': missing"),
     "NaN": (({"a": [1, 2], "id": [7.5, np.nan]}, "t.parquet"), "row 2, column 'id': missing"),
-    "dates": (({"a": [1], "id": [date(2024, 3, 1)]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
-    "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
+    "times": (({"a": [1], "id": [time(12)]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
+    "zones": (
+        ({"a": [1], "id": pa.array([0], pa.timestamp("s", "UTC"))}, "t.parquet", ("id",), True),
+        "without time zone",
+    ),
+    "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
     "no column in Parquet": (({"a": [1]}, "t.parquet", ("id",), True), "t.parquet: has no column 'id'; it has 'a'"),
     "NumPy": ((np.ones((2, 2)), "t.npy", ("2",), True), "t.npy: a NumPy file has numbers only"),
     "no such column in NumPy": ((np.ones((2, 2)), "t.npy", ("id",), True), "t.npy: has no column 'id'"),

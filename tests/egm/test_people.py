@@ -658,7 +658,6 @@ def test_labels_that_are_wrong_by_their_form_cost_nothing(case):
         "tuples",
         "ragged",
         "bytes",
-        "complex",
         "huge",
         "a zone",
         "persons that",
