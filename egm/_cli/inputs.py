@@ -55,7 +55,7 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
-    **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
+    **{name: spelled(name) for name in ("delimiter", "decimal", "thousands", "encoding", "missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
 }
@@ -90,7 +90,7 @@ def table(args: Namespace) -> files.Table:
             raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
     may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
     width = len(vectors["sigma"][1]) if may_be_empty else None
-    written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
+    written = {name: getattr(args, name) for name in ("delimiter", "decimal", "thousands", "encoding")}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):
         return files.rows(
@@ -264,7 +264,7 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
         count = sum(progress(table.counts(), None, args, rows_of=int))
     n: int = args.rows or count  # type: ignore[assignment]  # one of them is known
     if n < 1:
-        raise Mistake(f"{args.data}: has no rows")
+        raise Mistake(f"{_data(args)}: has no rows")
     if is_public and count is not None:
         _require(count, n, args)
     return n
@@ -436,7 +436,12 @@ def _require(rows: int, n: int, args: Namespace) -> None:
     A `Mistake` is an error for the user. `args` holds the options of the command.
     """
     if rows != n:
-        raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+        raise Mistake(f"{_data(args)}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+
+
+def _data(args: Namespace) -> str:
+    """Return the path of the data file in the options `args`, or the name of standard input."""
+    return "standard input" if args.data == "-" else args.data
 
 
 def in_memory(n: int, table: files.Table, args: Namespace) -> Array:

@@ -299,7 +299,8 @@ def _data(it: _Parser, condition: str) -> None:
     The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
-        a folder of .parquet files"""
+        a folder of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary file that
+        ends with the command"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
@@ -308,8 +309,11 @@ def _data(it: _Parser, condition: str) -> None:
         or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
     text = """the character between the cells of a CSV file, such as ';', or tab; default a comma, and in .tsv files a
-        tab. Like --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
+        tab. Like --thousands, --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
     it.option("--delimiter", text, type=_delimiter, metavar="C")
+    text = """the character between groups of three digits in the numbers of a CSV file, such as ',' in 1,234.5; default
+        none. If it is also the delimiter, such numbers must be in quotes"""
+    it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
     it.option("--decimal", text, choices=(".", ","), default=".")
     text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
@@ -474,10 +478,13 @@ def _seed(text: str) -> int:
 
 def _delimiter(text: str) -> str:
     """Return `text`, or the tab that the text "tab" stands for; raise an error if the text has several characters."""
-    if text in ("tab", "\\t"):
-        return "\t"
+    return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
+
+
+def _character(text: str, other: str = "") -> str:
+    """Return `text`, or raise an error if it has several characters or none; `other` says what else is allowed."""
     if len(text) != 1:
-        raise argparse.ArgumentTypeError(f"must be one character, or tab, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be one character{other}, got {text!r}")
     return text
 
 

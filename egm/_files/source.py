@@ -39,7 +39,10 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names."""
+    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names.
+
+    `spooled` has the bytes of standard input, if that is read instead of a file.
+    """
 
     header: str = "auto"
     columns: Sequence[str] | None = None
@@ -49,6 +52,8 @@ class Given:
     decimal: str = "."
     encoding: str = "utf-8"
     missing: str = "error"
+    thousands: str | None = None
+    spooled: Any = None
 
 
 @dataclass(frozen=True)
