@@ -31,7 +31,9 @@ __all__ = [
     "declared",
     "has_another_index",
     "is_blocks",
+    "is_read_later",
     "label_type",
+    "opened",
     "ordered",
     "ordered_square",
     "refuse_rows_of_tables",
@@ -288,6 +290,32 @@ def is_blocks(X: object) -> bool:
     `X` must have the names of the columns, a tuple, in ``X.names``, and a function ``X.blocks``.
     """
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
+
+
+def is_read_later(X: object) -> bool:
+    """Return whether `X` is an iterator over blocks of rows, or a function that returns one: its shape is not known."""
+    return isinstance(X, Iterator) or _is_function(X)
+
+
+def _is_function(X: object) -> bool:
+    """Return whether `X` is a function, and no object with rows that happens to be callable."""
+    return callable(X) and not hasattr(X, "shape")
+
+
+def opened(X: Any) -> Any:
+    """Return the iterator over blocks of rows that the function `X` returns; X itself if it is no function.
+
+    Raise TypeError if the function returns anything else.
+    """
+    if not _is_function(X):
+        return X
+    blocks = X()
+    if not isinstance(blocks, Iterator):
+        raise TypeError(
+            f"X must be a function that returns an iterator over blocks of rows, and it has returned an object of type "
+            f"{type(blocks).__name__}"
+        )
+    return blocks
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:

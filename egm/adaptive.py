@@ -33,7 +33,7 @@ from egm._adaptive.search import Answers, Search, least_rho
 from egm._basis import BasisLike, as_basis, checked, covariance_matrix, of_columns
 from egm._rows import people
 from egm._rows.dask import is_dask
-from egm._rows.passes import Passes
+from egm._rows.passes import Passes, Reopened, peeked
 from egm._types import Array, ArrayLike, Columns, Named, RowSource
 from egm._validate import between, count, finite, positive, scalar, unread, unread_matrix, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
@@ -400,8 +400,8 @@ class AdaptiveDataMechanism:
 
         Parameters
         ----------
-        X : array_like or table, shape (n, d)
-            Rows that would be released. No row is read.
+        X : array_like, table or function, shape (n, d)
+            Rows that would be released. No row is read, and no function is called.
         person : hashable or array_like, optional
             Column of `X`, or array, that says to whom a row belongs, as for `release`.
 
@@ -432,13 +432,13 @@ class AdaptiveDataMechanism:
         """
         people.require_person(person, self.per_person)
         labels = people.label_names(X, person=person)
-        if isinstance(X, Iterator):
-            if labels:
-                return  # is read once
+        if isinstance(X, Iterator) and not labels:  # with labels it is read once
             raise TypeError(
-                "X must be an array that can be read several times, got an iterator: give an array of all rows, the "
-                "table of egm.files.rows, or a dask array"
+                "X must be such that it can be read several times, got an iterator: give a function that returns a "
+                "new iterator each time, an array of all rows, the table of egm.files.rows, or a dask array"
             )
+        if _tables.is_read_later(X):
+            return
         table: Any = _tables.chosen(X, self.columns, labels)
         if _tables.is_blocks(table):
             shape: Any = np.nan if table.count is None else table.count, len(table.names)
@@ -467,9 +467,11 @@ class AdaptiveDataMechanism:
 
         Parameters
         ----------
-        X : array_like or table, shape (n, d)
-            Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; or a dask
-            array or data frame. They are read several times and never changed.
+        X : array_like, table or function, shape (n, d)
+            Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; a dask
+            array or data frame; or a function without arguments that returns a new iterator over
+            blocks of the rows, arrays or data frames, each time it is called. They are read several
+            times and never changed. With `person`, they are read once, and may be an iterator.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
             array with one entry for each row. It is given if and only if the mechanism has
@@ -489,7 +491,8 @@ class AdaptiveDataMechanism:
             If `X` has another shape or number of rows, if its names are not those of `columns`, if a
             value is not finite, or if `rho` is below ``least_rho(d)`` and there are no `ranges`.
         TypeError
-            If `X` is an iterator, or if it does not hold real numbers.
+            If `X` is an iterator, which can be read only once, if it is a function that does not
+            return a new iterator each time, or if it does not hold real numbers.
 
         Warns
         -----
@@ -523,9 +526,11 @@ class AdaptiveDataMechanism:
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
-        columns, labels = self.columns or _tables.column_names(X), people.label_names(X, person=person)
+        labels = people.label_names(X, person=person)
+        first, held = _held(X, once=person is not None)
+        columns = self.columns or _tables.column_names(first)
         columns = columns and tuple(name for name in columns if name not in labels)
-        passes = self._passes(X) if person is None else self._persons(X, person)
+        passes = self._passes(held) if person is None else self._persons(held, person, first)
         n, d = passes.shape
         if n != self.n:  # the shape of a dask data frame is known only now
             unit = "rows" if person is None else "persons"
@@ -554,12 +559,16 @@ class AdaptiveDataMechanism:
             n=self.n,
         )
 
-    def _persons(self, X: Any, person: object) -> Passes:
-        """Return what is left of the rows of each person in `X`; `person` says whose each row is."""
+    def _persons(self, X: Any, person: object, first: Any) -> Passes:
+        """Return what is left of the rows of each person in `X`; `person` says whose each row is.
+
+        `first` is `X` or, for an iterator, the first of its blocks.
+        """
         if self.columns is None:
             labels = people.label_names(X, person=person)
-            names = tuple(name for name in _tables.column_names(X) or () if name not in labels) or None
-            source = people.Source(names, np.shape(X)[1] if names is None else len(names), person)
+            names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
+            d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
+            source = people.Source(names, d, person)
         else:
             source = people.Source(self.columns, len(self.columns), person)
         found = source.results(X, partial(_kept, how=self.per_person, d=source.d))
@@ -624,6 +633,19 @@ class AdaptiveDataMechanism:
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
                 f"the declared ranges takes rho = {least:.4g}, or n = {n}"
             )
+
+
+def _held(X: Any, once: bool) -> tuple[Any, Any]:
+    """Return an object with the names of the columns of `X`, if they have any, and an object that can be read.
+
+    If `once` is true, the second one is an iterator if `X` is a function. Otherwise it can be read several times.
+    """
+    if not _tables.is_read_later(X):
+        return X, X
+    if once:
+        return peeked(_tables.opened(X))
+    table = Reopened(X)
+    return table if table.named else None, table
 
 
 def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:

@@ -285,7 +285,7 @@ class GroupedDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of tables, shape (n, d)
+        X : array_like, table, iterator of tables or function, shape (n, d)
             Rows whose sums would be released. No row is read.
         by : hashable or array_like
             Group of each row, as for `release`.
@@ -349,7 +349,7 @@ class GroupedDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of tables, shape (n, d)
+        X : array_like, table, iterator of tables or function, shape (n, d)
             Real numbers, as for `GaussianDataMechanism.release`, besides the columns of the labels.
             `X` is read once and never changed.
         by : hashable or array_like, shape (n,)
@@ -394,6 +394,7 @@ class GroupedDataMechanism(Mechanism):
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, by=by, person=person)
+        X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys
         grid = self._grid() if rng is None else lattice.Lattice(inner.clip_norm, inner.sigma.size, 1.0)
         most = None if isinstance(inner.per_person, int) else self.groups_per_person

@@ -8,16 +8,19 @@ for bit. One block is in memory at a time, besides what holds the rows; with das
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
+from egm import _tables
 from egm._rows import dask
 from egm._types import Array
+from egm._validate import unread_matrix
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "Reopened", "peeked"]
 
 _BLOCK = 1 << 20  # numbers in a block
 
@@ -73,6 +76,44 @@ class Passes:
             yield from _regrouped(self.X(), step, d)
         else:
             yield from (_doubles(self.X[start : start + step]) for start in range(0, n, step))
+
+
+class Reopened:
+    """Hold a function `X` that returns a new iterator over blocks of rows, as a table that is read in blocks.
+
+    A block is an array or a data frame, and the table has the names of the columns of the first one: `named` is false
+    if it has none. Raise TypeError if the function returns one iterator twice, and ValueError if there is no block.
+    """
+
+    count = None
+
+    def __init__(self, X: Callable[[], Iterator[Any]]) -> None:
+        self.X, self.last = X, None
+        first = next(self._opened(), None)
+        if first is None:
+            raise ValueError("X must be a function that returns an iterator with at least one block of rows")
+        names = _tables.column_names(first)
+        self.named = names is not None
+        self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield the blocks of a new iterator, as arrays with the columns in the order of `names`."""
+        for block in _tables.arranged(self._opened(), self.names if self.named else None):
+            yield unread_matrix(len(self.names), X=block)
+
+    def _opened(self) -> Iterator[Any]:
+        """Return a new iterator over blocks."""
+        opened = _tables.opened(self.X)
+        if opened is self.last:
+            raise TypeError("X must be a function that returns a new iterator each time, and it has returned one twice")
+        self.last = opened
+        return opened  # type: ignore[no-any-return]  # it is an iterator
+
+
+def peeked(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
+    """Return the first of the `blocks`, or None if there is none, and an iterator over all of them."""
+    first = next(blocks, None)
+    return first, iter(()) if first is None else itertools.chain([first], blocks)
 
 
 def _doubles(block: Any) -> Array:

@@ -75,7 +75,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
             names.append(label)
         elif label is None:
             continue
-        elif isinstance(X, Iterator) or _tables.is_blocks(X) or dask.is_dask(X):
+        elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
