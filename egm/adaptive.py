@@ -548,7 +548,7 @@ class AdaptiveDataMechanism:
             bias=half * found.bias,
             center=middle + half * found.center,
             sigma=found.sigma if found.basis is not None else half * found.sigma,
-            spread=half * of_columns(found.basis, found.sigma),
+            spread=half * found.spread,
             basis=found.basis,
             forecast=self._error(found),
             model_holds=found.model_holds,

@@ -137,6 +137,7 @@ def _in_ranges(rows: Answers, found: Mean) -> LastRound:
         share=one / rows.d,
         center=zero,
         sigma=one,
+        spread=one,
         basis=None,
         method="ranges",
     )

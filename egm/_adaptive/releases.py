@@ -35,7 +35,8 @@ class AdaptiveRelease(RowSum):
         vectors, with declared ranges of the standardized columns. Without a search, half of each
         range: no data in the range have a larger one.
     spread : ndarray, shape (d,)
-        Standard deviations of the columns that follow from `sigma`, in the units of the data.
+        Standard deviations of the columns that follow from `sigma`, in the units of the data. If
+        `model_holds` is False, they are larger, by what the long rows may add to each column.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only. Without a
         search this is the error of the noise; there is no other if the data lie in the ranges.
