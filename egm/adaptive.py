@@ -220,6 +220,9 @@ class AdaptiveDataMechanism:
         for name, value in {**values, "ranges": ranges, "columns": columns}.items():
             object.__setattr__(self, name, value)
 
+    def __sklearn_clone__(self) -> AdaptiveDataMechanism:
+        return self  # it never changes; scikit-learn's `clone` asks for this method
+
     @property
     def _bounds(self) -> tuple[Any, Any]:
         """Return the bounds of the means of the columns: two numbers, or two arrays with an entry for each column."""
