@@ -369,7 +369,7 @@ class _LastRound:
         The result is in the units of the data. For another clip norm, the root mean square is proportional to the clip
         norm.
         """
-        return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
+        return self.n * self.search.noise(rho) * math.sqrt(float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
         """Return a clip norm for normal rows as a `_Clip`, or None if too many of the real rows are longer than it.
@@ -387,7 +387,7 @@ class _LastRound:
         radial = Radial(self.sigma, search.center_std, self.b)
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
-            clip_norm = max(clip_norm, radial.best(n, math.sqrt(2 / rho) / n, allowed)[0])
+            clip_norm = max(clip_norm, radial.best(n, search.noise(rho), allowed)[0])
         clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 

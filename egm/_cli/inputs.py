@@ -259,6 +259,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """
     if labels_of(args):
         return int(args.rows)
+    if args.rows is None and args.neighbors == "add_remove":
+        raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
     count, is_public = table.count, args.neighbors == "replace_one"
     if count is None and (args.rows is None or (is_public and args.budget is not None)):
         count = sum(progress(table.counts(), None, args, rows_of=int))
@@ -369,7 +371,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    people = {"per_person": getattr(args, "per_person", None)}
+    people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
     if args.delta is None:
         return mechanism
@@ -444,11 +446,14 @@ def _data(args: Namespace) -> str:
     return "standard input" if args.data == "-" else args.data
 
 
-def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """Return all `n` rows of `table` as one array; raise a `Mistake` if the table has another number of rows.
+def in_memory(mechanism: AdaptiveDataMechanism, table: files.Table, args: Namespace) -> Array:
+    """Return all rows of `table` as one array; raise a `Mistake` if their number is public and not that of `mechanism`.
 
     A `Mistake` is an error for the user. `args` holds the options of the command.
     """
+    if mechanism.neighbors == "add_remove":
+        return np.concatenate([np.empty((0, len(table.names))), *progress(table, table.count, args)])
+    n = mechanism.n
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]

@@ -25,7 +25,6 @@ _NEVER_WITH_ADAPTIVE = (
     "sigma_factor",
     "clip_probability",
     "scaling",
-    "neighbors",
     "count_clipped",
     "noise",
     "basis",
@@ -59,7 +58,8 @@ Release the means of the columns of a file, with (epsilon, delta)-differential p
 The release is that of `egm sum`. Its output has, for each column, the mean and the standard deviation of its noise, the
 bounds low and high between which the mean of these rows lies with 95 percent confidence, and population_low and
 population_high, the bounds for the mean of the population from which the rows are a random sample. The bounds hold if
-center and sigma are as good as --center-std and --sigma-factor say.
+center and sigma are as good as --center-std and --sigma-factor say, and the rows are nearly normal: of skewed rows,
+clipping may take more.
 
 example:
   egm mean visits.csv --sigma sigma.csv --center center.csv --person id --per-person mean --by region
@@ -165,11 +165,7 @@ def _sum(it: _Parser) -> None:
     """Add the options of the command `egm sum` to `it`, the parser of this command."""
     names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
-    text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
-        and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
-        private: N is then a public guess, which only sets the clip norm, and must be given; a noisy count is
-        released"""
-    it.option("--rows", text, type=_count, metavar="N")
+    _rows(it)
     _model(it)
     _people(it)
     text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
@@ -178,6 +174,22 @@ def _sum(it: _Parser) -> None:
     _charged(it)
     _simulate(it)
     _release_output(it)
+
+
+def _rows(it: _Parser) -> None:
+    """Add the option --rows to `it`, the parser of a command that makes a release."""
+    text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
+        and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
+        private: N is then a public guess, which decides how accurate the release is, and must be given; a noisy count
+        is released"""
+    it.option("--rows", text, type=_count, metavar="N")
+
+
+def _neighbors(it: _Parser) -> None:
+    """Add the option --neighbors to `it`, the parser of a command."""
+    text = """what is protected: the content of a row (replace_one, the default; the number of rows is public), or also
+        whether there is such a row (add_remove)"""
+    it.option("--neighbors", text, choices=("replace_one", "add_remove"), default="replace_one")
 
 
 def _people(it: _Parser) -> None:
@@ -207,9 +219,8 @@ def _person(it: _Parser) -> None:
 def _adaptive(it: _Parser) -> None:
     """Add the options of the command `egm adaptive` to `it`, the parser of this command."""
     _data(it, "no cell is a number and the --columns are among them")
-    text = """the number of rows. It is public: declare it, or it is taken from the file and published with the
-        release, which is right only if everybody may know it"""
-    it.option("--rows", text, type=_count, metavar="N")
+    _rows(it)
+    _neighbors(it)
     text = "privacy: the whole budget in zCDP, > 0; instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
     text = "privacy: goes with --delta; the two are converted to the largest rho that implies them"
@@ -225,7 +236,7 @@ def _adaptive(it: _Parser) -> None:
     it.option("--basis", text, metavar="B|FILE")
     _charged(it)
     _simulate(it)
-    it.set_defaults(neighbors="replace_one", missing="error")
+    it.set_defaults(missing="error")
     _release_output(it)
 
 
@@ -348,9 +359,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         more error if columns are correlated or the center is off), none, or a FILE as for --sigma with factors of your
         own, in inverse units, > 0"""
     it.option("--scaling", text, default="expected_norm", metavar="S")
-    text = """what is protected: the content of a row (replace_one, the default; the number of rows is public), or also
-        whether there is such a row (add_remove)"""
-    it.option("--neighbors", text, choices=("replace_one", "add_remove"), default="replace_one")
+    _neighbors(it)
     text = """release the number of clipped rows as well, for 0.8 percent more noise: with its standard deviation, and
         with its excess, in standard deviations, over what guesses as good as declared allow. If the excess is above 3,
         the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""

@@ -131,6 +131,7 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
     people = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     named = {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho}
+    named["neighbors"] = mechanism.neighbors
     return {**named, **people, **ranges, **rotated}
 
 

@@ -31,15 +31,15 @@ class Passes:
     """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
 
     `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows; for
-    such a function `shape` must be given. The attribute `number` is the number of passes so far: how often all rows
-    have been read.
+    such a function `shape` must be given; its n may be None, if the number of rows is private. The attribute `number`
+    is the number of passes so far: how often all rows have been read.
     """
 
-    def __init__(self, X: Any, shape: tuple[int, int] | None = None) -> None:
+    def __init__(self, X: Any, shape: tuple[int | None, int] | None = None) -> None:
         if dask.is_dask(X):
             X = dask.in_blocks(X, _BLOCK)
         self.X, self.number = X, 0
-        self.shape: tuple[int, int] = shape or X.shape
+        self.shape: tuple[Any, int] = shape or X.shape
 
     def total(self, function: Callable[[Array], T]) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
@@ -52,6 +52,8 @@ class Passes:
         lazy = dask.is_dask(self.X)
         parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
         total, rows = functools.reduce(_added, parts)
+        if self.shape[0] is None:
+            self.shape = rows, self.shape[1]
         if rows != self.shape[0]:
             raise ValueError(f"X must have the declared n = {self.shape[0]} rows, got {rows}")
         return total  # type: ignore[no-any-return]  # it is a T
@@ -75,7 +77,7 @@ class Passes:
         if callable(self.X):
             yield from _regrouped(self.X(), step, d)
         else:
-            yield from (_doubles(self.X[start : start + step]) for start in range(0, n, step))
+            yield from (_doubles(self.X[start : start + step]) for start in range(0, max(n, 1), step))
 
 
 class Reopened:
@@ -125,9 +127,10 @@ def _doubles(block: Any) -> Array:
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
-    All blocks that are yielded are parts of one array, which is written again and again.
+    There is at least one block, which may have no rows. All blocks that are yielded are parts of one array, which is
+    written again and again.
     """
-    held, filled = np.empty((step, d)), 0
+    held, filled, none = np.empty((step, d)), 0, True
     for block in map(_doubles, blocks):
         start = 0
         while start < len(block):
@@ -136,8 +139,8 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
             start, filled = start + len(taken), filled + len(taken)
             if filled == step:
                 yield held
-                filled = 0
-    if filled:
+                filled, none = 0, False
+    if filled or none:
         yield held[:filled]
 
 

@@ -56,9 +56,9 @@ def costs(monkeypatch):
     private quantile it is epsilon**2 / 8. `monkeypatch` installs the recording.
     """
     found, lattices, asked = [], [], []
-    squared = {name: lambda: 4 * lattices[-1].radius ** 2 for name in ("mean", "within")}
-    squared |= {"squares": lambda: 2 * lattices[-1].radius ** 2}
-    squared |= {"shells": lambda: 2, "longer": lambda: 1}
+    squared = {name: lambda replaced: (1 + 3 * replaced) * lattices[-1].radius ** 2 for name in ("mean", "within")}
+    squared |= {"squares": lambda replaced: (1 + replaced) * lattices[-1].radius ** 2}
+    squared |= {"shells": lambda replaced: 1 + replaced, "longer": lambda replaced: 1, "count": lambda replaced: 1}
     diagonals = []  # standard deviations on the diagonal of a matrix of products, whose noise is drawn in two parts
 
     def spy(owner, name, note):
@@ -80,7 +80,7 @@ def costs(monkeypatch):
             assert 2 * Fraction(std) ** 2 >= Fraction(diagonals[-1]) ** 2  # above the diagonal entries count twice
             diagonals.append(std)
             return
-        found.append((asked[-1], squared[asked[-1]]() / (2 * Fraction(std) ** 2)))
+        found.append((asked[-1], squared[asked[-1]](private.diameter == 2) / (2 * Fraction(std) ** 2)))
 
     class Lattice(lattice.Lattice):
         def __init__(self, *given):
