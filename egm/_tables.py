@@ -31,6 +31,9 @@ __all__ = [
     "declared",
     "has_another_index",
     "is_blocks",
+    "is_read_later",
+    "label_type",
+    "opened",
     "ordered",
     "ordered_square",
     "refuse_rows_of_tables",
@@ -229,9 +232,53 @@ def _keys(name: Hashable, column: Any) -> NDArray[Any]:
     missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
     if missing.any():
         raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
-    if _is_of_numpy(column.dtype) or column.dtype.is_temporal() or type(column.dtype).__name__ == "Boolean":
+    zoned = getattr(column.dtype, "time_zone", None) is not None
+    temporal = column.dtype.is_temporal() and not zoned
+    if _is_of_numpy(column.dtype) or temporal or type(column.dtype).__name__ == "Boolean":
         return np.asarray(column.to_numpy())
     return np.fromiter(column.to_list(), dtype=object)
+
+
+def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
+    """Return the type of the labels `label`, an array or the name of a column of `X`, without reading a value.
+
+    Only the kind of the type has a meaning: that of numbers, texts or dates, or "V" for anything else. The result is
+    None if only the values would tell the type, as for a list, or if there is no such column.
+    """
+    dtype: np.dtype[Any] | None
+    if isinstance(label, Hashable) and not hasattr(label, "dtype"):  # a name
+        if is_blocks(X):
+            types: Any = getattr(X, "label_types", None)
+            dtype = None if types is None else types([label])[0]
+            return dtype
+        if label not in (column_names(X) or ()):
+            return None
+        if _is_dask_array(X):
+            dtype = X.dtype
+            return dtype
+        frame = _as("DataFrame", X._meta if _is_dask_frame(X) else X)
+        return _dtype(frame[:0].get_column(label))
+    series = _as("Series", label)
+    if series is not None:
+        return _dtype(series[:0])
+    dtype = getattr(label, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind == "O":
+        return None
+    return np.dtype(np.str_) if dtype.kind == "T" else dtype
+
+
+def _dtype(column: Any) -> np.dtype[Any] | None:
+    """Return the result of `label_type` for an empty column of narwhals."""
+    dtype = column.dtype
+    name = type(dtype).__name__
+    if name == "Categorical":
+        return _dtype(column.cat.get_categories()[:0])
+    if name in ("Object", "Unknown"):
+        return None
+    kinds = {"String": "U", "Enum": "U", "Boolean": "?", "Date": "M8[D]", "Datetime": "M8[us]"}
+    if name in kinds and getattr(dtype, "time_zone", None) is None:
+        return np.dtype(kinds[name])
+    return np.dtype("i8" if dtype.is_integer() else "f8" if dtype.is_float() else "V")
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
@@ -243,6 +290,32 @@ def is_blocks(X: object) -> bool:
     `X` must have the names of the columns, a tuple, in ``X.names``, and a function ``X.blocks``.
     """
     return isinstance(getattr(X, "names", None), tuple) and callable(getattr(X, "blocks", None))
+
+
+def is_read_later(X: object) -> bool:
+    """Return whether `X` is an iterator over blocks of rows, or a function that returns one: its shape is not known."""
+    return isinstance(X, Iterator) or _is_function(X)
+
+
+def _is_function(X: object) -> bool:
+    """Return whether `X` is a function, and no object with rows that happens to be callable."""
+    return callable(X) and not hasattr(X, "shape")
+
+
+def opened(X: Any) -> Any:
+    """Return the iterator over blocks of rows that the function `X` returns; X itself if it is no function.
+
+    Raise TypeError if the function returns anything else.
+    """
+    if not _is_function(X):
+        return X
+    blocks = X()
+    if not isinstance(blocks, Iterator):
+        raise TypeError(
+            f"X must be a function that returns an iterator over blocks of rows, and it has returned an object of type "
+            f"{type(blocks).__name__}"
+        )
+    return blocks
 
 
 def column_names(X: object) -> tuple[Hashable, ...] | None:
@@ -315,6 +388,11 @@ class Part:
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the blocks of the table, with these columns only."""
         return (block[:, self._place] for block in self._table.blocks())
+
+    @property
+    def label_types(self) -> Any:
+        """Return the function of the table that tells the types of its columns, or None if it has none."""
+        return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
         """Yield the blocks of the table, with these columns only, and lists of the further columns called `names`."""

@@ -70,4 +70,6 @@ class Blocks(Protocol):
         ...
 
 
-RowSource: TypeAlias = ArrayLike | Iterator[ArrayLike] | Blocks  # (n, d): an array, a file's table, or blocks
+RowSource: TypeAlias = (  # (n, d): an array, a file's table, or blocks of rows, perhaps from a function
+    ArrayLike | Blocks | Iterator[ArrayLike] | Callable[[], Iterator[ArrayLike]]
+)

@@ -2,9 +2,10 @@
 
 A part of the privacy budget pays for a private search for the center and the spread, which asks a
 few questions about the rows. Each answer is private in the sense of zero-concentrated differential
-privacy (Bun and Steinke 2016) for data sets of which one row is replaced, and the costs of the
-answers add up. Later questions depend on earlier answers. This is allowed, because the total is
-fixed beforehand (Feldman and Zrnic 2021). The answer to the last question is the sum itself.
+privacy (Bun and Steinke 2016) for data sets of which one row is replaced or, on request, one row is
+added or removed, and the costs of the answers add up. Later questions depend on earlier answers.
+This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021). The answer to the
+last question is the sum itself.
 
 A release is refused if the budget is so small, for n rows, d columns and the declared bounds, that
 the search could fail. If a range is declared for each column, nothing is refused: where a search does
@@ -33,9 +34,20 @@ from egm._adaptive.search import Answers, Search, least_rho
 from egm._basis import BasisLike, as_basis, checked, covariance_matrix, of_columns
 from egm._rows import people
 from egm._rows.dask import is_dask
-from egm._rows.passes import Passes
-from egm._types import Array, ArrayLike, Columns, Named, RowSource
-from egm._validate import between, count, finite, positive, scalar, unread, unread_matrix, vector, warn_of_delta
+from egm._rows.passes import Passes, Reopened, peeked
+from egm._types import Array, ArrayLike, Columns, Named, Neighbors, RowSource
+from egm._validate import (
+    between,
+    count,
+    finite,
+    positive,
+    scalar,
+    shown_shape,
+    unread,
+    unread_matrix,
+    vector,
+    warn_of_delta,
+)
 from egm.calibration import zcdp_epsilon
 from egm.forecast import ErrorForecast
 
@@ -43,6 +55,8 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
 _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry within it spreads more than this half
+_COUNT = 0.1  # share of the budget for the number of rows, if it is private
+_SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
 _MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
@@ -53,7 +67,8 @@ class AdaptiveDataMechanism:
     Parameters
     ----------
     n : int
-        Number of rows, public, >= 2.
+        Number of rows, public, >= 2. For "add_remove" it is only a guess, by which the budget is
+        judged: see `least_rho` and `forecast`.
     rho : float
         Whole budget in zero-concentrated differential privacy, > 0 and at most 1e6.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
@@ -82,11 +97,16 @@ class AdaptiveDataMechanism:
         What becomes of the rows of one person, if a person may have several rows: they are added
         up, or they are averaged. Then `n` is the number of persons, and `radius` or `ranges` are
         those of the sums or of the means. By default each row is a person.
+    neighbors : {"replace_one", "add_remove"}, default "replace_one"
+        Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
+        public; or one row is added or removed, and the number of rows is private. Then a tenth of
+        the budget buys a noisy number of rows, which is released.
 
     Raises
     ------
     ValueError
-        If a parameter is outside its range, or if not exactly one of `radius` and `ranges` is given.
+        If a parameter is outside its range, if `basis` is "learn" for "add_remove", or if not
+        exactly one of `radius` and `ranges` is given.
     TypeError
         If a parameter is not made of real numbers.
 
@@ -97,8 +117,8 @@ class AdaptiveDataMechanism:
 
     Notes
     -----
-    A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets of which
-    one row is replaced, whatever the data are. Data outside the declared ranges, or far from
+    A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets that are
+    `neighbors`, whatever the data are. Data outside the declared ranges, or far from
     normal, cost accuracy and never privacy. If there are more rows far from the center than normal
     rows would have, the clip norm is chosen for the worst case, in which the parts that clipping
     removes all point in one direction.
@@ -130,6 +150,20 @@ class AdaptiveDataMechanism:
     can be larger only where the difference is not seen. `AdaptiveRelease.method` says which way was
     taken. Entries outside the ranges are cut only if the result does not come from a search: so
     choose ranges that hold nearly all the data.
+
+    **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
+    which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released, so
+    that all further questions may use it in place of `n` [2]_. Each of them changes by no more if a
+    row is added or removed than if one is replaced. A mean of clipped rows is a sum of vectors of
+    norm C or less, divided by N, so that one row changes the sum by C instead of 2 C, and half the
+    noise is enough. A vector of squares changes by its norm instead of :math:`\sqrt 2` times this
+    norm; one number of rows in a range of distances changes instead of two; and the score of an
+    interval, in which a private quantile is drawn, changes by one at most
+    (`egm.quantiles.interval`). All costs add up to `rho` or less, as they are recorded. A release
+    has N as `count`; its sum is N times its mean, and so has also the noise of N times the center.
+    The rows are read once more. If N is so small that a search might fail, the rows are clipped to
+    the ranges, or to the radius. A basis cannot be learned, because the sum of products of entries
+    is exact for a public number of rows only.
 
     **Passes.** The rows are read once to check them, and once for each question: some 15 to 30
     times in all, and never more than 600 times. The questions, and so the passes, depend on
@@ -181,6 +215,7 @@ class AdaptiveDataMechanism:
     ranges: tuple[tuple[float, float], ...] | None = field(default=None, kw_only=True)
     columns: Columns = field(default=None, kw_only=True)
     per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
+    neighbors: Neighbors = field(default="replace_one", kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -195,6 +230,7 @@ class AdaptiveDataMechanism:
             ranges: Mapping[Any, tuple[float, float]] | ArrayLike | None = ...,
             columns: Iterable[Hashable] | None = ...,
             per_person: Literal["sum", "mean"] | None = ...,
+            neighbors: Neighbors = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -215,10 +251,17 @@ class AdaptiveDataMechanism:
         between(0.0, _MOST, rho=rho)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
+        if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
+            raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
+        if self._learns and self._counted:
+            raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
         basis = self.basis if self.basis is None or self._learns else checked(self.basis)
         values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
         for name, value in {**values, "ranges": ranges, "columns": columns}.items():
             object.__setattr__(self, name, value)
+
+    def __sklearn_clone__(self) -> AdaptiveDataMechanism:
+        return self  # it never changes; scikit-learn's `clone` asks for this method
 
     @property
     def _bounds(self) -> tuple[Any, Any]:
@@ -239,6 +282,11 @@ class AdaptiveDataMechanism:
     def _sigma_range(self) -> tuple[float, float]:
         """Return the range of the standard deviations, those of standardized columns if ranges are declared."""
         return self.sigma_range or _SIGMA_RANGE
+
+    @property
+    def _counted(self) -> bool:
+        """Return whether the number of rows is private, so that a noisy one is released."""
+        return self.neighbors == "add_remove"
 
     @property
     def _learns(self) -> bool:
@@ -286,7 +334,8 @@ class AdaptiveDataMechanism:
         """Compute the least budget rho for which a search is made for the center and the spread of d columns.
 
         With `radius`, a release with less is refused. With `ranges`, a search is considered from
-        this budget on.
+        this budget on. Under "add_remove" it includes the cost of the number of rows, and is enough
+        if the noisy number is a tenth less than `n`.
 
         Parameters
         ----------
@@ -312,10 +361,7 @@ class AdaptiveDataMechanism:
         >>> round(mechanism.least_rho(3), 6)
         0.000225
         """
-        least, d = self._sigma_range[0], count(d=d)
-        if self.radius is None:
-            return choice.least(self.n, d, self._sigma_range)
-        return least_rho(self.n, d, self.radius, least)
+        return self._least(self.n, count(d=d)) / ((1 - _COUNT) * _SURE**2 if self._counted else 1.0)
 
     def forecast(
         self, sigma: Named | None = None, center: Named | None = None, *, covariance: ArrayLike | None = None
@@ -384,13 +430,15 @@ class AdaptiveDataMechanism:
         else:
             spread = spread / half
         true = None if true is None else true / np.multiply.outer(half, half)
-        rows = ExpectedRows(self.n, self.rho, spread, mean, true, along)
-        found = self._run(rows)
+        rows = ExpectedRows(self.n, self.rho, spread, mean, true, along, 1.0 if self._counted else 2.0)
+        found, of_count = self._run(rows)
+        half = self._half(found)
+        noise_std, error = self._error(found, middle + half * found.center, of_count)
         return AdaptiveForecast(
-            error=self._error(found),
+            error=error,
             success=max(0.0, 1 - rows.failure),
             spent=dict(rows.account.spent),
-            noise_std=half * found.noise_std,
+            noise_std=noise_std,
             bias=half * found.bias,
             method=found.method,
         )
@@ -400,8 +448,8 @@ class AdaptiveDataMechanism:
 
         Parameters
         ----------
-        X : array_like or table, shape (n, d)
-            Rows that would be released. No row is read.
+        X : array_like, table or function, shape (n, d)
+            Rows that would be released. No row is read, and no function is called.
         person : hashable or array_like, optional
             Column of `X`, or array, that says to whom a row belongs, as for `release`.
 
@@ -432,13 +480,13 @@ class AdaptiveDataMechanism:
         """
         people.require_person(person, self.per_person)
         labels = people.label_names(X, person=person)
-        if isinstance(X, Iterator):
-            if labels:
-                return  # is read once
+        if isinstance(X, Iterator) and not labels:  # with labels it is read once
             raise TypeError(
-                "X must be an array that can be read several times, got an iterator: give an array of all rows, the "
-                "table of egm.files.rows, or a dask array"
+                "X must be such that it can be read several times, got an iterator: give a function that returns a "
+                "new iterator each time, an array of all rows, the table of egm.files.rows, or a dask array"
             )
+        if _tables.is_read_later(X):
+            return
         table: Any = _tables.chosen(X, self.columns, labels)
         if _tables.is_blocks(table):
             shape: Any = np.nan if table.count is None else table.count, len(table.names)
@@ -449,9 +497,11 @@ class AdaptiveDataMechanism:
         if shape is None:  # a dask data frame
             return
         rows, *columns = shape or (self.n,)
+        public = person is None and not self._counted
         if len(columns) != 1 and not isinstance(X, list | tuple):
-            raise ValueError(f"X must have shape ({self.n}, columns), got {tuple(shape)}")
-        if person is None and rows != self.n and not np.isnan(rows):
+            given = tuple(shape) if public else shown_shape("X", tuple(shape))
+            raise ValueError(f"X must have shape ({self.n if public else 'rows'}, columns), got {given}")
+        if public and rows != self.n and not np.isnan(rows):
             raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
         if columns and not np.isnan(columns[0]):
             self._require_columns(columns[0], "X")
@@ -467,9 +517,11 @@ class AdaptiveDataMechanism:
 
         Parameters
         ----------
-        X : array_like or table, shape (n, d)
-            Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; or a dask
-            array or data frame. They are read several times and never changed.
+        X : array_like, table or function, shape (n, d)
+            Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; a dask
+            array or data frame; or a function without arguments that returns a new iterator over
+            blocks of the rows, arrays or data frames, each time it is called. They are read several
+            times and never changed. With `person`, they are read once, and may be an iterator.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
             array with one entry for each row. It is given if and only if the mechanism has
@@ -489,7 +541,8 @@ class AdaptiveDataMechanism:
             If `X` has another shape or number of rows, if its names are not those of `columns`, if a
             value is not finite, or if `rho` is below ``least_rho(d)`` and there are no `ranges`.
         TypeError
-            If `X` is an iterator, or if it does not hold real numbers.
+            If `X` is an iterator, which can be read only once, if it is a function that does not
+            return a new iterator each time, or if it does not hold real numbers.
 
         Warns
         -----
@@ -523,43 +576,55 @@ class AdaptiveDataMechanism:
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
-        columns, labels = self.columns or _tables.column_names(X), people.label_names(X, person=person)
+        labels = people.label_names(X, person=person)
+        first, held = _held(X, once=person is not None)
+        columns = self.columns or _tables.column_names(first)
         columns = columns and tuple(name for name in columns if name not in labels)
-        passes = self._passes(X) if person is None else self._persons(X, person)
+        passes = self._passes(held) if person is None else self._persons(held, person, first)
         n, d = passes.shape
-        if n != self.n:  # the shape of a dask data frame is known only now
+        if n != self.n and not self._counted:  # the shape of a dask data frame is known only now
             unit = "rows" if person is None else "persons"
             raise ValueError(f"X must have the declared n = {self.n} {unit}, got {n}")
         self._require_columns(d, "X")
         self._require_enough(d)
         passes.require_finite()
         middle, half = self._standard
-        rows = PrivateRows(passes, self.rho, rng, *([] if self.ranges is None else [middle, half]))
+        standard = {} if self.ranges is None else {"middle": middle, "half": half}
+        rows = PrivateRows(passes, self.rho, rng, **standard, counted=self._counted)
         with np.errstate(under="ignore"):  # the caller may have switched this warning on
-            found = self._run(rows)
+            found, of_count = self._run(rows)
+        half, n = self._half(found), rows.n
+        center = middle + half * found.center
+        noise_std, error = self._error(found, center, of_count)
         return AdaptiveRelease(
-            estimate=np.clip(self.n * (middle + half * found.mean), *(self.n * bound for bound in self._bounds)),
-            noise_std=half * found.noise_std,
+            estimate=np.clip(n * (middle + half * found.mean), *(n * bound for bound in self._bounds)),
+            noise_std=noise_std,
             bias=half * found.bias,
-            center=middle + half * found.center,
+            center=center,
             sigma=found.sigma if found.basis is not None else half * found.sigma,
-            spread=half * of_columns(found.basis, found.sigma),
+            spread=half * found.spread,
             basis=found.basis,
-            forecast=self._error(found),
+            forecast=error,
             model_holds=found.model_holds,
             spent=dict(rows.account.spent),
             simulated=rng is not None,
             method=found.method,
             columns=columns,
-            n=self.n,
+            n=n,
+            count=of_count and of_count[0],
+            count_std=of_count[1] if of_count else 0.0,
         )
 
-    def _persons(self, X: Any, person: object) -> Passes:
-        """Return what is left of the rows of each person in `X`; `person` says whose each row is."""
+    def _persons(self, X: Any, person: object, first: Any) -> Passes:
+        """Return what is left of the rows of each person in `X`; `person` says whose each row is.
+
+        `first` is `X` or, for an iterator, the first of its blocks.
+        """
         if self.columns is None:
             labels = people.label_names(X, person=person)
-            names = tuple(name for name in _tables.column_names(X) or () if name not in labels) or None
-            source = people.Source(names, np.shape(X)[1] if names is None else len(names), person)
+            names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
+            d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
+            source = people.Source(names, d, person)
         else:
             source = people.Source(self.columns, len(self.columns), person)
         found = source.results(X, partial(_kept, how=self.per_person, d=source.d))
@@ -573,26 +638,54 @@ class AdaptiveDataMechanism:
             return Passes(held)
         if isinstance(held, Iterator):
             names = _tables.column_names(X) or ()
-            return Passes(partial(_tables.arranged, X, columns), (self.n, len(names)))
+            return Passes(partial(_tables.arranged, X, columns), (None if self._counted else self.n, len(names)))
         return Passes(unread_matrix(None, X=held))
 
-    def _run(self, rows: Answers) -> LastRound:
-        """Ask `rows` all questions of a release, and return what was found; the rows are standardized, if at all."""
-        basis = self._basis(rows.d)
+    def _run(self, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
+        """Ask `rows` all questions of a release, and return what was found; the rows are standardized, if at all.
+
+        The second result is None or, if the number of rows is private, the noisy number and the standard deviation of
+        its noise.
+        """
+        basis, of_count = self._basis(rows.d), None
+        if self._counted:
+            of_count = rows.count("rows", _COUNT * self.rho)
         if self.radius is None:
-            return choice.released(rows, self._sigma_range, basis, self._learns)
+            return choice.released(rows, self._sigma_range, basis, self._learns), of_count
+        if self._counted and rows.account.left < self._least(rows.n, rows.d):
+            rows.standardize(self.radius)
+            return choice.clipped(rows), of_count
         search = Search(rows, self.radius, self._sigma_range, basis, self._learns)
         search.run()
-        return last_round(search)
+        return last_round(search), of_count
 
-    def _error(self, found: LastRound) -> ErrorForecast:
-        """Return the expected squared error of a release in the units of the data, from that of standardized rows."""
-        if self.ranges is None:
-            return found.forecast
-        half = self._standard[1]
+    def _half(self, found: LastRound) -> Any:
+        """Return by what the rows were divided: half the ranges, the radius if rows were clipped to it, or else 1."""
+        return self.radius if self.radius is not None and found.method == "ranges" else self._standard[1]
+
+    def _error(
+        self, found: LastRound, center: Array, of_count: tuple[float, float] | None
+    ) -> tuple[Array, ErrorForecast]:
+        """Return the noise of each entry, and the expected squared error of a release, in the units of the data.
+
+        `found` has those of standardized rows, and `of_count` is a result of `_run`: the `center` of the rows is
+        multiplied by the noisy number.
+        """
+        half = self._half(found)
+        noise_std = half * found.noise_std
+        if self.ranges is None and of_count is None:
+            return noise_std, found.forecast
+        if of_count is not None:
+            noise_std = np.hypot(noise_std, of_count[1] * center)
         factor = float(np.sum(half**2 * found.share))
-        noise = float(np.sum((half * found.noise_std) ** 2))
-        return ErrorForecast(noise, factor * found.forecast.clipping, factor * found.forecast.center)
+        noise = float(np.sum(noise_std**2))
+        return noise_std, ErrorForecast(noise, factor * found.forecast.clipping, factor * found.forecast.center)
+
+    def _least(self, n: int, d: int) -> float:
+        """Return the least budget with which a search for `d` columns of `n` rows may begin."""
+        if self.radius is None:
+            return choice.least(n, d, self._sigma_range)
+        return least_rho(n, d, self.radius, self._sigma_range[0])
 
     @property
     def _named(self) -> bool:
@@ -624,6 +717,19 @@ class AdaptiveDataMechanism:
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
                 f"the declared ranges takes rho = {least:.4g}, or n = {n}"
             )
+
+
+def _held(X: Any, once: bool) -> tuple[Any, Any]:
+    """Return an object with the names of the columns of `X`, if they have any, and an object that can be read.
+
+    If `once` is true, the second one is an iterator if `X` is a function. Otherwise it can be read several times.
+    """
+    if not _tables.is_read_later(X):
+        return X, X
+    if once:
+        return peeked(_tables.opened(X))
+    table = Reopened(X)
+    return table if table.named else None, table
 
 
 def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:

@@ -120,14 +120,12 @@ def _sum(args: Namespace) -> None:
     `args` holds the options of the command.
     """
     budget, table = journal.opened(args), inputs.table(args)
-    if args.rows is None and args.neighbors == "add_remove":
-        raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
     n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
     with explained(table.names):
         mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names), columns=table.names)
         chosen: GaussianDataMechanism | GroupedDataMechanism = mechanism
         if args.by is not None:
-            chosen = GroupedDataMechanism(mechanism, inputs.keys(args), groups_per_person=args.groups_per_person)
+            chosen = GroupedDataMechanism(mechanism, inputs.keys(args, table), groups_per_person=args.groups_per_person)
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
@@ -162,13 +160,15 @@ def _adaptive(args: Namespace) -> None:
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
     with output(args) as write, explained(table.names), _quiet():
         journal.charge(budget, mechanism, args)
-        X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(n, table, args)
+        X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(mechanism, table, args)
         release = mechanism.release(X, **labels, rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
         found = {"low": low, "high": high, "confidence": CONFIDENCE, "bias": release.bias.tolist()}
         found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
         found["method"] = release.method
+        if release.count is not None:
+            found |= {"count": release.count, "count_std": release.count_std}
         if release.basis is not None:  # what sigma is along
             found["basis"] = release.basis.forward(np.eye(len(table.names))).T.tolist()
         write(document(release, table.names, args, adaptive_parameters(mechanism), **found))

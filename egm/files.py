@@ -7,6 +7,11 @@ memory, too. If something is wrong with a file, a `FileError` names the file. If
 with one cell, it also names the row and the column, but it never shows the value of the cell, which
 may be private.
 
+A cell in quotes may have line breaks in it, in a CSV file. The path "-" stands for CSV from standard
+input, which is first copied to a temporary file without a name, because most commands read their
+rows more than once. No other user can open it, and it is gone when the process ends, even if that
+is killed.
+
 A CSV file does not say whether its first line has names or the first person's values. Therefore the
 first line is taken for names only if the caller says that it has names, or knows these names
 already. A first line of different numbers can be names or values if all are whole, or if they
@@ -16,14 +21,18 @@ increase or decrease, as years do. Then the caller must say which they are.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import secrets
+import shutil
 import stat
+import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -38,6 +47,7 @@ __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
 
 _KINDS = {".csv": csv, ".npy": npy, ".parquet": parquet, ".pq": parquet}  # the reader for each suffix
 _KINDS |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), csv)
+_STANDARD_INPUT = Path("standard input")  # its name in messages
 _NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters and digits do
 
 
@@ -65,9 +75,12 @@ class Table:
         Function that takes a list of names of columns, and reads the file like `blocks`. It yields
         pairs: an array of `blocks`, and a list with one array of shape (rows,) for each of these
         columns. They may be columns that are not in `names`. Their entries are texts if the file is
-        a CSV file, and numbers or texts if it is a Parquet file. A column that does not exist or
-        does not hold numbers or text raises a `FileError` when the function is called, and a
-        missing label raises one when its row is read.
+        a CSV file, and numbers, texts or dates if it is a Parquet file. A column that does not exist
+        or holds something else raises a `FileError` when the function is called, and a missing label
+        raises one when its row is read.
+    label_types : callable, optional
+        Function that takes a list of names of columns, and returns a list with NumPy's type for the
+        labels in each of them, without reading a row.
 
     See Also
     --------
@@ -96,6 +109,7 @@ class Table:
     blocks: Callable[[], Iterator[Array]]
     counts: Callable[[], Iterator[int]]
     labelled: Callable[[Sequence[str]], Iterator[tuple[Array, list[Labels]]]]
+    label_types: Callable[[Sequence[str]], list[np.dtype[Any]]] | None = None
 
     def __iter__(self) -> Iterator[Array]:
         return self.blocks()
@@ -110,6 +124,7 @@ def rows(
     width: int | None = None,
     delimiter: str | None = None,
     decimal: Literal[".", ","] = ".",
+    thousands: str | None = None,
     encoding: str = "utf-8",
     labels: Sequence[str] = (),
     missing: Literal["error", "nan"] = "error",
@@ -121,7 +136,8 @@ def rows(
     path : str or path-like
         Path of the file. Its name ends in .csv, .tsv, .csv.gz, .tsv.gz, .npy, .parquet or .pq. A
         folder holds Parquet files, which are read one after the other in the order of their names.
-        A file or folder inside it whose name begins with a dot or an underscore is skipped.
+        A file or folder inside it whose name begins with a dot or an underscore is skipped. "-" is
+        standard input, with CSV.
     columns : sequence of str, optional
         Names of the columns to read, in this order; by default all but those in `labels`. Without
         `columns`, all files of a folder must have the columns of the first.
@@ -143,6 +159,10 @@ def rows(
         .tsv, and a comma otherwise.
     decimal : {".", ","}, default "."
         Decimal sign of the numbers in a CSV file.
+    thousands : str, optional
+        Character that may stand between groups of three digits before the decimal sign in a CSV
+        file, as in 1,234,567.8. If it is also the delimiter, such numbers must be in quotes. By
+        default there is none.
     encoding : str, default "utf-8"
         Encoding of a CSV file, such as "latin-1" or "utf-16".
     labels : sequence of str, optional
@@ -164,8 +184,8 @@ def rows(
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
         message shows no cell of the first line of a CSV file unless `header` is "yes".
     ValueError
-        If `delimiter`, `decimal`, `encoding` or `missing` is none that can be, or if the delimiter
-        is the decimal sign.
+        If `delimiter`, `decimal`, `thousands`, `encoding` or `missing` is none that can be, or if
+        the delimiter or `thousands` is the decimal sign.
     TypeError
         If `labels` is a single string.
 
@@ -192,10 +212,13 @@ def rows(
         raise TypeError(f"labels must be a list of names, got {labels!r}")
     known = None if known is None else {*known, *labels}
     mark = _delimiter(path) if delimiter is None else delimiter
-    given = Given(header, columns, known, width, mark, decimal, encoding, missing)
+    given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands)
     _require_allowed(given)
-    parts = [(part, _source(part, given)) for part in _parts(path)]
-    shown = header == "yes" or _KINDS[_suffix(parts[0][0])] is not csv
+    if str(path) == "-":
+        path = _STANDARD_INPUT
+        given = replace(given, spooled=_spooled())
+    parts = [(part, _source(part, given)) for part in ([path] if given.spooled is not None else _parts(path))]
+    shown = header == "yes" or (given.spooled is None and _KINDS[_suffix(parts[0][0])] is not csv)
     first = parts[0][1].names
     others = set(labels)
     names = tuple(columns) if columns is not None else tuple(name for name in first if name not in others)
@@ -217,6 +240,16 @@ def rows(
             found.append(chosen)
         return found
 
+    def types(wanted: Sequence[str]) -> list[np.dtype[Any]]:
+        found = [
+            list(map(source.label_type, chosen)) for (_, source), (_, chosen) in zip(parts, places(wanted), strict=True)
+        ]
+        for (part, _), others in zip(parts, found, strict=True):
+            for name, one, other in zip(wanted, found[0], others, strict=True):
+                if one.kind != other.kind:
+                    raise FileError(f"{part}: column {name!r} holds labels of another type than in {parts[0][0]}")
+        return found[0]
+
     def read(found: list[tuple[list[int], list[int]]]) -> Iterator[tuple[Array, list[Labels]]]:
         for (part, source), chosen in zip(parts, found, strict=True):
             with reading(part, encoding):
@@ -226,7 +259,7 @@ def rows(
         for _, source in parts:
             yield from source.counts()
 
-    places(labels)
+    types(labels)
     values, found = places(()), [source.count for _, source in parts]
     return Table(
         names,
@@ -234,6 +267,7 @@ def rows(
         blocks=lambda: (block for block, _ in read(values)),
         counts=counts,
         labelled=lambda wanted: read(places(wanted)),
+        label_types=types,
     )
 
 
@@ -422,12 +456,27 @@ def _require_allowed(given: Given) -> None:
         raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
     if given.decimal == mark:
         raise ValueError(f"delimiter must not be the decimal sign, got {mark!r} for both")
+    if (sign := given.thousands) is not None:
+        if not isinstance(sign, str) or len(sign) != 1 or sign.isalnum() or sign in _NO_DELIMITER:
+            raise ValueError(f"thousands must be one character that is no letter, digit, sign or quote, got {sign!r}")
+        if sign == given.decimal:
+            raise ValueError(f"thousands must not be the decimal sign, got {sign!r} for both")
     if given.missing not in ("error", "nan"):
         raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
     try:
         "".encode(given.encoding)
     except (LookupError, ValueError):
         raise ValueError(f"encoding must be the name of a text encoding, got {given.encoding!r}") from None
+
+
+def _spooled() -> bytes | mmap.mmap:
+    """Return all bytes of standard input, which are held in a temporary file without a name."""
+    with reading(_STANDARD_INPUT), tempfile.TemporaryFile() as file:
+        if sys.stdin is None:
+            raise FileError(f"{_STANDARD_INPUT}: is closed")
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
 
 
 def _suffix(path: Path) -> str:
@@ -472,7 +521,8 @@ def _raise(error: OSError) -> None:
 def _source(path: Path, given: Given) -> Source:
     """Return the table in the file at `path` as a `Source`; `given` holds the arguments of `rows`."""
     with reading(path, given.encoding):
-        source: Source = _kind(path).table(path, given)
+        reader = _kind(path) if given.spooled is None else csv
+        source: Source = reader.table(path, given)
         return source
 
 

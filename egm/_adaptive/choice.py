@@ -34,7 +34,7 @@ from egm._basis import BasisLike
 from egm._types import Array
 from egm.forecast import ErrorForecast
 
-__all__ = ["least", "released"]
+__all__ = ["clipped", "least", "released"]
 
 _FIRST = 0.25  # share of the budget for the first mean of the clipped rows; it is lost only if a search is made
 _NEAR = 0.01  # share of the budget for the mean of the rows near the first one
@@ -67,9 +67,9 @@ def released(
 
     The arguments `sigma_range`, `public` and `learn` are those of `Search`.
     """
-    rho, account = rows.account.rho, rows.account
+    rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):
-        return _in_ranges(rows, rows.within("sum", rho))
+        return clipped(rows)
     first = rows.within("ranges", _FIRST * rho)
     search = Search(rows, 1.0, sigma_range, public, learn, np.clip(first[0], -1.0, 1.0))
     radius = search.distance("radii", 0.5, _cost(rows.n))
@@ -83,9 +83,14 @@ def released(
     return _in_ranges(rows, _average(first, rows.within("sum", account.left)))
 
 
+def clipped(rows: Answers) -> LastRound:
+    """Release the mean of standardized `rows` that are clipped to their ranges, with all that the count has left."""
+    return _in_ranges(rows, rows.within("sum", rows.account.base))
+
+
 def _error(rows: Answers) -> float:
     """Return the squared error of the sum of clipped rows that the rest of the budget and the first mean give."""
-    return 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.rho)
+    return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
@@ -94,15 +99,16 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     `radius` is a noisy median of the distances of the rows from the center of `search`, which is the first mean. If the
     result is true, the center has been moved to another noisy mean.
     """
-    rows, n, d, rho = search.rows, search.n, search.d, search.account.rho
+    rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
     sigma = np.full(d, np.clip(math.sqrt(variance), *search.sigma_range))
-    model = ExpectedRows(n, rows.account.left - _NEAR * rho, sigma, search.center + first[1])
+    left, center = rows.account.left - _NEAR * rho, search.center + first[1]
+    model = ExpectedRows(n, left, sigma, center, diameter=rows.diameter)
     other = Search(model, 1.0, search.sigma_range, start=search.center)
     other.run()
     if last_round(other).forecast.total > _PAYS * _error(rows):
         return False
-    noise = math.sqrt(2 / model.account.spent["sum"]) / n
+    noise = search.noise(model.account.spent["sum"])
     clip_norm, _ = Radial(sigma, np.full(d, first[1]), np.ones(d)).best(n, noise)
     mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
     search.move(mean)
@@ -137,6 +143,7 @@ def _in_ranges(rows: Answers, found: Mean) -> LastRound:
         share=one / rows.d,
         center=zero,
         sigma=one,
+        spread=one,
         basis=None,
         method="ranges",
     )

@@ -29,7 +29,8 @@ class ExpectedRows:
     are independent and have these standard deviations. So a release can be forecast without data. Each public
     method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
     a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
-    bound of the probability that some answer about real rows would be so wrong that the search fails.
+    bound of the probability that some answer about real rows would be so wrong that the search fails. The attribute
+    `diameter` is that of `PrivateRows`.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class ExpectedRows:
         mu: Array,
         covariance: Array | None = None,
         along: Array | None = None,
+        diameter: float = 2.0,
     ) -> None:
+        self.diameter = diameter
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
         self.covariance, self.along, self.failure = covariance, along, 0.0
         self.columns = mu
@@ -53,6 +56,20 @@ class ExpectedRows:
             self.sigma = np.sqrt(np.diag(self.covariance))
         else:
             self.sigma = self.along
+
+    def standardize(self, half: float) -> None:
+        """Divide the rows by `half` in all further questions; these can only be `within`."""
+        self.columns = self.columns / half
+
+    def count(self, step: str, rho: float) -> tuple[float, float]:
+        """Return the expected number of rows, and how noisy an answer would be.
+
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search, and the rest becomes the budget to which shares refer.
+        """
+        self.account.spend(step, rho)
+        self.account.base = self.account.left
+        return float(self.n), 1 / math.sqrt(2 * rho)
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.
@@ -99,7 +116,7 @@ class ExpectedRows:
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
-        std = math.sqrt(2 / rho) * clip_norm / self.n
+        std = self.diameter / math.sqrt(2 * rho) * clip_norm / self.n
         _, second, share = (float(v[0]) for v in self._radial(center, b).excess(np.array([clip_norm])))
         offset = self.mu - center
         lost = second / np.sum((b * self.sigma) ** 2 + (b * offset) ** 2)
@@ -113,7 +130,7 @@ class ExpectedRows:
         `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        std = math.sqrt(2 * self.d / rho) / self.n
+        std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
         return np.clip(self.columns, -1.0, 1.0) - std, std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
@@ -124,7 +141,7 @@ class ExpectedRows:
         `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        std = squares_std(self.n, self.d, rho) * heavy
+        std = squares_std(self.n, self.d, rho, self.diameter) * heavy
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
@@ -154,7 +171,7 @@ class ExpectedRows:
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
-        return -np.diff(beyond), 1 / math.sqrt(rho)
+        return -np.diff(beyond), min(self.diameter, math.sqrt(2)) / math.sqrt(2 * rho)
 
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
         """Return the expected number of rows x with ||b (x - center)|| > length, and how noisy an answer would be.

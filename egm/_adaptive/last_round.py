@@ -62,7 +62,9 @@ class LastRound:
     squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked
     like those of normal rows. `share` is the share of each column in the parts of the error that clipping causes, in
     proportion to its variance. `center` and `sigma` are those before the last sum, in the columns and along `basis`.
-    `method` is "search", or "ranges" for rows that are clipped to declared ranges without a search.
+    `spread` has the standard deviations of the columns that follow from `sigma` or, if there are more long rows than
+    normal ones, upper bounds: all that these rows add to the squared norms may be in any one column. `method` is
+    "search", or "ranges" for rows that are clipped to declared ranges without a search.
     """
 
     mean: Array
@@ -73,6 +75,7 @@ class LastRound:
     share: Array
     center: Array
     sigma: Array
+    spread: Array
     basis: BasisLike | None
     method: Literal["search", "ranges"] = "search"
 
@@ -88,7 +91,8 @@ class _Clip:
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
-    All distances are estimates from noisy numbers of rows.
+    All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
+    mean of the squared norms of the rows.
     """
 
     norm: float
@@ -97,6 +101,7 @@ class _Clip:
     at_most: float = 0.0
     second: float = 0.0
     model: bool = False
+    square: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,7 @@ class _LastRound:
             share=variances / np.sum(variances),
             center=center,
             sigma=search.sigma,
+            spread=search.of_columns(np.sqrt(search.sigma**2 + max(clip.square - np.sum(self.weights), 0.0) / b**2)),
             basis=search.basis,
         )
 
@@ -350,10 +356,10 @@ class _LastRound:
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
-            return _Clip(smaller, surely, at_most=at_most)
+            return _Clip(smaller, surely, at_most=at_most, square=tail.square(self.n))
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second)
+        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second, square=tail.square(self.n))
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -363,7 +369,7 @@ class _LastRound:
         The result is in the units of the data. For another clip norm, the root mean square is proportional to the clip
         norm.
         """
-        return math.sqrt(2 / rho * float(np.sum(1 / self.b**2)))
+        return self.n * self.search.noise(rho) * math.sqrt(float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
         """Return a clip norm for normal rows as a `_Clip`, or None if too many of the real rows are longer than it.
@@ -381,7 +387,7 @@ class _LastRound:
         radial = Radial(self.sigma, search.center_std, self.b)
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
-            clip_norm = max(clip_norm, radial.best(n, math.sqrt(2 / rho) / n, allowed)[0])
+            clip_norm = max(clip_norm, radial.best(n, search.noise(rho), allowed)[0])
         clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True) if few else None
 

@@ -1,21 +1,26 @@
-"""Answer the eight questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
+"""Answer the nine questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
-zero-concentrated differential privacy (Bun and Steinke 2016) for data sets of which one row is replaced. These are the
-methods of `PrivateRows` and their costs, where std is the standard deviation of the noise:
+zero-concentrated differential privacy (Bun and Steinke 2016). Neighbors are data sets of which one row is replaced or,
+if the number of rows is private, of which one row is added or removed. These are the methods of `PrivateRows` and their
+costs, where std is the standard deviation of the noise:
 
     radius, spreads   A quantile is drawn from intervals with public bounds by an exponential mechanism, or one for
-                      each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4).
+                      each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4), for both relations:
+                      `egm.quantiles.interval` proves that a score changes by at most one.
     mean, squares,    A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
-    within            of them differ by at most D K, this costs D**2 K**2 / (2 std**2) (Canonne, Kamath and Steinke
-                      2020, Theorem 14).
+    within            of them differ by at most D K, this costs D**2 K**2 / (2 std**2) if a row is replaced, and
+                      K**2 / (2 std**2) if one is added or removed (Canonne, Kamath and Steinke 2020, Theorem 14).
     products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
                       and above the diagonal, with a variance half as large above it. Two such matrices differ by at
                       most sqrt(2) K**2 in the Frobenius norm, which counts the entries above the diagonal twice. So
-                      this costs K**4 / std**2 (the same theorem).
-    shells            The numbers of rows in ranges of distances cost 1 / std**2 together: a replaced row changes two
-                      of them by one.
-    longer            The number of rows beyond a distance costs 1 / (2 std**2): a replaced row changes it by one.
+                      this costs K**4 / std**2 (the same theorem). K is small enough for a public number of rows that
+                      the sum is exact, so this question is asked only if a row is replaced.
+    shells            The numbers of rows in ranges of distances cost 1 / std**2 together if a row is replaced, because
+                      this changes two of them by one, and 1 / (2 std**2) if a row is added or removed.
+    longer            The number of rows beyond a distance costs 1 / (2 std**2): any change of a row changes it by one.
+    count             The number of rows costs 1 / (2 std**2) if a row is added or removed. The noisy number then takes
+                      the place of n in all that follows, as any released number may (Feldman and Zrnic 2021).
 
 Each question is a sum over the rows of a function of a single row, and so is asked in one pass over blocks of rows
 (`egm._rows.passes`). With declared ranges, a row is first standardized: its numbers are mapped to numbers between -1
@@ -59,11 +64,12 @@ class Account:
     """Record what each step of the search costs; the exact sum of the costs never exceeds the budget `rho`.
 
     Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
-    each step by the name of the step.
+    each step by the name of the step. `base` is the part to which shares of the budget refer: all of it or, if the
+    number of rows was asked for, what this has left.
     """
 
     def __init__(self, rho: float) -> None:
-        self.rho, self.spent = rho, dict[str, float]()
+        self.rho, self.base, self.spent = rho, rho, dict[str, float]()
 
     @property
     def left(self) -> float:
@@ -100,9 +106,12 @@ def _squares_norm(d: int) -> float:
     return 1.3 * math.sqrt(3 * d)
 
 
-def squares_std(n: int, d: int, rho: float) -> float:
-    """Return the standard deviation of the noise in the mean of `PrivateRows.squares`, for `n` rows of `d` columns."""
-    return _squares_norm(d) / (n * math.sqrt(rho))
+def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
+    """Return the standard deviation of the noise in the mean of `PrivateRows.squares`, for `n` rows of `d` columns.
+
+    `diameter` is that of `PrivateRows`.
+    """
+    return min(diameter, math.sqrt(2)) * _squares_norm(d) / (n * math.sqrt(2 * rho))
 
 
 def _unseen(question: F) -> F:
@@ -211,6 +220,9 @@ class PrivateRows:
     differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
     Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the
     questions are about the standardized rows (x - middle) / half.
+
+    `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
+    because then the number of rows is private, and one is added or removed.
     """
 
     def __init__(
@@ -220,7 +232,9 @@ class PrivateRows:
         rng: np.random.Generator | None,
         middle: Array | None = None,
         half: Array | None = None,
+        counted: bool = False,
     ) -> None:
+        self.diameter = 1.0 if counted else 2.0
         self.rows = X if isinstance(X, Passes) else Passes(X)
         self.rng, self.account, self.coordinates = rng, Account(rho), _Coordinates(middle, half)
         self.n, self.d = self.rows.shape
@@ -228,6 +242,25 @@ class PrivateRows:
     def turn(self, basis: BasisLike) -> None:
         """Take the coordinates of the rows along the vectors of `basis`, a public basis, in all further questions."""
         self.coordinates = replace(self.coordinates, basis=basis)
+
+    def standardize(self, half: float) -> None:
+        """Divide the rows by `half` in all further questions; they must not be standardized yet."""
+        self.coordinates = _Coordinates(np.zeros(self.d), np.full(self.d, half))
+
+    @_unseen
+    def count(self, step: str, rho: float) -> tuple[float, float]:
+        """Return the noisy number of rows, and the standard deviation of its noise.
+
+        The noisy number, but at least 2, becomes the number `n` of all further questions. The privacy cost `rho` (of
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search, and the rest
+        becomes the budget to which shares refer.
+        """
+        self.account.spend(step, rho)
+        self.account.base = self.account.left
+        std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
+        found = self._total(len) + self._gaussian(std, 1)[0]
+        self.n = max(2, int(found))
+        return float(found), std
 
     @_unseen
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
@@ -265,7 +298,7 @@ class PrivateRows:
         the name of a step of the search.
         """
         self.account.spend(step, rho)
-        return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, 2.0, rho)
+        return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, self.diameter, rho)
 
     @_unseen
     def within(self, step: str, rho: float) -> tuple[Array, float]:
@@ -278,7 +311,7 @@ class PrivateRows:
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)
-        return self._mean(lambda grid: self._total(_sum_within, grid), math.sqrt(self.d), 2.0, rho)
+        return self._mean(lambda grid: self._total(_sum_within, grid), math.sqrt(self.d), self.diameter, rho)
 
     @_unseen
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
@@ -290,12 +323,13 @@ class PrivateRows:
 
         To limit what one row can change, each entry of a vector of squares is limited to 12 times `heavy`, and the
         vector is clipped to a norm V that depends only on the number of columns and on `heavy`. Two vectors of norm at
-        most V without negative entries differ by at most sqrt(2) V, and the noise is chosen for this difference.
+        most V without negative entries differ by at most sqrt(2) V. The noise is chosen for this difference or, if a
+        row is added or removed, for V.
         """
         self.account.spend(step, rho)
         cut, norm = math.sqrt(_SQUARE * heavy), _squares_norm(self.d) * heavy
         squares = functools.partial(self._total, _sum_of_squares)
-        return self._mean(lambda grid: squares(grid, center, spread, cut), norm, math.sqrt(2), rho)
+        return self._mean(lambda grid: squares(grid, center, spread, cut), norm, min(self.diameter, math.sqrt(2)), rho)
 
     @_unseen
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
@@ -309,6 +343,8 @@ class PrivateRows:
         The vectors become vectors of integers whose norm is at most K. K is so small that the sum of their products is
         exact in doubles, in whatever order it is computed.
         """
+        if self.diameter < 2:
+            raise ValueError("products need a public number of rows, for which their sum is exact")
         self.account.spend(step, rho)
         K = 2.0 ** ((_EXACT - (self.n - 1).bit_length()) // 2)
         target = K * (1 - (self.d + 16) * 2.0**-52)  # the rounding of norms and products makes no vector longer than K
@@ -333,7 +369,7 @@ class PrivateRows:
         the search.
         """
         self.account.spend(step, rho)
-        std = 1 / math.sqrt(rho) * _ROUNDED_UP
+        std = min(self.diameter, math.sqrt(2)) / math.sqrt(2 * rho) * _ROUNDED_UP
         counts = self._total(_histogram, edges, center, b, "right")[1:]
         return (counts + self._gaussian(std, edges.size)).astype(float), std
 
@@ -363,7 +399,7 @@ class PrivateRows:
         """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
         The cost is `rho`. ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of
-        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Two clipped vectors
+        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Two neighbors' sums
         differ by at most `diameter` times `clip_norm`. The noise in each entry of the mean has the returned standard
         deviation.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,12 +15,12 @@ from egm.forecast import ErrorForecast
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveRelease(RowSum):
-    """Noisy sum of private rows, which may be published, with the results of the search for center and spread.
+    r"""Noisy sum of private rows, which may be published, with the results of the search for center and spread.
 
     Parameters
     ----------
     estimate : ndarray, shape (d,)
-        Noisy sum of the n rows, in the units of the data. Its entries are at most n times the
+        Noisy sum of the rows, in the units of the data. Its entries are at most n times the
         declared radius in absolute value, or within n times the declared ranges.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data.
@@ -35,7 +34,8 @@ class AdaptiveRelease(RowSum):
         vectors, with declared ranges of the standardized columns. Without a search, half of each
         range: no data in the range have a larger one.
     spread : ndarray, shape (d,)
-        Standard deviations of the columns that follow from `sigma`, in the units of the data.
+        Standard deviations of the columns that follow from `sigma`, in the units of the data. If
+        `model_holds` is False, they are larger, by what the long rows may add to each column.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only. Without a
         search this is the error of the noise; there is no other if the data lie in the ranges.
@@ -57,16 +57,29 @@ class AdaptiveRelease(RowSum):
     columns : tuple of hashable or None
         Names of the columns, if there are any.
     n : int
-        Number of rows, which is public.
+        Number of rows: the public one or, if it is private, the noisy one, rounded, and at least 2.
+    count : float, optional
+        Noisy number of rows, if it is not public. Otherwise None.
+    count_std : float
+        Standard deviation of the noise in `count`, or 0 if the number of rows is public.
 
     Notes
     -----
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
-    `bias` is added on both sides, which is more than normal rows need. The probability may be
-    smaller than asked for if there are a few very long rows that the search has not noticed. The
-    interval for the mean of the population takes `spread` for the standard deviations of the
-    columns. If the budget was too small to measure them one by one, all entries of `spread` are
-    equal, and this interval is too short for a column that spreads more than the others.
+    `bias` is added on both sides, which is more than most rows need: nobody has measured in which
+    direction the clipped parts point, and so they are taken to point in one. The probability may be
+    smaller than asked for if there are a few very long rows that the search has not noticed.
+
+    ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
+    :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 98 to 100
+    percent of the means of the rows, and is 1.8 times as long as necessary or more (2.3 times for
+    normal rows). For the other four, which have few rows far from all others, it contains 46 to 93
+    percent. The interval for the mean of the population contains 97 to 100 percent for 48 laws, and
+    46 and 69 percent for two of those four.
+
+    This interval takes `spread` for the standard deviations of the columns. If the budget was too
+    small to measure them one by one and the rows look normal, all entries of `spread` are equal, and
+    the interval is too short for a column that spreads more than the others.
 
     Examples
     --------
@@ -94,10 +107,16 @@ class AdaptiveRelease(RowSum):
     method: Literal["search", "ranges"] = "search"
     columns: Columns = None
     n: int = 1
+    count: float | None = None
+    count_std: float = 0.0
 
     def _parts(self) -> Parts:
-        std = self.noise_std * math.sqrt(1 + self.forecast.clipping / self.forecast.noise)
-        return Parts(np.zeros(std.shape), std, self.bias, self.spread, 0.0)
+        of_count = (self.count_std * self.center) ** 2
+        noise = np.maximum(self.noise_std**2 - of_count, 0.0)
+        std = np.sqrt(noise * (1 + self.forecast.clipping / (self.forecast.noise - float(np.sum(of_count)))))
+        return Parts(
+            self.center if self.count_std else np.zeros(std.shape), std, self.bias, self.spread, self.count_std
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,10 @@ class Answers(Protocol):
     n: int
     d: int
     account: Account
+    diameter: float
 
+    def count(self, step: str, rho: float) -> tuple[float, float]: ...
+    def standardize(self, half: float) -> None: ...
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float: ...
     def spreads(self, step: str, intervals: Intervals, rho: float, center: Array) -> Array: ...
     def mean(self, step: str, center: Array, b: Array, clip_norm: float, rho: float) -> tuple[Array, float]: ...
@@ -101,25 +104,26 @@ class Answers(Protocol):
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]: ...
 
 
-def _pace(n: int, d: int, rho: float) -> float:
+def _pace(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
     For this factor it costs least to reduce the distance very much in many steps. A smaller factor, down to 0.01, is
-    returned if the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, and
-    the number of columns is `d`.
+    returned if the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, the
+    number of columns is `d`, and `diameter` is that of `PrivateRows`.
     """
     parts = np.geomspace(0.02, 0.7, 60)
-    best = parts[np.argmin((_noise_cost(d, parts) + SURE**2 / 8) / -np.log(parts))]
-    return float(np.clip(math.sqrt(_noise_cost(d, 1.0) / (_CHEAP * rho)) / n, 0.01, best))
+    best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
+    return float(np.clip(math.sqrt(_noise_cost(d, 1.0, diameter) / (_CHEAP * rho)) / n, 0.01, best))
 
 
-def _noise_cost(d: int, part: Any) -> Any:
+def _noise_cost(d: int, part: Any, diameter: float = 2.0) -> Any:
     """Return n**2 times the cost rho of a noisy mean of n rows with `d` columns; this product does not depend on n.
 
     The rows lie around the center within some radius. The root mean square of the norm of the noise is `part` times
     this radius. Before the mean is taken, the rows are clipped to a ball whose radius is 1.15 times as large.
+    `diameter` is that of `PrivateRows`.
     """
-    return 2 * d * (_LOOSE / part) ** 2
+    return diameter**2 / 2 * d * (_LOOSE / part) ** 2
 
 
 def least_rho(n: int, d: int, radius: float, least: float) -> float:
@@ -195,6 +199,10 @@ class Search:
         """
         return sure**2 / (8 * self.n**2)
 
+    def noise(self, rho: float) -> float:
+        """Return the standard deviation of the noise in each entry of a mean of rows of norm 1, at the cost `rho`."""
+        return self.rows.diameter / math.sqrt(2 * rho) / self.n
+
     def reach(self, share: float) -> float:
         """Return the argument `sure` for which cost(sure) is `share` times the budget.
 
@@ -229,8 +237,8 @@ class Search:
         The median is a noisy answer. Each step asks for the median distance of the rows from the present center, and
         moves the center to the noisy mean of the rows.
         """
-        pace, cost = _pace(self.n, self.d, self.rho), self.cost(SURE)
-        share = _noise_cost(self.d, pace) / self.n**2
+        pace, cost = _pace(self.n, self.d, self.rho, self.rows.diameter), self.cost(SURE)
+        share = _noise_cost(self.d, pace, self.rows.diameter) / self.n**2
         apart = math.sqrt(chdtri(self.d, APART) / self.d)  # longest likely noise, over its root mean square
         radius = self.distance("radii", 0.5, cost, fineness=_COARSE)
         for _ in range(_ROUNDS):
@@ -353,7 +361,7 @@ class Search:
     def measurable(self) -> bool:
         """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
         cost = _REMEASURED * self.rho
-        noise = squares_std(self.n, self.d, cost)
+        noise = squares_std(self.n, self.d, cost, self.rows.diameter)
         needed = _LEARN * self.rho + self.once + 2 * (cost + self.cost(self.far))
         return self.d > 1 and noise < _SHARP and self.spare > needed
 
@@ -422,7 +430,7 @@ class Search:
         def after(center_std: Array, share: float, one_sided: float = np.inf) -> Array:
             b = scaling.expected_norm(np.hypot(sigma, center_std))
             radial = Radial(sigma, center_std, b, copies)
-            return radial.best(self.n, math.sqrt(2 / (share * left)) / self.n, one_sided)[1]
+            return radial.best(self.n, self.noise(share * left), one_sided)[1]
 
         states: dict[tuple[float, ...], Array] = {(): center_std}
         for share in _SHARES:
@@ -474,8 +482,7 @@ class Search:
         `step`, the name of this step of the search.
         """
         b = self.calibrated()
-        noise = math.sqrt(2 / rho) / self.n
-        clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, noise, _LITTLE)
+        clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, self.noise(rho), _LITTLE)
         mean, _ = self.rows.mean(step, self.center, b, clip_norm, rho)
         self.move(mean / b)
         self.center_std = center_std

@@ -104,6 +104,16 @@ class Tail:
         at = clip_norm / unit
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
+    def square(self, n: int) -> float:
+        """Return an upper estimate of the mean of the squared norm over all `n` rows.
+
+        Rows below the first edge count as if they had this norm. So do rows beyond the last edge, of which little is
+        known. Between two edges the number of rows is taken to be linear, which is more than a power.
+        """
+        t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
+        share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
+        return float(self.edges[0] ** 2 * (1 + np.trapezoid(2 * t * share, t)))
+
     def mean_excess(self, clip_norm: float) -> float:
         """Return the mean of r / clip_norm - 1 over those rows whose norm r is larger than `clip_norm`."""
         t, rows = self._fine()

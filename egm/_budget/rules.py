@@ -190,7 +190,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
         epsilon = mechanism.epsilon
         return Charge(kind.__name__, _up(Fraction(epsilon) ** 2 / 2), _pure_mu_squared(epsilon), epsilon, 0.0)
     if kind is AdaptiveDataMechanism:
-        own, charge = "replace_one", Charge(kind.__name__, mechanism.rho, math.inf, math.inf, 0.0)
+        own, charge = mechanism.neighbors, Charge(kind.__name__, mechanism.rho, math.inf, math.inf, 0.0)
     elif kind in (GaussianMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, GroupedDataMechanism):
         own = getattr(mechanism, "neighbors", neighbors)
         if mechanism.noise_law == "gaussian":

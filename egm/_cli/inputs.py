@@ -55,9 +55,19 @@ _NAMES = {  # the names of parameters in messages of egm, and of the options of 
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
-    **{name: spelled(name) for name in ("delimiter", "decimal", "encoding", "missing", "rule")},
+    **{name: spelled(name) for name in ("delimiter", "decimal", "thousands", "encoding", "missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
+}
+_KEYS = {  # what the keys of groups look like, by the kind of the labels
+    "b": "True|False",
+    **dict.fromkeys("iu", r"0|-?[1-9]\d*"),
+    "M": r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?",
+}
+_KEY_NAMES = {
+    "b": "True or False",
+    **dict.fromkeys("iu", "a whole number"),
+    "M": "a date such as 2024-03-01 or 2024-03-01T12:30",
 }
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
@@ -80,7 +90,7 @@ def table(args: Namespace) -> files.Table:
             raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
     may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
     width = len(vectors["sigma"][1]) if may_be_empty else None
-    written = {"delimiter": args.delimiter, "decimal": args.decimal, "encoding": args.encoding}
+    written = {name: getattr(args, name) for name in ("delimiter", "decimal", "thousands", "encoding")}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):
         return files.rows(
@@ -112,8 +122,12 @@ def labels_of(args: Namespace) -> dict[str, str]:
     return labels
 
 
-def keys(args: Namespace) -> list[str]:
-    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas."""
+def keys(args: Namespace, table: files.Table) -> list[Any]:
+    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas.
+
+    `args` holds the options of the command. The keys are texts or, if the labels of groups in `table` are dates, dates.
+    Raise a `Mistake`, an error for the user, if the type of the labels shows that no label can be one of the keys.
+    """
     if not os.path.exists(args.keys):
         found = next(csv.reader([args.keys]), [])
     else:
@@ -125,33 +139,40 @@ def keys(args: Namespace) -> list[str]:
     found = [key.strip() for key in found if key.strip()]
     if not found:
         raise Mistake(f"--keys {args.keys}: has no keys")
-    return found
+    kind = "U" if table.label_types is None else table.label_types([args.by])[0].kind
+    if kind == "f":
+        raise Mistake(f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts")
+    for key in found:
+        if not re.fullmatch(_KEYS.get(kind, ".*"), key, re.ASCII | re.DOTALL):
+            raise Mistake(f"--keys: {key!r} must be {_KEY_NAMES[kind]}, as the labels of --by {args.by} are")
+    if kind != "M":
+        return found
+    try:
+        dates = [np.datetime64(key) for key in found]
+    except ValueError:
+        raise Mistake(f"--keys: there is no date such as one of {args.keys!r}") from None
+    return list(np.array(dates))  # in one unit: dates, or dates with times
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
-    """Return `table` such that its blocks show their progress, and the labels of groups are texts, as the keys are.
+    """Return `table` such that its blocks show their progress, and the labels of groups are of the type of the keys.
 
-    `args` holds the options of the command.
+    These are dates or texts. `args` holds the options of the command.
     """
+    by = getattr(args, "by", None)
 
-    def as_texts(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
+    def of_groups(name: str, label: Any) -> Any:
+        return label.astype(np.str_) if name == by and label.dtype.kind != "M" else label
+
+    def read(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
-        for values, labels in pairs:
-            found = zip(names, labels, strict=True)
-            if args.command != "adaptive" and any(name == args.by and label.dtype.kind == "f" for name, label in found):
-                raise Mistake(
-                    f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts"
-                )
-            found = zip(names, labels, strict=True)
-            yield (
-                values,
-                [
-                    np.asarray(label).astype(np.str_) if name == getattr(args, "by", None) else label
-                    for name, label in found
-                ],
-            )
+        return ((values, list(map(of_groups, names, labels))) for values, labels in pairs)
 
-    return dataclasses.replace(table, labelled=as_texts)
+    def types(names: Sequence[str]) -> list[np.dtype[Any]]:
+        known = table.label_types(names) if table.label_types else [np.dtype(np.str_) for _ in names]
+        return [of_groups(name, np.empty(0, dtype)).dtype for name, dtype in zip(names, known, strict=True)]
+
+    return dataclasses.replace(table, labelled=read, label_types=types)
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
@@ -238,12 +259,14 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """
     if labels_of(args):
         return int(args.rows)
+    if args.rows is None and args.neighbors == "add_remove":
+        raise Mistake("--rows is required with --neighbors add_remove: a public guess; the true number is private")
     count, is_public = table.count, args.neighbors == "replace_one"
     if count is None and (args.rows is None or (is_public and args.budget is not None)):
         count = sum(progress(table.counts(), None, args, rows_of=int))
     n: int = args.rows or count  # type: ignore[assignment]  # one of them is known
     if n < 1:
-        raise Mistake(f"{args.data}: has no rows")
+        raise Mistake(f"{_data(args)}: has no rows")
     if is_public and count is not None:
         _require(count, n, args)
     return n
@@ -348,7 +371,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
     raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
     number of rows.
     """
-    people = {"per_person": getattr(args, "per_person", None)}
+    people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
     if args.delta is None:
         return mechanism
@@ -415,14 +438,22 @@ def _require(rows: int, n: int, args: Namespace) -> None:
     A `Mistake` is an error for the user. `args` holds the options of the command.
     """
     if rows != n:
-        raise Mistake(f"{args.data}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+        raise Mistake(f"{_data(args)}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
-def in_memory(n: int, table: files.Table, args: Namespace) -> Array:
-    """Return all `n` rows of `table` as one array; raise a `Mistake` if the table has another number of rows.
+def _data(args: Namespace) -> str:
+    """Return the path of the data file in the options `args`, or the name of standard input."""
+    return "standard input" if args.data == "-" else args.data
+
+
+def in_memory(mechanism: AdaptiveDataMechanism, table: files.Table, args: Namespace) -> Array:
+    """Return all rows of `table` as one array; raise a `Mistake` if their number is public and not that of `mechanism`.
 
     A `Mistake` is an error for the user. `args` holds the options of the command.
     """
+    if mechanism.neighbors == "add_remove":
+        return np.concatenate([np.empty((0, len(table.names))), *progress(table, table.count, args)])
+    n = mechanism.n
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
         X[start : start + len(block)] = block[: n - start]

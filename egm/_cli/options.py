@@ -25,7 +25,6 @@ _NEVER_WITH_ADAPTIVE = (
     "sigma_factor",
     "clip_probability",
     "scaling",
-    "neighbors",
     "count_clipped",
     "noise",
     "basis",
@@ -59,7 +58,8 @@ Release the means of the columns of a file, with (epsilon, delta)-differential p
 The release is that of `egm sum`. Its output has, for each column, the mean and the standard deviation of its noise, the
 bounds low and high between which the mean of these rows lies with 95 percent confidence, and population_low and
 population_high, the bounds for the mean of the population from which the rows are a random sample. The bounds hold if
-center and sigma are as good as --center-std and --sigma-factor say.
+center and sigma are as good as --center-std and --sigma-factor say, and the rows are nearly normal: of skewed rows,
+clipping may take more.
 
 example:
   egm mean visits.csv --sigma sigma.csv --center center.csv --person id --per-person mean --by region
@@ -165,11 +165,7 @@ def _sum(it: _Parser) -> None:
     """Add the options of the command `egm sum` to `it`, the parser of this command."""
     names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
-    text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
-        and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
-        private: N is then a public guess, which only sets the clip norm, and must be given; a noisy count is
-        released"""
-    it.option("--rows", text, type=_count, metavar="N")
+    _rows(it)
     _model(it)
     _people(it)
     text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
@@ -178,6 +174,22 @@ def _sum(it: _Parser) -> None:
     _charged(it)
     _simulate(it)
     _release_output(it)
+
+
+def _rows(it: _Parser) -> None:
+    """Add the option --rows to `it`, the parser of a command that makes a release."""
+    text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
+        and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
+        private: N is then a public guess, which decides how accurate the release is, and must be given; a noisy count
+        is released"""
+    it.option("--rows", text, type=_count, metavar="N")
+
+
+def _neighbors(it: _Parser) -> None:
+    """Add the option --neighbors to `it`, the parser of a command."""
+    text = """what is protected: the content of a row (replace_one, the default; the number of rows is public), or also
+        whether there is such a row (add_remove)"""
+    it.option("--neighbors", text, choices=("replace_one", "add_remove"), default="replace_one")
 
 
 def _people(it: _Parser) -> None:
@@ -190,7 +202,7 @@ def _people(it: _Parser) -> None:
         --keys, with the noise of one sum. Goes with --keys and --rows"""
     it.option("--by", text, metavar="A")
     text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
-        another key are left out"""
+        another key are left out. A date is written as 2024-03-01 or 2024-03-01T12:30"""
     it.option("--keys", text, metavar="FILE|A,B,C")
     text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
         --per-person sum or mean. The noise grows like the root of M"""
@@ -207,9 +219,8 @@ def _person(it: _Parser) -> None:
 def _adaptive(it: _Parser) -> None:
     """Add the options of the command `egm adaptive` to `it`, the parser of this command."""
     _data(it, "no cell is a number and the --columns are among them")
-    text = """the number of rows. It is public: declare it, or it is taken from the file and published with the
-        release, which is right only if everybody may know it"""
-    it.option("--rows", text, type=_count, metavar="N")
+    _rows(it)
+    _neighbors(it)
     text = "privacy: the whole budget in zCDP, > 0; instead of --epsilon and --delta"
     it.option("--rho", text, type=float, metavar="R")
     text = "privacy: goes with --delta; the two are converted to the largest rho that implies them"
@@ -225,7 +236,7 @@ def _adaptive(it: _Parser) -> None:
     it.option("--basis", text, metavar="B|FILE")
     _charged(it)
     _simulate(it)
-    it.set_defaults(neighbors="replace_one", missing="error")
+    it.set_defaults(missing="error")
     _release_output(it)
 
 
@@ -299,7 +310,8 @@ def _data(it: _Parser, condition: str) -> None:
     The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
-        a folder of .parquet files"""
+        a folder of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary file that
+        ends with the command"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
@@ -308,8 +320,11 @@ def _data(it: _Parser, condition: str) -> None:
         or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
     text = """the character between the cells of a CSV file, such as ';', or tab; default a comma, and in .tsv files a
-        tab. Like --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
+        tab. Like --thousands, --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
     it.option("--delimiter", text, type=_delimiter, metavar="C")
+    text = """the character between groups of three digits in the numbers of a CSV file, such as ',' in 1,234.5; default
+        none. If it is also the delimiter, such numbers must be in quotes"""
+    it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
     it.option("--decimal", text, choices=(".", ","), default=".")
     text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
@@ -344,9 +359,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
         more error if columns are correlated or the center is off), none, or a FILE as for --sigma with factors of your
         own, in inverse units, > 0"""
     it.option("--scaling", text, default="expected_norm", metavar="S")
-    text = """what is protected: the content of a row (replace_one, the default; the number of rows is public), or also
-        whether there is such a row (add_remove)"""
-    it.option("--neighbors", text, choices=("replace_one", "add_remove"), default="replace_one")
+    _neighbors(it)
     text = """release the number of clipped rows as well, for 0.8 percent more noise: with its standard deviation, and
         with its excess, in standard deviations, over what guesses as good as declared allow. If the excess is above 3,
         the guesses were worse, or rows are far from normal, and the sum is off by more than noise"""
@@ -474,10 +487,13 @@ def _seed(text: str) -> int:
 
 def _delimiter(text: str) -> str:
     """Return `text`, or the tab that the text "tab" stands for; raise an error if the text has several characters."""
-    if text in ("tab", "\\t"):
-        return "\t"
+    return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
+
+
+def _character(text: str, other: str = "") -> str:
+    """Return `text`, or raise an error if it has several characters or none; `other` says what else is allowed."""
     if len(text) != 1:
-        raise argparse.ArgumentTypeError(f"must be one character, or tab, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be one character{other}, got {text!r}")
     return text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import datetime
 import functools
 import io
 import json
@@ -99,7 +100,9 @@ def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return `value`, or None if it is a number that is not finite."""
+    """Return `value`, or None if it is a number that is not finite, or the text of a date, a key of a group."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -128,6 +131,7 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
     people = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     named = {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho}
+    named["neighbors"] = mechanism.neighbors
     return {**named, **people, **ranges, **rotated}
 
 

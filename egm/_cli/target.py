@@ -53,7 +53,7 @@ def _mechanism(
         model = inputs.model(args, args.rows or 2, names) | {"epsilon": epsilon}
         return GaussianDataMechanism(**model), "epsilon"
     rho = inputs.rho(args) if args.solve_for == "rows" else 1.0
-    return AdaptiveDataMechanism(args.rows or 2, rho, **inputs.bounds(args, names)), "rho"
+    return AdaptiveDataMechanism(args.rows or 2, rho, **inputs.bounds(args, names), neighbors=args.neighbors), "rho"
 
 
 def _enough(

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import io
 import itertools
 import math
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,57 +24,83 @@ from egm._types import Array
 
 __all__ = ["table", "vector"]
 
-_COUNTED = 1 << 18  # lines that are counted at a time
+_COUNTED = 1 << 18  # records that are counted at a time
 _MISSING = ("", "na", "nan", "null", ".")  # cells that stand for a missing value, in small letters
-_OPEN = "a quote is not closed on its line"
+_OPEN = "a quote is not closed"
 _SAY = "say whether it is a header (--header yes or no)"
 
 
 @dataclass(frozen=True)
 class _Text:
-    """Read the lines, cells and numbers of the CSV file at `path`.
+    """Read the records, cells and numbers of the CSV file at `path`, or of `given.spooled`, which `path` only names.
 
-    `given` holds the delimiter, the decimal sign and the encoding of the file, and says whether a missing value is an
-    error or becomes NaN.
+    A record is a line or, if a quoted cell has line breaks in it, several lines. `given` holds the delimiter, the
+    decimal sign and the encoding of the file, and says whether a missing value is an error or becomes NaN.
     """
 
     path: Path
     given: Given
 
-    def lines(self) -> Generator[str, None, None]:
-        """Yield the lines of the file, but not the blank lines at its end; unpack a file whose name ends in .gz."""
-        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
-        with opened(self.path, "rt", encoding=self.given.encoding) as file:
-            blank, mark = 0, "\ufeff"  # the byte order mark, before line 1
-            for text in file:
-                line = text.removeprefix(mark)
-                mark = ""
-                if line.isspace():
+    def records(self) -> Generator[str, None, None]:
+        """Yield the records of the file, but not the blank lines at its end; unpack a file whose name ends in .gz."""
+        with self._opened() as file:
+            blank, first = 0, next(file, "").removeprefix("\ufeff")  # the byte order mark
+            lines = itertools.chain([first] if first else [], file)
+            for line in lines:
+                record = self._whole(line, lines) if '"' in line else line
+                if record.isspace():
                     blank += 1
                     continue
-                yield from itertools.repeat("\n", blank)
-                blank = 0
-                yield line
+                if blank:
+                    yield from itertools.repeat("\n", blank)
+                    blank = 0
+                yield record
 
-    def cells(self, number: int, line: str) -> list[str]:
-        """Return the cells of the text `line`, which is line `number` of the file, without the spaces around each cell.
+    def _opened(self) -> Any:
+        """Open the file for reading text."""
+        if self.given.spooled is not None:
+            return io.TextIOWrapper(io.BufferedReader(_Bytes(self.given.spooled)), self.given.encoding)
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        return opened(self.path, "rt", encoding=self.given.encoding)
 
-        Raise a FileError if the quotes in the line are wrong or a cell is too long.
+    def _whole(self, line: str, lines: Iterator[str]) -> str:
+        """Return the record that begins with `line`: if a quote is open at its end, with the next ones of the `lines`.
+
+        No record becomes longer than a cell may be, so that a quote that is never closed does not fetch the whole file.
+        """
+        record, is_open = line, line.count('"') % 2 and self._is_open(line)
+        while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
+            record += line
+            is_open = '"' not in line or self._is_open(record)
+        return record
+
+    def _is_open(self, record: str) -> bool:
+        """Return whether a quote is open at the end of `record`, some lines of the file."""
+        try:
+            list(csv.reader([record], strict=True, delimiter=self.given.delimiter))
+        except csv.Error as error:
+            return str(error).startswith("unexpected end")
+        return False
+
+    def cells(self, number: int, record: str) -> list[str]:
+        """Return the cells of `record`, which begins in line `number` of the file, without the spaces around each cell.
+
+        Raise a FileError if the quotes in the record are wrong or a cell is too long.
         """
         try:
-            (cells,) = csv.reader([line], strict=True, delimiter=self.given.delimiter)
+            (cells,) = csv.reader([record], strict=True, delimiter=self.given.delimiter)
         except csv.Error as error:
             reasons = {"field": f"a cell has more than {csv.field_size_limit()} characters", "unexpected": _OPEN}
             raise FileError(f"{self.path}: line {number}: {reasons.get(str(error).split()[0], error)}") from None
         return [cell.strip() for cell in cells]
 
     def header(self, hint: str) -> list[str]:
-        """Return the cells of the first line of the file.
+        """Return the cells of the first record of the file.
 
-        Raise a FileError if the first line is missing or blank, or if it seems to have another delimiter. The text
+        Raise a FileError if the first record is missing or blank, or if it seems to have another delimiter. The text
         `hint` then says what to do.
         """
-        line = next(self.lines(), None)
+        line = next(self.records(), None)
         if line is None or line.isspace():
             raise FileError(f"{self.path}: {'is empty' if line is None else 'line 1 is blank'}")
         own = (self.given.delimiter, self.given.decimal)
@@ -92,6 +120,12 @@ class _Text:
 
     def number(self, cell: str) -> float:
         """Return the number in `cell`, the text of a cell, or raise a ValueError if it is not a number."""
+        mark = self.given.thousands
+        if mark is not None and mark in cell:
+            whole, sign, rest = cell.strip().partition(self.given.decimal)
+            if not re.fullmatch(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+", whole, re.ASCII):
+                raise ValueError
+            cell = whole.replace(mark, "") + sign + rest
         if "_" in cell or (self.given.decimal != "." and "." in cell):
             raise ValueError
         return float(cell.replace(self.given.decimal, "."))
@@ -108,6 +142,24 @@ class _Text:
         return list(map(self.value, cells))
 
 
+class _Bytes(io.RawIOBase):
+    """Read bytes from `data`, an object that holds them, from the start, as from a file."""
+
+    def __init__(self, data: Any) -> None:
+        self.data, self.place = data, 0
+
+    def readable(self) -> bool:
+        """Return that this is for reading."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` with the next bytes, and return how many there were."""
+        part = self.data[self.place : self.place + len(buffer)]
+        buffer[: len(part)] = part
+        self.place += len(part)
+        return len(part)
+
+
 def _is_missing(cell: str) -> bool:
     """Return whether `cell`, the text of a cell, stands for a missing value."""
     return cell.strip().lower() in _MISSING
@@ -120,7 +172,7 @@ def table(path: Path, given: Given) -> Source:
     because a CSV file does not say how many rows it has.
     """
     text = _Text(path, given)
-    if given.header == "no" and given.width and next(text.lines(), None) is None:
+    if given.header == "no" and given.width and next(text.records(), None) is None:
         return Source(numbered(given.width), None, lambda values, labels: iter(()), lambda: iter(()))
     names = text.header("--delimiter says which character stands between columns")
     skip = int(_has_names(text, names))
@@ -129,16 +181,16 @@ def table(path: Path, given: Given) -> Source:
         names = numbered(width)
 
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
-        with contextlib.closing(text.lines()) as everything:  # closes the file even if a cell is wrong
-            lines, start = itertools.islice(everything, skip, None), 0
-            while taken := list(itertools.islice(lines, rows_in_a_block(width))):
-                yield _parsed(text, taken, start, skip, names, values, labels)
-                start += len(taken)
+        with contextlib.closing(text.records()) as records:  # closes the file even if a cell is wrong
+            first, start = 1 + "".join(itertools.islice(records, skip)).count("\n"), 0
+            while taken := list(itertools.islice(records, rows_in_a_block(width))):
+                yield _parsed(text, taken, start, first, names, values, labels)
+                start, first = start + len(taken), first + "".join(taken).count("\n")
 
     def counts() -> Iterator[int]:
         with reading(path, given.encoding):
-            lines = itertools.islice(text.lines(), skip, None)
-            while part := sum(1 for _ in itertools.islice(lines, _COUNTED)):
+            records = itertools.islice(text.records(), skip, None)
+            while part := sum(1 for _ in itertools.islice(records, _COUNTED)):
                 yield part
 
     return Source(names, None, read, counts)
@@ -186,9 +238,12 @@ def vector(path: Path, given: Given) -> Vector:
     if len(first) > 2:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
     width, skip = len(first), int(not text.is_number(first[-1]))
-    names, values = [], []
-    for number, line in itertools.islice(enumerate(text.lines(), start=1), skip, None):
-        cells = text.cells(number, line)
+    names, values, following = [], [], 1
+    for row, record in enumerate(text.records()):
+        number, following = following, following + record.count("\n")
+        if row < skip:
+            continue
+        cells = text.cells(number, record)
         if len(cells) != width:
             raise FileError(f"{path}: line {number} has {len(cells)} cells, line 1 has {width}")
         if not text.is_number(cells[-1]):
@@ -199,35 +254,37 @@ def vector(path: Path, given: Given) -> Vector:
 
 
 def _parsed(
-    text: _Text, lines: list[str], start: int, skip: int, names: list[str], values: list[int], labels: list[int]
+    text: _Text, records: list[str], start: int, first: int, names: list[str], values: list[int], labels: list[int]
 ) -> tuple[Array, list[Labels]]:
-    """Return the numbers in some columns of some `lines`, with a row for each line, and the labels in other columns.
+    """Return the numbers in some columns of some `records`, with a row for each, and the labels in other columns.
 
     `values` has the indices of the columns with numbers, and `labels` those of the columns with labels. Raise a
     FileError if a number is not finite, unless missing values become NaN, or if a label is missing. The other arguments
-    serve for error messages: `text` is the file, `names` has the names of all columns, the first line is row `start` of
-    the table, counted from 0, and the file has `skip` lines before row 0.
+    serve for error messages: `text` is the file, `names` has the names of all columns, and the first record is row
+    `start` of the table, counted from 0, and begins in line `first` of the file, counted from 1.
     """
     width, mark, cells, texts = len(names), text.given.delimiter, list[str](), [list[str]() for _ in labels]
     everything = values == list(range(width))
     plain = not labels and text.given.decimal == "."
-    if plain and all(line.count(mark) == width - 1 and '"' not in line and not line.isspace() for line in lines):
+    if plain and all(line.count(mark) == width - 1 and '"' not in line and not line.isspace() for line in records):
         with contextlib.suppress(ValueError):  # twice as fast as what follows
-            block = np.loadtxt(lines, delimiter=mark, comments=None, usecols=None if everything else values, ndmin=2)
+            block = np.loadtxt(records, delimiter=mark, comments=None, usecols=None if everything else values, ndmin=2)
             if _finite(block, text.given).all():
                 return block, []
     with contextlib.suppress(ValueError, csv.Error):
-        for row in csv.reader(lines, strict=True, delimiter=mark):
+        for row in csv.reader(records, strict=True, delimiter=mark):
             if len(row) != width or (width == 1 and not row[0].strip()):  # perhaps a blank line
                 raise ValueError
             cells += row if everything else [row[i] for i in values]
             for column, i in zip(texts, labels, strict=True):
                 column.append(row[i])
-        if len(cells) == len(lines) * len(values):  # otherwise a quote is open at the end of a line
+        if len(cells) == len(records) * len(values):  # otherwise a quote is open at the end of a line
             block, found = np.array(text.values(cells)).reshape(-1, len(values)), list(map(_labels, texts))
             if _finite(block, text.given).all() and all(column.all() for column in found):
                 return block, found
-    wanted = [_row(text, line, start + i, skip, names, values, labels) for i, line in enumerate(lines)]
+    ends = itertools.accumulate((record.count("\n") for record in records), initial=first)
+    places = zip(records, itertools.count(start), ends, strict=False)
+    wanted = [_row(text, record, row, line, names, values, labels) for record, row, line in places]
     found = [_labels(column) for column in zip(*(texts for _, texts in wanted), strict=True)]
     return np.array([numbers for numbers, _ in wanted]), found
 
@@ -243,16 +300,16 @@ def _finite(numbers: Array, given: Given) -> Array:
 
 
 def _row(
-    text: _Text, line: str, row: int, skip: int, names: list[str], values: list[int], labels: list[int]
+    text: _Text, record: str, row: int, line: int, names: list[str], values: list[int], labels: list[int]
 ) -> tuple[list[float], list[str]]:
-    """Return the numbers and the labels in one line, or raise a FileError that says what is wrong.
+    """Return the numbers and the labels in one `record`, or raise a FileError that says what is wrong.
 
-    This is slow. `line` is the line. The other arguments are those of `_parsed`, but the line is row `row` of the
-    table, counted from 0.
+    This is slow. The record is row `row` of the table, counted from 0, and begins in line `line` of the file, counted
+    from 1. The other arguments are those of `_parsed`.
     """
-    cells = text.cells(row + skip + 1, line)
-    place = f"{text.path}: row {row + 1} (line {row + skip + 1})"
-    if not line.strip():
+    cells = text.cells(line, record)
+    place = f"{text.path}: row {row + 1} (line {line})"
+    if not record.strip():
         raise FileError(f"{place} is blank")
     if len(cells) != len(names):
         raise FileError(f"{place} has {len(cells)} cells, line 1 has {len(names)}")

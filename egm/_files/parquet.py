@@ -54,7 +54,11 @@ def table(path: Path, given: Given) -> Source:
                 yield block, [_labels(path, start, everything[i], found[everything[i]]) for i in labels]
                 start += len(batch)
 
-    return Source(everything, count, read, lambda: iter([count]), require)
+    def label_type(i: int) -> np.dtype[Any]:
+        kind = _plain(schema.field(i).type)
+        return np.dtype(np.str_ if "string" in str(kind) else kind.to_pandas_dtype())
+
+    return Source(everything, count, read, lambda: iter([count]), require, label_type)
 
 
 def vector(path: Path, given: Given) -> Vector:
@@ -118,13 +122,19 @@ def _require_numbers(path: Path, field: Any) -> None:
 
 
 def _require_labels(path: Path, field: Any) -> None:
-    """Raise a FileError unless a column of the Parquet file at `path` holds labels: numbers, booleans or text.
+    """Raise a FileError unless a column of the Parquet file at `path` holds labels: numbers, booleans, text or dates.
 
     `field` is pyarrow's description of the column: its name and type. The column may be encoded by a dictionary.
     """
-    kind = getattr(field.type, "value_type", field.type) if str(field.type).startswith("dictionary") else field.type
-    if str(kind).startswith("decimal") or not re.match(rf"{_NUMBERS}|(large_)?string", str(kind)):
-        raise FileError(f"{path}: column {field.name!r} must hold numbers or text, holds {field.type}")
+    kind = str(_plain(field.type))
+    if kind.startswith("decimal") or not re.match(rf"{_NUMBERS}|(large_)?string|date|timestamp\[\w+\]", kind):
+        wanted = "numbers, text, or dates without time zone"
+        raise FileError(f"{path}: column {field.name!r} must hold {wanted}, holds {field.type}")
+
+
+def _plain(kind: Any) -> Any:
+    """Return the type of pyarrow `kind` or, for a column that is encoded by a dictionary, the type of its values."""
+    return kind.value_type if str(kind).startswith("dictionary") else kind
 
 
 def _numbers(column: Any) -> Array:
@@ -135,7 +145,7 @@ def _numbers(column: Any) -> Array:
 
 
 def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
-    """Return the labels in `column`, a column of pyarrow, as an array of numbers or of texts.
+    """Return the labels in `column`, a column of pyarrow, as an array of numbers, of texts or of dates.
 
     Raise a FileError if a label is missing. For its message, `path` is the file, `name` is the name of the column, and
     the first label is in row `start`, counted from 0.

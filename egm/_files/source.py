@@ -19,7 +19,7 @@ __all__ = ["FileError", "Given", "Labels", "Source", "Vector", "numbered", "read
 
 _BLOCK = 1 << 18  # numbers in a block
 
-Labels: TypeAlias = NDArray[Any]  # the labels of the rows of a block: numbers, or objects that are texts
+Labels: TypeAlias = NDArray[Any]  # the labels of the rows of a block: numbers, dates, or objects that are texts
 Vector: TypeAlias = tuple[list[str] | None, Array]  # names, if the file has any, and values
 
 
@@ -39,7 +39,10 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names."""
+    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names.
+
+    `spooled` has the bytes of standard input, if that is read instead of a file.
+    """
 
     header: str = "auto"
     columns: Sequence[str] | None = None
@@ -49,6 +52,8 @@ class Given:
     decimal: str = "."
     encoding: str = "utf-8"
     missing: str = "error"
+    thousands: str | None = None
+    spooled: Any = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class Source:
     many rows it has. The function `read` takes the indices of the columns that hold values and of those that hold
     labels. It yields pairs: a block of rows of the values, and a list with an array of labels for each column of
     labels. The function `counts` yields whole numbers whose sum is the number of rows. The function `require` takes the
-    arguments of `read`, and raises a FileError if a column has the wrong type, without reading a row.
+    arguments of `read`, and raises a FileError if a column has the wrong type, without reading a row. The function
+    `label_type` takes the index of a column of labels, and returns NumPy's type for them: numbers, texts or dates.
     """
 
     names: list[str]
@@ -67,6 +73,7 @@ class Source:
     read: Callable[[list[int], list[int]], Iterator[tuple[Array, list[Labels]]]]
     counts: Callable[[], Iterator[int]]
     require: Callable[[list[int], list[int]], None] = lambda values, labels: None
+    label_type: Callable[[int], np.dtype[Any]] = lambda label: np.dtype(np.str_)
 
 
 @contextlib.contextmanager

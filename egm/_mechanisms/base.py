@@ -15,6 +15,7 @@ from egm._validate import positive, probability, scalar
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
 T = TypeVar("T", bound=Floats)
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,9 @@ class Mechanism:
     def __setstate__(self, state: dict[str, Any]) -> None:
         fix(self, **state)  # an array that comes out of a pickle can be written to
 
+    def __sklearn_clone__(self: M) -> M:
+        return self  # it never changes; scikit-learn's `clone` asks for this method
+
     def check_noise(self, value: object) -> None:
         """Check nothing, because a mechanism without a delta loses no part of delta by rounding to integers.
 
@@ -101,7 +105,7 @@ class Mechanism:
         """
 
 
-def fix(mechanism: object, **values: Any) -> None:
+def fix(mechanism: object, /, **values: Any) -> None:
     """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values`.
 
     The name of each argument is the name of the field. An array is copied, and the copy is made

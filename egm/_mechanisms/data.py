@@ -739,9 +739,9 @@ class GaussianDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of array_like, shape (n, d)
-            Rows whose sum would be released, as for `release`. No row is read, and nothing is taken
-            from an iterator.
+        X : array_like, table, iterator of array_like or function, shape (n, d)
+            Rows whose sum would be released, as for `release`. No row is read, nothing is taken
+            from an iterator, and no function is called.
         person : hashable or array_like, optional
             Column of `X`, or array, that says to whom a row belongs, as for `release`.
 
@@ -778,7 +778,7 @@ class GaussianDataMechanism(Mechanism):
 
         Unless `counted` is true, the number of rows must be the declared one.
         """
-        if isinstance(X, Iterator):
+        if _tables.is_read_later(X):
             return
         if labels and _tables.column_names(X) is None:
             raise TypeError("X must have names of columns if person or by is one of them")
@@ -806,10 +806,10 @@ class GaussianDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of array_like, shape (n, d)
-            Real numbers: an array; a table of pandas, polars, pyarrow, dask or `egm.files.rows`; or
-            an iterator over blocks of rows, each of shape (rows, d). `X` is read once and never
-            changed.
+        X : array_like, table, iterator of array_like or function, shape (n, d)
+            Real numbers: an array; a table of pandas, polars, pyarrow, dask or `egm.files.rows`; an
+            iterator over blocks of rows, each of shape (rows, d); or a function without arguments
+            that returns such an iterator. `X` is read once and never changed.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
             array with one entry for each row. It is given if and only if the mechanism has
@@ -867,6 +867,7 @@ class GaussianDataMechanism(Mechanism):
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
+        X = _tables.opened(X)
         grid = self._grid() if rng is None else lattice.Lattice(self.clip_norm, self.sigma.size, 1.0)
         center = np.broadcast_to(self.center, self.b.shape)
         rule = grid, center, self.b, self.count_clipped, self.basis, self.missing

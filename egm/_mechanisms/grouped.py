@@ -285,7 +285,7 @@ class GroupedDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of tables, shape (n, d)
+        X : array_like, table, iterator of tables or function, shape (n, d)
             Rows whose sums would be released. No row is read.
         by : hashable or array_like
             Group of each row, as for `release`.
@@ -298,7 +298,10 @@ class GroupedDataMechanism(Mechanism):
             If `X` does not have d columns besides those of the labels, or other names; or if
             `person` is given and the mechanism has no `per_person`, or the other way round.
         TypeError
-            If the type of `X` shows that it does not hold real numbers.
+            If the type of `X` shows that it does not hold real numbers, or if the type of the column
+            or of the array `by` shows that no label can be one of the keys: all labels are numbers,
+            texts or dates, as the keys are. The types of lists, of arrays of objects and of the
+            blocks of an iterator are known only when they are read.
 
         Examples
         --------
@@ -313,6 +316,7 @@ class GroupedDataMechanism(Mechanism):
         inner = self.mechanism
         people.require_person(person, inner.per_person)
         inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
+        people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if rounding to integers would use too much of delta in a secure release.
@@ -345,7 +349,7 @@ class GroupedDataMechanism(Mechanism):
 
         Parameters
         ----------
-        X : array_like, table or iterator of tables, shape (n, d)
+        X : array_like, table, iterator of tables or function, shape (n, d)
             Real numbers, as for `GaussianDataMechanism.release`, besides the columns of the labels.
             `X` is read once and never changed.
         by : hashable or array_like, shape (n,)
@@ -390,6 +394,7 @@ class GroupedDataMechanism(Mechanism):
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, by=by, person=person)
+        X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys
         grid = self._grid() if rng is None else lattice.Lattice(inner.clip_norm, inner.sigma.size, 1.0)
         most = None if isinstance(inner.per_person, int) else self.groups_per_person

@@ -119,6 +119,15 @@ class RowSum:
         mean is that of Fieller (1954). It is right for small numbers of rows, too: if their number
         may be zero, the interval is unbounded.
 
+        A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
+        more than the interval allows for, always in one direction if the law is skewed, and the
+        interval of the mean is too short where this exceeds the noise. ``benchmarks.intervals``
+        simulates 400 releases from each of fifty laws, with guesses as wrong as declared and two
+        columns: of the 95 percent intervals, 96.5 percent contain the mean of normal rows, 97 to 98
+        of bounded ones, 89 of rows with the law t with 10 degrees of freedom or that of Poisson, 67
+        of exponential and 41 of lognormal rows. So ask for `count_clipped`, whose excess shows this,
+        or take an `egm.adaptive.AdaptiveDataMechanism`, which measures the long rows.
+
         Examples
         --------
         >>> import numpy as np

@@ -8,16 +8,19 @@ for bit. One block is in memory at a time, besides what holds the rows; with das
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
+from egm import _tables
 from egm._rows import dask
 from egm._types import Array
+from egm._validate import unread_matrix
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "Reopened", "peeked"]
 
 _BLOCK = 1 << 20  # numbers in a block
 
@@ -28,15 +31,15 @@ class Passes:
     """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
 
     `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows; for
-    such a function `shape` must be given. The attribute `number` is the number of passes so far: how often all rows
-    have been read.
+    such a function `shape` must be given; its n may be None, if the number of rows is private. The attribute `number`
+    is the number of passes so far: how often all rows have been read.
     """
 
-    def __init__(self, X: Any, shape: tuple[int, int] | None = None) -> None:
+    def __init__(self, X: Any, shape: tuple[int | None, int] | None = None) -> None:
         if dask.is_dask(X):
             X = dask.in_blocks(X, _BLOCK)
         self.X, self.number = X, 0
-        self.shape: tuple[int, int] = shape or X.shape
+        self.shape: tuple[Any, int] = shape or X.shape
 
     def total(self, function: Callable[[Array], T]) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
@@ -49,6 +52,8 @@ class Passes:
         lazy = dask.is_dask(self.X)
         parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
         total, rows = functools.reduce(_added, parts)
+        if self.shape[0] is None:
+            self.shape = rows, self.shape[1]
         if rows != self.shape[0]:
             raise ValueError(f"X must have the declared n = {self.shape[0]} rows, got {rows}")
         return total  # type: ignore[no-any-return]  # it is a T
@@ -72,7 +77,45 @@ class Passes:
         if callable(self.X):
             yield from _regrouped(self.X(), step, d)
         else:
-            yield from (_doubles(self.X[start : start + step]) for start in range(0, n, step))
+            yield from (_doubles(self.X[start : start + step]) for start in range(0, max(n, 1), step))
+
+
+class Reopened:
+    """Hold a function `X` that returns a new iterator over blocks of rows, as a table that is read in blocks.
+
+    A block is an array or a data frame, and the table has the names of the columns of the first one: `named` is false
+    if it has none. Raise TypeError if the function returns one iterator twice, and ValueError if there is no block.
+    """
+
+    count = None
+
+    def __init__(self, X: Callable[[], Iterator[Any]]) -> None:
+        self.X, self.last = X, None
+        first = next(self._opened(), None)
+        if first is None:
+            raise ValueError("X must be a function that returns an iterator with at least one block of rows")
+        names = _tables.column_names(first)
+        self.named = names is not None
+        self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield the blocks of a new iterator, as arrays with the columns in the order of `names`."""
+        for block in _tables.arranged(self._opened(), self.names if self.named else None):
+            yield unread_matrix(len(self.names), X=block)
+
+    def _opened(self) -> Iterator[Any]:
+        """Return a new iterator over blocks."""
+        opened = _tables.opened(self.X)
+        if opened is self.last:
+            raise TypeError("X must be a function that returns a new iterator each time, and it has returned one twice")
+        self.last = opened
+        return opened  # type: ignore[no-any-return]  # it is an iterator
+
+
+def peeked(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
+    """Return the first of the `blocks`, or None if there is none, and an iterator over all of them."""
+    first = next(blocks, None)
+    return first, iter(()) if first is None else itertools.chain([first], blocks)
 
 
 def _doubles(block: Any) -> Array:
@@ -84,9 +127,10 @@ def _doubles(block: Any) -> Array:
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
-    All blocks that are yielded are parts of one array, which is written again and again.
+    There is at least one block, which may have no rows. All blocks that are yielded are parts of one array, which is
+    written again and again.
     """
-    held, filled = np.empty((step, d)), 0
+    held, filled, none = np.empty((step, d)), 0, True
     for block in map(_doubles, blocks):
         start = 0
         while start < len(block):
@@ -95,8 +139,8 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
             start, filled = start + len(taken), filled + len(taken)
             if filled == step:
                 yield held
-                filled = 0
-    if filled:
+                filled, none = 0, False
+    if filled or none:
         yield held[:filled]
 
 

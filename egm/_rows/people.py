@@ -28,12 +28,15 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names", "require_person", "vector"]
+__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names"]
+__all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
+_NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
+_KIND_NAMES = dict.fromkeys("iubf", "numbers") | {"U": "texts", "M": "dates"}  # kinds of types of NumPy
 _MISSING = "", ".", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"  # texts that stand for a missing person
 _KINDS = (
     (bool | np.bool, bool),
@@ -60,8 +63,9 @@ class Block(NamedTuple):
 def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
 
-    Raise TypeError for a name if `X` has no names, and for an array if `X` is read in blocks. Raise ValueError for an
-    array that does not have one entry for each row of `X`.
+    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels whose type is
+    known without reading one and is not that of labels. Raise ValueError for an array that does not have one entry for
+    each row of `X`.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
@@ -71,7 +75,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
             names.append(label)
         elif label is None:
             continue
-        elif isinstance(X, Iterator) or _tables.is_blocks(X) or dask.is_dask(X):
+        elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
@@ -79,7 +83,28 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
             raise ValueError(f"{key} must have the index of X: labels are matched with rows by their places")
     if names and _tables.is_blocks(X):
         X.labelled(names)  # raises an error for a column that is not there
+    for key, label in labels.items():
+        dtype = None if label is None else _tables.label_type(X, label)
+        if dtype is not None and dtype.kind not in _KIND_NAMES:
+            raise TypeError(f"{key} {_NO_LABELS}")
     return names
+
+
+def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
+    """Raise TypeError if labels `by` are of another type than the `keys`, as far as this is known without a row of `X`.
+
+    `by` is the name of a column of `X`, or an array.
+    """
+    dtype = _tables.label_type(X, by)
+    if dtype is not None:
+        _require_alike(dtype.kind, vector("keys", list(keys)).dtype.kind)
+
+
+def _require_alike(found: str, known: str) -> None:
+    """Raise TypeError unless labels and keys of the kinds `found` and `known`, of NumPy, can be compared."""
+    labels, keys = _KIND_NAMES[found], _KIND_NAMES[known]
+    if labels != keys:
+        raise TypeError(f"by must have labels of the type of the keys: the keys are {keys}, and the labels {labels}")
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
@@ -102,8 +127,8 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     small = np.int16 if len(keys) < 1 << 15 else np.int64
     if not found.size:
         return np.empty(0, dtype=small)
-    if ("U" in (kinds := found.dtype.kind + known.dtype.kind) or "M" in kinds) and kinds not in ("UU", "MM"):
-        raise TypeError("by must have labels of the type of the keys: numbers, texts or dates")
+    _require_alike(found.dtype.kind, known.dtype.kind)
+    kinds = found.dtype.kind + known.dtype.kind
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE and known.dtype != np.uint64:
@@ -111,14 +136,19 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
             table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
             within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
             return table.take(within.astype(np.int64, copy=False) - (low - 1), mode="clip")
-    if kinds == "MM":  # dates and times are compared in the finer one of their units
-        finer = np.promote_types(found.dtype, known.dtype)
-        found, known = (dates.astype(finer).astype(int) for dates in (found, known))
+    fits = np.ones(len(keys), dtype=bool)
+    if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
+        asked, known = known, known.astype(found.dtype)
+        fits = known.astype(asked.dtype) == asked
+        found, known = found.astype(int), known.astype(int)
     if kinds in ("iu", "ui"):  # NumPy would make doubles of them
         found, known = found.astype(object), known.astype(object)
     order = np.argsort(known)
+    order = order[fits[order]]
+    if not order.size:
+        return np.full(found.size, -1, dtype=small)
     ranked = known[order]
-    places = np.searchsorted(ranked, found).clip(max=len(keys) - 1)
+    places = np.searchsorted(ranked, found).clip(max=order.size - 1)
     return np.where(ranked[places] == found, order[places], -1).astype(small)
 
 
@@ -135,8 +165,8 @@ def vector(name: str, labels: Any) -> Labels:
         found = _typed(name, found.astype(object))
     if found.dtype.kind in "fM" and np.isnan(found).any():
         raise ValueError(f"{name} must not have missing labels")
-    if found.ndim != 1 or found.dtype.kind not in "iubfUM":
-        raise TypeError(f"{name} must be a vector of numbers, of texts, or of dates without time zone")
+    if found.ndim != 1 or found.dtype.kind not in _KIND_NAMES:
+        raise TypeError(f"{name} {_NO_LABELS}")
     if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
         raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
     if name == "person" and found.dtype.kind == "U" and np.isin(found, _MISSING).any():

@@ -56,9 +56,9 @@ def costs(monkeypatch):
     private quantile it is epsilon**2 / 8. `monkeypatch` installs the recording.
     """
     found, lattices, asked = [], [], []
-    squared = {name: lambda: 4 * lattices[-1].radius ** 2 for name in ("mean", "within")}
-    squared |= {"squares": lambda: 2 * lattices[-1].radius ** 2}
-    squared |= {"shells": lambda: 2, "longer": lambda: 1}
+    squared = {name: lambda replaced: (1 + 3 * replaced) * lattices[-1].radius ** 2 for name in ("mean", "within")}
+    squared |= {"squares": lambda replaced: (1 + replaced) * lattices[-1].radius ** 2}
+    squared |= {"shells": lambda replaced: 1 + replaced, "longer": lambda replaced: 1, "count": lambda replaced: 1}
     diagonals = []  # standard deviations on the diagonal of a matrix of products, whose noise is drawn in two parts
 
     def spy(owner, name, note):
@@ -80,7 +80,7 @@ def costs(monkeypatch):
             assert 2 * Fraction(std) ** 2 >= Fraction(diagonals[-1]) ** 2  # above the diagonal entries count twice
             diagonals.append(std)
             return
-        found.append((asked[-1], squared[asked[-1]]() / (2 * Fraction(std) ** 2)))
+        found.append((asked[-1], squared[asked[-1]](private.diameter == 2) / (2 * Fraction(std) ** 2)))
 
     class Lattice(lattice.Lattice):
         def __init__(self, *given):
@@ -1009,3 +1009,43 @@ def test_a_number_of_columns_is_a_whole_number(d):
 def test_bad_data_are_named(X, message):
     with pytest.raises(ValueError, match=message):
         mechanism(5, 1e4).release(X, rng=np.random.default_rng(0))
+
+
+# --- Spread -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", ["uniform", "normal"])
+def test_the_square_of_a_tail_is_hardly_above_that_of_its_rows(law):
+    rng, edges = np.random.default_rng(1), np.geomspace(1, 20, 9)
+    r = rng.uniform(0, 9, 5000) if law == "uniform" else np.abs(rng.normal(0, 2, 5000))
+    tail = Tail.through(edges, np.histogram(r, [*edges, np.inf])[0].astype(float), 6, 1e-9, ends=True)
+    assert np.mean(r**2) <= tail.square(r.size) <= 1.3 * np.mean(r**2)
+
+
+SPARSE = {
+    "zero rows": lambda rng: rng.normal(5, 1, (2000, 2)) * (rng.random((2000, 1)) < 0.2),
+    "one-hot": lambda rng: np.eye(3)[rng.choice(3, 2000, p=[0.73, 0.18, 0.09])][:, :2],
+    "flags": lambda rng: 1.0 * (rng.random((2000, 2)) < 0.1),
+}
+
+
+@pytest.mark.parametrize("law", SPARSE)
+def test_the_spread_of_sparse_rows_is_not_underestimated(law):
+    """The median distance says nothing about the rows that are not zero, but the numbers of long rows do."""
+    it, seen = mechanism(2000, 0.09), []
+    for seed in range(20):
+        X = SPARSE[law](np.random.default_rng(seed))
+        release = it.release(X, rng=np.random.default_rng([seed, 1]))
+        assert not release.model_holds
+        assert np.all(release.spread >= release.sigma)
+        seen.append(release.spread >= X.std(axis=0))
+    assert np.mean(seen) > 0.9
+
+
+def test_the_spread_of_normal_rows_is_sigma():
+    X = np.random.default_rng(1).normal(size=(2000, 2))
+    release = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0)).release(
+        X, rng=np.random.default_rng(1)
+    )
+    assert release.model_holds
+    assert np.array_equal(release.spread, release.sigma)

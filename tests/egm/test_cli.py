@@ -1089,7 +1089,6 @@ BAD = [  # command line, message
             ("--clip-probability", "0.1"),
             ("--center-std", "0"),
             ("--sigma-factor", "1"),
-            ("--neighbors", "add_remove"),
             ("--count-clipped",),
             ("--basis", "dct"),
         )

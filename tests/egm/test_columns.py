@@ -406,7 +406,7 @@ def test_one_column_as_a_vector_is_told_how_to_become_one():
 def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     for refuse in (adaptive.check, adaptive.release):
-        with pytest.raises(TypeError, match="X must be an array that can be read several times, got an iterator"):
+        with pytest.raises(TypeError, match="X must be such that it can be read several times, got an iterator: give"):
             refuse(iter([X]))
     with pytest.raises(TypeError, match="value must be a real number or an array of real numbers, got an object of"):
         GaussianMechanism(1.0, 1.0, 1e-6).check(iter(X))

@@ -1,14 +1,18 @@
 """Test `egm.files`: it reads the same table from each kind of file, says where a mistake is, and writes whole files."""
 
 import contextlib
+import csv
 import gzip
+import io
 import re
 import subprocess
 import sys
-from datetime import date
+import tempfile
+from datetime import date, time
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
+from unittest import mock
 from unittest.mock import Mock, PropertyMock
 
 import numpy as np
@@ -19,7 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm import _distribution, files
+from egm._files import csv as csv_files
 from egm._files import parquet
+from egm._files.source import Given
 from egm.files import FileError
 
 NAMES = ("age", "body mass", "x,y")
@@ -308,6 +314,103 @@ def test_a_name_is_not_missing(tmp_path):
     assert files.rows(tmp_path / "t.csv", missing="nan").names == ("Na", "K")
 
 
+# --- Cells of several lines -------------------------------------------------------------------------------------------
+
+ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).filter(lambda text: text.strip() == text)
+
+
+@given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
+def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
+    path = tmp_path_factory.mktemp("odd") / "t.csv"
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([("a note\nof two lines", "x"), *rows])
+    with mock.patch.object(csv_files, "rows_in_a_block", return_value=step):
+        it = files.rows(path, ["x"], header="yes", labels=["a note\nof two lines"])
+        X, (notes,) = labels_of(it, ["a note\nof two lines"])
+    assert X.ravel().tolist() == [number for _, number in rows]
+    assert notes.tolist() == [note for note, _ in rows]
+    assert sum(it.counts()) == len(rows)
+
+
+@pytest.mark.parametrize("step", [1, 2, 99])
+def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
+    monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
+    (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
+    with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):
+        list(files.rows(tmp_path / "t.csv", ["x"], header="yes"))
+    (tmp_path / "t.csv").write_text('a\n1\n"2\n3"\n')  # one cell, which is no number
+    with pytest.raises(FileError, match=r"row 2 \(line 3\), column 'a': not a number$"):
+        list(files.rows(tmp_path / "t.csv"))
+
+
+def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n1,2\n"3,4\n' + "5,6\n" * 100_000)
+    with pytest.raises(FileError, match="line 3: a quote is not closed"):
+        list(files.rows(tmp_path / "t.csv"))
+    records = csv_files._Text(tmp_path / "t.csv", Given()).records()
+    assert max(map(len, records)) < csv.field_size_limit() + 10
+
+
+# --- Thousands --------------------------------------------------------------------------------------------------------
+
+GROUPED = {
+    "commas": ('a,b\n"1,234.5","-12,345,678"\n999,"+1,000"\n', {"thousands": ","}),
+    "points": ("a;b\n1.234,5;-12.345.678\n999;+1.000\n", {"delimiter": ";", "decimal": ",", "thousands": "."}),
+    "spaces": ("a,b\n1 234.5,-12 345 678\n999,+1 000\n", {"thousands": " "}),
+    "narrow spaces": ("a,b\n1\u202f234.5,-12\u202f345\u202f678\n999,+1\u202f000\n", {"thousands": "\u202f"}),
+    "apostrophes": ("a,b\n1'234.5,-12'345'678\n999,+1'000\n", {"thousands": "'"}),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_thousands_may_be_separated(tmp_path, name):
+    text, options = GROUPED[name]
+    (tmp_path / "t.csv").write_text(text)
+    X = whole_table(files.rows(tmp_path / "t.csv", **options))
+    assert X.tolist() == [[1234.5, -12345678], [999, 1000]]
+
+
+@pytest.mark.parametrize(
+    "cell", ["1,23", "12,34,567", ",123", "1,234,", "1,,234", "1.5,000", "1,234e1,000", "1234,567"]
+)
+def test_other_groups_than_thousands_are_no_numbers(tmp_path, cell):
+    (tmp_path / "t.csv").write_text(f"a;b\n1;2\n3;{cell}\n")
+    with pytest.raises(FileError, match=r"row 2 \(line 3\), column 'b': not a number$"):
+        list(files.rows(tmp_path / "t.csv", delimiter=";", thousands=","))
+
+
+# --- Standard input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standard_input(monkeypatch):
+    """Return a function that makes bytes the standard input of this process, until the test ends."""
+    return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_standard_input_is_a_csv_file_that_can_be_read_again(tmp_path, standard_input, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    X = table(200_001)
+    standard_input(csv_text(X).encode("utf-16"))
+    it = files.rows("-", header="yes", encoding="utf-16")
+    assert not list(tmp_path.iterdir())  # the temporary file has no name
+    assert all(np.array_equal(*pair) for pair in zip(it.blocks(), it.blocks(), strict=True))  # at the same time
+    assert np.array_equal(whole_table(it), X)
+    assert sum(it.counts()) == len(X)
+    standard_input(b"a,b\n1,2\n")
+    with pytest.raises(FileError, match=r"^standard input: has no column 'z'"):
+        files.rows("-", ["z"])
+
+
+def test_an_error_names_standard_input(standard_input):
+    standard_input(b"a,b\n1,2\n3,secret\n")
+    with pytest.raises(FileError, match=r"^standard input: row 2 \(line 3\), column 'b': not a number$"):
+        list(files.rows("-"))
+    standard_input(b"")
+    with pytest.raises(FileError, match=r"^standard input: is empty$"):
+        files.rows("-")
+
+
 # --- Labels -----------------------------------------------------------------------------------------------------------
 
 PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
@@ -339,21 +442,31 @@ def test_labels_are_known_as_names_of_line_1(tmp_path):
         files.rows(tmp_path / "t.csv", known=["age", "pay"])
 
 
-def test_labels_of_a_parquet_file_are_numbers_or_texts(tmp_path):
+def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
     columns = {
         "id": [3, 1, 2],
         "region": pa.array(["N", "S", "N"]).dictionary_encode(),
         "street": pa.array(["a", "b", ""], pa.large_string()),
         "flag": [True, False, True],
         "pay": [1.5, 2.5, 3.5],
+        "day": [date(2024, 3, 1), date(1900, 1, 1), date(2024, 3, 1)],
+        "time": pa.array([0, 1, -1], pa.timestamp("ns")),
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     it = files.rows(tmp_path / "t.parquet", ["pay"])
     X, labels = labels_of(it, list(columns))
     assert np.array_equal(X, [[1.5], [2.5], [3.5]])
     expected = [[3, 1, 2], ["N", "S", "N"], ["a", "b", ""], [True, False, True], [1.5, 2.5, 3.5]]
-    assert [column.tolist() for column in labels] == expected
-    assert [column.dtype.kind for column in labels] == ["i", "O", "O", "b", "f"]
+    assert [column.tolist() for column in labels] == [*expected, columns["day"], [0, 1, -1]]
+    assert [column.dtype.kind for column in labels] == ["i", "O", "O", "b", "f", "M", "M"]
+    assert [dtype.kind for dtype in it.label_types(list(columns))] == ["i", "U", "U", "b", "f", "M", "M"]
+
+
+def test_labels_of_all_files_of_a_folder_have_one_type(tmp_path):
+    for name, ids in (("a", [1, 2]), ("b", ["1", "2"])):
+        pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / f"{name}.parquet")
+    with pytest.raises(FileError, match=r"b\.parquet: column 'id' holds labels of another type than in .*a\.parquet"):
+        files.rows(tmp_path, ["x"], labels=["id"])
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -391,8 +504,12 @@ BAD_LABELS = {
     "null": (({"a": [1, 2], "id": [None, "x"]}, "t.parquet"), "t.parquet: row 1, column 'id': missing"),
     "null number": (({"a": [1, 2], "id": [7, None]}, "t.parquet"), "row 2, column 'id': missing"),
     "NaN": (({"a": [1, 2], "id": [7.5, np.nan]}, "t.parquet"), "row 2, column 'id': missing"),
-    "dates": (({"a": [1], "id": [date(2024, 3, 1)]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
-    "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers or text"),
+    "times": (({"a": [1], "id": [time(12)]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
+    "zones": (
+        ({"a": [1], "id": pa.array([0], pa.timestamp("s", "UTC"))}, "t.parquet", ("id",), True),
+        "without time zone",
+    ),
+    "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
     "no column in Parquet": (({"a": [1]}, "t.parquet", ("id",), True), "t.parquet: has no column 'id'; it has 'a'"),
     "NumPy": ((np.ones((2, 2)), "t.npy", ("2",), True), "t.npy: a NumPy file has numbers only"),
     "no such column in NumPy": ((np.ones((2, 2)), "t.npy", ("id",), True), "t.npy: has no column 'id'"),
@@ -461,7 +578,7 @@ BAD_CSV = {
     "a blank line": ("a,b\n1,2\n\n3,4\n", r"row 2 \(line 3\) is blank"),
     "a blank line in one column": ("a\n1\n\n3\n", r"row 2 \(line 3\) is blank"),
     "a blank first line": ("\na,b\n1,2\n", "line 1 is blank"),
-    "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed on its line"),
+    "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed"),
     "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
     "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; --delimiter says which"),
@@ -491,6 +608,10 @@ WRONG = {  # arguments of files.rows that can never be right
     "a line break": ({"delimiter": "\n"}, "delimiter must be one character"),
     "both": ({"decimal": ","}, "delimiter must not be the decimal sign, got ',' for both"),
     "another sign": ({"decimal": ";"}, "decimal must be"),
+    "thousands of several characters": ({"thousands": ", "}, "thousands must be one character"),
+    "thousands of a digit": ({"thousands": "0"}, "thousands must be one character"),
+    "thousands of a sign": ({"thousands": "-"}, "thousands must be one character"),
+    "thousands and decimals": ({"thousands": "."}, "thousands must not be the decimal sign, got '.' for both"),
     "no encoding": ({"encoding": "utf-9"}, "encoding must be the name of a text encoding, got 'utf-9'"),
     "no text": ({"encoding": "base64"}, "encoding must be the name of a text encoding"),
     "no policy": ({"missing": "center"}, 'missing must be "error" or "nan", got .center.'),

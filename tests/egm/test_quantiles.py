@@ -190,6 +190,22 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
     assert np.max(found[0]) == np.max(found[1]) == 0
 
 
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
+def test_a_score_moves_by_at_most_one_if_a_value_is_added(counts, q, data):
+    """If one value is added, or removed, each score that `quantiles.interval` uses changes by at most one.
+
+    The arguments are as above; here the wanted rank may change, too.
+    """
+    other = list(counts)
+    other[data.draw(st.integers(0, len(counts) - 1))] += 1
+    found = []
+    with mock.patch.object(samplers, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
+        for each in (counts, other):
+            interval(each, q, 1.0)
+    assert np.max(np.abs(found[0] - found[1])) <= 1
+    assert np.max(found[0]) == np.max(found[1]) == 0
+
+
 @PATHS
 def test_values_that_are_all_the_same_are_found(path):
     """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.

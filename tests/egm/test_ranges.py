@@ -9,9 +9,11 @@ import itertools
 import math
 import tracemalloc
 from fractions import Fraction
+from unittest import mock
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -428,8 +430,48 @@ def test_a_file_with_another_number_of_rows_is_refused(tmp_path):
 
 
 def test_an_iterator_is_told_the_way_out():
-    with pytest.raises(TypeError, match=r"got an iterator: give .* the table of egm\.files\.rows, or a dask array"):
+    ways = r"a function that returns a new iterator each time, .*, the table of egm\.files\.rows, or a dask array"
+    with pytest.raises(TypeError, match=f"got an iterator: give {ways}"):
         mechanism().check(iter([people()]))
+
+
+FRAMES = {"array": np.asarray, "pandas": pd.DataFrame, "Arrow": pa.RecordBatch.from_pandas}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_function_that_returns_a_new_iterator_gives_the_release_of_its_rows(kind, ranges, small_blocks):
+    X, calls = pd.DataFrame(people(), columns=NAMES), []
+    options = {"ranges": RANGES} if ranges else {"ranges": None, "radius": 1e6, "sigma_range": (0.1, 1e5)}
+    X = X if kind == "array" and ranges else X.iloc[:, ORDER]
+
+    def blocks():
+        calls.append(None)
+        return (FRAMES[kind](part) for part in (X[:7], X[7:7], X[7:2500], X[2500:]))
+
+    found, whole = (
+        mechanism(**options).release(held, rng=np.random.default_rng(1)) for held in (blocks, FRAMES[kind](X))
+    )
+    assert same(found, whole)
+    assert len(calls) > 10
+
+
+def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_iterator():
+    one = iter([people()])
+    wrong = {
+        r"^X must be a function that returns a new iterator each time": lambda: one,
+        r"^X must be a function that returns an iterator .* returned an object of type list": lambda: [people()],
+        r"^X must be a function that returns an iterator with at least one block": lambda: iter([]),
+        r"^X must have shape \(rows, 3\), got \(rows, 2\)": lambda: iter([people(), people()[:, :2]]),
+        r"^X must have the declared n = 4000 rows, got 3999": lambda: iter([people(3999)]),
+        r"^X must have the 3 columns of the mechanism, got 2": lambda: iter([people()[:, :2]]),
+    }
+    for said, function in wrong.items():
+        mechanism().check(function)
+        with pytest.raises((TypeError, ValueError), match=said), mock.patch.object(PrivateRows, "_total", pytest.fail):
+            mechanism().release(function)
+    with pytest.raises(ValueError, match=r"^person goes with a mechanism"):
+        mechanism().release(pytest.fail, person="id")
 
 
 def test_the_chunks_of_a_dask_array_stay_unknown():

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
-from benchmarks import gradients, l2, laws, release, rivals, searches, users
+from benchmarks import gradients, intervals, l2, laws, release, rivals, searches, users
 from benchmarks import gx2 as measured
 from benchmarks.direct import direct_tail
 from egm import AdaptiveDataMechanism, calibration, gx2
@@ -300,3 +301,35 @@ def test_scaling_of_gradients_keeps_the_noise():
     b = gradients.lemma(spread)
     assert np.mean(b**-2.0) == pytest.approx(1, rel=1e-5)
     assert b * np.sqrt(spread) == pytest.approx(b[0] * np.ones(3), rel=1e-5)
+
+
+def test_measured_intervals_of_exact_normal_errors():
+    """Intervals of the right length contain the nominal share, and are as long as the shortest ones."""
+    rng, runs = np.random.default_rng(1), 4000
+    z = np.array([ndtri(0.9), ndtri(0.975)])
+    for factor in (1.0, 2.0):
+        found = []
+        for _ in range(runs):
+            errors, half = rng.normal(size=(2, 2)) * [1.0, 30.0], factor * z[:, None] * [1.0, 30.0]
+            lengths = np.broadcast_to(2 * half, (2, 2, 2))
+            found.append((np.abs(errors[:, None]) <= half, lengths, errors))
+        share, se, ratio = intervals.measured(found)
+        nominal = 1 - 2 * ndtr(-factor * z)
+        exact = np.sqrt(nominal * (1 - nominal) / (2 * runs)) * np.ones((2, 1))
+        assert np.all(np.abs(share - nominal) < 4 * exact)
+        assert np.all(np.abs(se - exact) < 0.1 * exact) or factor > 1
+        np.testing.assert_allclose(ratio, factor, rtol=0.06)
+
+
+@pytest.mark.parametrize("kind", intervals.MECHANISMS)
+@pytest.mark.filterwarnings("ignore")
+def test_intervals_are_measured_for_each_law(kind):
+    heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
+    assert heading.startswith(kind)
+    assert "population 95%" in columns
+    assert [line[:7].rstrip() for line in laws_of] == ["uniform", "t, 2"]
+    assert first.startswith("mean 80%, laws (of 2) inside often enough: ")
+    inside, lengths, errors = intervals.release(kind, "uniform", 1)
+    assert (inside.shape, lengths.shape, errors.shape) == ((2, 2, 2), (2, 2, 2), (2, 2))
+    assert np.array_equal(intervals.release(kind, "uniform", 1)[2], errors)
+    assert not np.array_equal(intervals.release(kind, "uniform", 5)[2], errors)

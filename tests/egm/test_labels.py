@@ -1,0 +1,201 @@
+"""Test that labels of a wrong type are an error before anything is charged, and the labels of the command line."""
+
+import datetime
+import json
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from egm import GaussianDataMechanism, cli, files, samplers
+from egm._rows.people import codes
+from egm.budget import Budget
+from egm.mechanisms import GroupedDataMechanism
+
+DAYS = [datetime.date(2024, 3, day) for day in (1, 2, 1, 3)]
+TIMES = [datetime.datetime(2024, 3, day, 12, 30) for day in (1, 2, 1, 3)]
+LABELS = {"numbers": [1, 2, 1, 3], "texts": ["1", "2", "1", "3"], "dates": DAYS}
+MAKERS = {
+    "pyarrow": pa.table,
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "dask": lambda columns: dd.from_pandas(pd.DataFrame(columns), npartitions=2, sort=False),
+    "categories": lambda columns: pd.DataFrame(columns).astype({"group": "category"}),
+    "dictionary": lambda columns: pa.table(columns | {"group": pa.array(columns["group"]).dictionary_encode()}),
+}
+
+
+def grouped(keys):
+    """Return a mechanism for one column x and the groups `keys`."""
+    return GroupedDataMechanism(GaussianDataMechanism({"x": 1.0}, 4, 1.0, 1e-6), keys)
+
+
+def as_dates(library, kind, labels):
+    """Return `labels`, of a `kind`, as NumPy's dates if they are dates and pandas would take them for objects."""
+    objects = kind == "dates" and library in ("pandas", "dask", "categories")
+    return np.array(labels, dtype="M8[us]") if objects else labels
+
+
+def charges(mechanism, X, **labels):
+    """Return whether a release of `X` with these `labels` is charged; it must be refused if and only if it is not."""
+    budget = Budget(epsilon=1, delta=1e-6)
+    if isinstance(X, np.ndarray):
+        X = pa.table({"x": X})
+    try:
+        budget.release(mechanism, X, **labels)
+    except TypeError as error:
+        said = str(error)
+    else:
+        return bool(budget.history)
+    assert said.startswith("by must have labels of the type of the keys: the keys are")
+    assert not budget.history
+    return False
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("kind", LABELS)
+def test_a_column_of_another_type_than_the_keys_costs_nothing(library, kind):
+    X = MAKERS[library]({"x": [0.0] * 4, "group": as_dates(library, kind, LABELS[kind])})
+    for other, keys in LABELS.items():
+        assert charges(grouped(keys[:2]), X, by="group") == (kind == other)
+
+
+@pytest.mark.parametrize(
+    "make", [np.array, pd.Series, pl.Series, lambda labels: np.array(labels, dtype=np.dtypes.StringDType())]
+)
+def test_an_array_of_another_type_than_the_keys_costs_nothing(make):
+    assert charges(grouped(["1", "2"]), np.zeros(4), by=make(["1", "2", "3", "4"]))
+    assert not charges(grouped([1, 2]), np.zeros(4), by=make(["1", "2", "3", "4"]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_of_another_type_than_the_keys_costs_nothing(tmp_path, kind):
+    if kind == "csv":
+        (tmp_path / "t.csv").write_text("x,group\n0,1\n1,2\n")
+    else:
+        pq.write_table(pa.table({"x": [0.0, 1.0], "group": DAYS[:2]}), tmp_path / "t.parquet")
+    X = files.rows(tmp_path / f"t.{kind}", ["x"], header="yes", labels=["group"])
+    wider = files.rows(tmp_path / f"t.{kind}", ["x"] if kind == "parquet" else ["x", "group"], header="yes")
+    for other, keys in LABELS.items():
+        assert charges(grouped(keys[:2]), X, by="group") == (other == {"csv": "texts", "parquet": "dates"}[kind])
+    with pytest.raises(TypeError, match="by must have labels of the type of the keys"):
+        grouped([1, 2]).check(wider, by="group")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0, 1], pa.duration("s")),
+        pa.array([0, 1], pa.timestamp("s", "UTC")),
+        pa.array([[1], [2]]),
+        pa.array([1, 2], pa.decimal128(5)),
+    ],
+    ids=["durations", "zones", "lists", "decimals"],
+)
+def test_labels_of_no_allowed_type_cost_nothing(column):
+    made = GaussianDataMechanism({"x": 1.0}, 2, 1.0, 1e-6, per_person="sum")
+    budget = Budget(epsilon=1, delta=1e-6)
+    with pytest.raises(
+        TypeError, match=r"^person must be a vector of numbers, of texts, or of dates without time zone"
+    ):
+        budget.release(made, pa.table({"x": [0.0, 1.0], "id": column}), person="id")
+    assert not budget.history
+
+
+def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
+    labels = np.array(
+        ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"
+    )  # the second is 2300-01-01 modulo 2**64
+    assert codes(labels, (datetime.datetime(2300, 1, 1), datetime.datetime(2262, 1, 1))).tolist() == [1, -1]
+    assert codes(labels, (datetime.datetime(2300, 1, 1),)).tolist() == [-1, -1]
+    assert codes(labels.astype("M8[D]"), (datetime.datetime(2262, 1, 1, 12),)).tolist() == [-1, -1]
+
+
+# --- On the command line ----------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "day": DAYS,
+    "time": TIMES,
+    "flag": [True, False, True, True],
+    "number": [1, 2, 1, -3],
+    "share": [0.1, 0.2, 0.3, 0.4],
+    "text": ["1", "b", "1", "x"],
+}
+GROUPS = {  # (values of --keys, the keys as they are written, the sums of the groups)
+    "day": ("2024-03-01,2024-03-05,2024-03-03", ["2024-03-01", "2024-03-05", "2024-03-03"], [5, 0, 8]),
+    "time": ("2024-03-01 12:30,2024-03-02T12:30:00", ["2024-03-01T12:30:00", "2024-03-02T12:30:00"], [5, 2]),
+    "flag": ("False,True", ["False", "True"], [2, 13]),
+    "number": ("-3,1,0", ["-3", "1", "0"], [8, 5, 0]),
+    "text": ("b,1", ["b", "1"], [2, 5]),
+}
+
+
+@pytest.fixture
+def egm(tmp_path, monkeypatch, capsys):
+    """Return a function that runs `egm sum` on a Parquet file with `COLUMNS`, and returns its exit code and outputs."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")
+    (tmp_path / "sigma.csv").write_text("x,100\n")
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
+
+    def run(*argv, data="t.parquet"):
+        options = ("--sigma", "sigma.csv", "--rows", "4", "--epsilon", "1", "--delta", "1e-6", "--format", "json")
+        code = cli.main(["sum", data, *options, *argv])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("by", GROUPS)
+def test_groups_of_each_type_on_the_command_line(egm, by):
+    keys, written, sums = GROUPS[by]
+    code, out, err = egm("--by", by, f"--keys={keys}")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["group"] == written
+    assert np.allclose(found["estimate"], sums)
+
+
+def test_dates_tell_persons_apart_on_the_command_line(egm):
+    columns = {"x": [1.0, 4.0, 2.0, 8.0], "day": sorted(DAYS), "number": [1, 1, 2, -3]}
+    pq.write_table(pa.table(columns), "sorted.parquet")
+    options = (
+        "--person",
+        "day",
+        "--per-person",
+        "mean",
+        "--neighbors",
+        "add_remove",
+        "--by",
+        "number",
+        "--keys",
+        "1,2",
+    )
+    code, out, err = egm(*options, data="sorted.parquet")
+    assert (code, err) == (0, "")
+    assert np.allclose(json.loads(out)["estimate"], [2.5, 2])
+
+
+@pytest.mark.parametrize(
+    ("by", "keys", "said"),
+    [
+        ("day", "north", "--keys: 'north' must be a date such as 2024-03-01"),
+        ("day", "2024-03", "--keys: '2024-03' must be a date"),
+        ("day", "2024-02-31", "--keys: there is no date such as one of"),
+        ("day", "2024-03-01,2024-03-01T00:00", "--keys must be at least one key, and name each group once"),
+        ("time", "2024-03-01T12:30+01:00", "must be a date such as"),
+        ("number", "1,01", "--keys: '01' must be a whole number, as the labels of --by number are"),
+        ("flag", "1", "--keys: '1' must be True or False"),
+        ("share", "1", "--by share: has floating-point numbers"),
+    ],
+)
+def test_keys_of_another_type_cost_nothing_on_the_command_line(egm, capsys, by, keys, said):
+    assert cli.main(["budget", "new", "a.budget", "--epsilon", "9", "--delta", "1e-6"]) == 0
+    code, out, err = egm("--by", by, "--keys", keys, "--budget", "a.budget")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not Budget("a.budget").history

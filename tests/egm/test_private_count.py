@@ -1,0 +1,166 @@
+"""Test AdaptiveDataMechanism if the number of rows is private: a noisy number takes its place."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from egm import AdaptiveDataMechanism, cli, files, planning
+from egm.budget import Budget
+
+MEAN, SIGMA, N, RHO = np.array([40.0, 2500.0]), np.array([18.0, 1200.0]), 4000, 0.1
+BOUNDS = {
+    "radius": {"radius": 1e4, "sigma_range": (1.0, 1e4)},
+    "ranges": {"ranges": [(-100.0, 200.0), (-5000.0, 10_000.0)]},
+}
+
+
+def people(n=N, seed=1):
+    return np.random.default_rng(seed).normal(MEAN, SIGMA, (n, 2))
+
+
+def mechanism(bounds="radius", n=N, rho=RHO, **options):
+    return AdaptiveDataMechanism(n, rho, **{"neighbors": "add_remove", **BOUNDS[bounds], **options})
+
+
+def releases(made, times, rows=people):
+    """Yield pairs of some rows and their release, with other rows and other noise each of the `times`."""
+    for seed in range(times):
+        X = rows(seed=seed)
+        yield X, made.release(X, rng=np.random.default_rng([seed, 1]))
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("declared", [N, 2 * N])
+def test_intervals_contain_the_exact_numbers(bounds, declared):
+    """Whatever number was declared, the intervals are right, and the noise is as large as stated."""
+    made, inside, far = mechanism(bounds, declared), {"sum": [], "mean": []}, []
+    for X, release in releases(made, 60):
+        for of, truth in (("sum", X.sum(axis=0)), ("mean", X.mean(axis=0))):
+            low, high = release.interval(0.95, of=of)
+            inside[of].append((low <= truth) & (truth <= high))
+        far.append(
+            np.append((release.estimate - X.sum(axis=0)) / release.noise_std, (release.count - N) / release.count_std)
+        )
+        assert sum(map(Fraction, release.spent.values())) <= Fraction(RHO)
+        assert release.spent["rows"] == pytest.approx(RHO / 10)
+    assert min(map(np.mean, inside.values())) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
+    assert np.all(np.mean(np.square(far), axis=0) < [2, 2, 1 + 4 * math.sqrt(2 / 60)])
+
+
+def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
+    """A removed row changes a sum by half as much as a replaced one; the number of rows costs a tenth of the budget."""
+    errors = {
+        neighbors: [r.mean - X.mean(axis=0) for X, r in releases(mechanism(neighbors=neighbors), 60)]
+        for neighbors in ("add_remove", "replace_one")
+    }
+    one, other = (np.mean(np.square(errors[name]), axis=0) for name in errors)
+    assert np.all(one < other)
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_forecasts_agree_with_errors(bounds):
+    made = mechanism(bounds, rho=1.0)
+    squares = [np.sum((r.estimate - X.sum(axis=0)) ** 2) for X, r in releases(made, 60)]
+    expected = made.forecast(SIGMA, MEAN)
+    assert np.mean(squares) == pytest.approx(expected.error.total, rel=1.0)
+    assert expected.error.noise == pytest.approx(np.sum(expected.noise_std**2))
+    assert planning.solve(made, 50.0, "rho", sigma=SIGMA, center=MEAN).rho < 1.0
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 150, 20_000])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_any_number_of_rows_is_released(bounds, number):
+    made, X = mechanism(bounds), people(number)
+    made.check(X)
+    for rng in (np.random.default_rng(1), None):
+        release = made.release(X, rng=rng)
+        assert abs(release.count - number) < 6 * release.count_std
+        assert release.n == max(2, int(release.count))
+        assert np.all(np.isfinite(release.estimate))
+        assert release.method == "ranges" or number > 1000
+    unbounded = release.n <= 1.96 * release.count_std
+    assert np.isinf(release.interval(of="mean")).all() == unbounded
+
+
+def test_what_holds_the_rows_changes_nothing(tmp_path):
+    X = people()
+    np.savetxt(tmp_path / "t.csv", X, delimiter=",", fmt="%.17g", header="age,pay", comments="")
+    np.save(tmp_path / "t.npy", X)
+    held = [X, lambda: iter(np.array_split(X, 7)), files.rows(tmp_path / "t.npy")]
+    held += [files.rows(tmp_path / "t.csv", header="yes")]
+    found = [mechanism(n=7 * N).release(rows, rng=np.random.default_rng(1)) for rows in held]
+    assert all(np.array_equal(found[0].estimate, other.estimate) for other in found[1:])
+
+
+def test_the_least_budget_is_enough():
+    """With the least budget, and with a number of rows that is somewhat less than declared, there is a search."""
+    for d in (1, 2):
+        least = mechanism().least_rho(d)
+        made = mechanism(rho=least)
+        for seed in range(20):
+            X = people(N - 50, seed)[:, :d]
+            assert made.release(X, rng=np.random.default_rng(seed)).method == "search"
+        with pytest.raises(ValueError, match=r"rho = .* is too small for n = 4000"):
+            mechanism(rho=least * 0.99).check(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"neighbors": "both"}, 'neighbors must be "replace_one" or "add_remove", got .both.'),
+        ({"neighbors": None}, "neighbors must be"),
+        ({"neighbors": ["add_remove"]}, "neighbors must be"),
+        ({"basis": "learn"}, 'basis must not be "learn" for neighbors="add_remove"'),
+    ],
+)
+def test_wrong_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        mechanism(**options)
+
+
+def test_messages_do_not_show_the_number_of_rows():
+    for X in (np.zeros((777, 2, 2)), np.zeros(777)):
+        with pytest.raises(ValueError, match=r"^X must have shape") as caught:
+            mechanism().check(X)
+        assert "777" not in str(caught.value)
+
+
+def test_a_budget_is_for_one_kind_of_neighbors():
+    made = mechanism()
+    with pytest.raises(ValueError, match='neighbors must be "replace_one" for this budget, and are "add_remove"'):
+        Budget(rho=1.0).charge(made)
+    assert Budget(rho=1.0, neighbors="add_remove").charge(made).rho == RHO
+
+
+def test_persons_may_be_added_or_removed():
+    X, who = people(2 * N), np.arange(2 * N) // 2
+    release = mechanism(per_person="mean").release(X, person=who, rng=np.random.default_rng(1))
+    assert abs(release.count - N) < 6 * release.count_std
+
+
+def test_the_command_line_releases_a_noisy_number_of_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("t.csv", people(), delimiter=",", fmt="%.17g", header="age,pay", comments="")
+    options = [
+        "--header",
+        "yes",
+        "--rho",
+        "0.1",
+        "--radius",
+        "1e4",
+        "--sigma-range",
+        "1,1e4",
+        "--neighbors",
+        "add_remove",
+    ]
+    options += ["--simulate", "1", "--format", "json"]
+    assert cli.main(["adaptive", "t.csv", *options, "--rows", "5000"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = mechanism(n=5000).release(people(), rng=np.random.default_rng(1))
+    assert found["estimate"] == expected.estimate.tolist()
+    assert (found["count"], found["parameters"]["neighbors"]) == (expected.count, "add_remove")
+    assert cli.main(["adaptive", "t.csv", *options]) == 2
+    assert "--rows is required with --neighbors add_remove" in capsys.readouterr().err
