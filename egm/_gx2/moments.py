@@ -194,6 +194,6 @@ def conditional_means(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: Arra
     weights, dof, nc = parameters(weights, dof, nc)
     form = form_of(weights, dof, nc)
     crossing = saddle(form, x / form.unit)
-    shift, mass, _ = integrate(crossing, x / form.unit)
-    once, twice = sums_of_inverses(crossing, shift, mass, weights)
+    shift, mass, *_ = integrate(crossing, x / form.unit)
+    ((once, twice),) = sums_of_inverses(crossing, shift, mass[None], weights)
     return (dof * once + nc * twice) / np.sum(mass).imag
