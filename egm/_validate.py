@@ -66,7 +66,7 @@ def real(**named: object) -> Array:
 
 
 def _read(name: str, value: object) -> Array:
-    """Return the argument `value` as float64, or raise a TypeError that calls it `name` if it has anything but real numbers.
+    """Return the argument `value` as float64, or raise a TypeError that calls it `name` if it is not of real numbers.
 
     The usual cases, a number and an array of float64, are recognized first, because they need no conversion.
     """

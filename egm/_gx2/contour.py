@@ -10,17 +10,18 @@ import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from egm._gx2.form import ORDER, Form, Long, Real
+from egm._gx2.form import Form, Long, Real
 from egm._types import Array
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
+_WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _TILT = math.sin(math.pi / 7)  # so the ends of the hyperbola stay 45 degrees away from where a normal term grows
 Complex: TypeAlias = NDArray[np.complex128]
 Quadrature: TypeAlias = tuple[Complex, Complex, float, Array]  # nodes, masses, relative error, three integrals
@@ -119,8 +120,8 @@ class Crossing:
         """Return K(c) - c x, and a bound of its rounding error.
 
         K is the cumulant function of `form`, c is the point of this crossing, and `x` is a point of the distribution,
-        divided by the unit of `form`. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|. The bound
-        follows from the sum of the absolute values of the terms of which the difference is computed.
+        divided by the unit of `form`. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|. The
+        bound follows from the sum of the absolute values of the terms of which the difference is computed.
 
         For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with k
         degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So the
@@ -133,13 +134,9 @@ class Crossing:
             return height - self.c * float(x) + _beyond_centers(self.form, self.v), self._rounding(size)
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
-        if self.lower:
-            slack, near = 1 - y, y > -1
-            terms = form.k * np.where(near, _minus_log1p_less_mean(y, slack), -np.log(slack)) / 2
-            y, less = np.where(near, y, 1.0), np.where(near, form.means, 0.0).sum()
-        else:
-            slack, less = (1 - c) + c * form.table[1], form.mean
-            terms = form.k * _minus_log1p_less_mean(y, slack) / 2
+        slack, near = 1 - y if self.lower else (1 - c) + c * form.table[1], y > -1
+        terms = form.k * np.where(near, _minus_log1p_less_mean(y, slack), -np.log(slack)) / 2
+        y, less = np.where(near, y, 1.0), np.where(near, form.means, 0.0).sum()
         if not form.central:
             terms = terms + form.nc * y * self.v / 2
         if form.normal:
@@ -174,10 +171,10 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 def _beyond_centers(form: Form, v: Array) -> float:
     """Compute the part of the cumulant function K(s) that comes from the spread of the weights within clusters.
 
-    The rest of K(s) is computed as if all weights of a cluster were equal to the center of the cluster. The vector
-    `v` has an entry r s / (1 - r s) for each cluster, for a real s, where r is the center divided by the largest weight. Let e be
-    the relative distance of a weight from the center. The result sums the power series in e of log(1 - v e) and of 1 /
-    (1 - v e) over all weights, by the moments in `form`. It is 0 if `form` has no moments.
+    The rest of K(s) is computed as if all weights of a cluster were equal to the center of the cluster. The vector `v`
+    has an entry r s / (1 - r s) for each cluster, for a real s, where r is the center divided by the largest weight.
+    Let e be the relative distance of a weight from the center. The result sums the power series in e of log(1 - v e)
+    and of 1 / (1 - v e) over all weights, by the moments in `form`. It is 0 if `form` has no moments.
     """
     total, power = 0.0, 1.0
     for p, (k, nc) in enumerate(zip(*form.moments, strict=True), start=1):
@@ -190,8 +187,8 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s for the given `x`, where K is the cumulant function of `form`.
 
     The saddle point is returned as a `Crossing`. The caller has divided `x` by ``form.unit``, because K is the cumulant
-    function of Q divided by this unit. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0. If
-    `lower` is true, the saddle point of the lower tail is returned, and if it is false, that of the upper tail. If
+    function of Q divided by this unit. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0.
+    If `lower` is true, the saddle point of the lower tail is returned, and if it is false, that of the upper tail. If
     `lower` is None, the tail is the lower one for an x below the mean of the distribution, and otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
@@ -202,7 +199,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 
 
 def log_by_formula(crossing: Crossing) -> float:
-    """Return the logarithm of the tail at ``crossing.x`` by the saddlepoint formula, as `kernel.formula` computes it."""
+    """Return the logarithm of the tail at ``crossing.x`` by the saddlepoint formula, as `kernel.formula` does."""
     form = crossing.form
     value, _ = kernel().formula(form.table, form.normal, crossing.theta, crossing.lower, crossing.at)
     return float(value)
@@ -230,35 +227,40 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
-    The results are the array s - c, the array m, an estimate of the relative error, and the array of Im sum_i m_i F(s_i)
-    / |c| for the three functions F(s) = c / s, 1 and (s - c) / c, where Im is the imaginary part. `x` is a point of the
-    distribution, divided by the unit of its `Form`. Let K be the cumulant function. For a function F, the integral of
-    exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i). The tail is the
-    integral with F = 1/s, and the density is the integral with F = 1.
+    The results are the array s - c, the array m, an estimate of the relative error, and the array of Im sum_i m_i
+    F(s_i) / |c| for the three functions F(s) = c / s, 1 and (s - c) / c, where Im is the imaginary part. `x` is a point
+    of the distribution, divided by the unit of its `Form`. Let K be the cumulant function. For a function F, the
+    integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
+    The tail is the integral with F = 1/s, and the density is the integral with F = 1.
 
     The estimated error is that of the tail; if `density` is true, it is the larger one of the errors of tail and
     density. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
     `density` has to be false.
     """
     x, form = float(x), crossing.form
+    best: Quadrature | None = None
     for shape in _shapes(crossing, x):
         ended, shift, mass, error, sums = kernel().quadrature(
             form.table, form.normal, form.moments, x, crossing.c, crossing.at, shape, density
         )
-        if ended == 0:
+        if ended == kernel().DIED:
             return shift, mass, error, sums
-    if ended == 1:
-        raise AccuracyError("the integrand does not die away along the contour", estimate=np.nan)
-    raise AccuracyError(f"reached a relative error of {error:.1e}, aimed at 1e-13", estimate=sums[0] / np.pi)
+        if ended == kernel().ROUGH and (best is None or error < best[2]):
+            best = shift, mass, error, sums
+    if best is None:
+        raise AccuracyError("the integrand does not die away along any contour", estimate=np.nan)
+    if not best[2] < _WORST:
+        raise AccuracyError(f"reached a relative error of {best[2]:.1e}, aimed at 1e-13", estimate=best[3][0] / np.pi)
+    return best
 
 
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, bool]]:
     """Yield the shapes of the contours to be tried in turn, as `kernel.quadrature` takes them.
 
     The arguments are those of `integrate`. A parabola with the bend 1 follows the path of steepest descent. It may bend
-    only to the side on which exp(-s x) falls: to the right for positive `x`. The hyperbola bends to this side, too, or is
-    straight if `x` is 0. Far away its nodes are further and further apart, so that the integrand may fall like a power of
-    s, as it does where only a few weights act.
+    only to the side on which exp(-s x) falls: to the right for positive `x`. The hyperbola bends to this side, too, or
+    is straight if `x` is 0. Far away its nodes are further and further apart, so that the integrand may fall like a
+    power of s, as it does where only a few weights act.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -267,7 +269,9 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, bool]]
     h = c / math.sqrt(spread)
     if third * x > 0:
         yield from ((h, bend * c * third / (6 * spread**2), False) for bend in _BENDS)
-    yield h, _TILT * float(np.sign(x)), True
+    if x:
+        yield h, math.copysign(_TILT, x), True
+    yield h, 0.0, True
 
 
 def growth(crossing: Crossing, shift: Complex) -> Complex:
@@ -284,11 +288,11 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(
     crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2
 ) -> NDArray[np.float64]:
-    """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, for each power k = 1 ... `most` and several masses.
+    """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, each power k = 1 ... `most` and several masses.
 
     Im is the imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c +
-    shift_i, where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of such
-    entries for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
+    shift_i, where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of
+    such entries for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
 
     For a weight m (1 + e) in a cluster with the center m, let I be 1 / (1 - r s) with the r of the center, and V = I -
     1. Then the k-th power for this weight is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums
@@ -311,8 +315,8 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
     the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors` has an entry for
     each weight. The result has an entry for each node.
 
-    The series of `sums_of_inverses` serves here, too: the factors are summed within each cluster, once for each power of
-    e, before the nodes are visited.
+    The series of `sums_of_inverses` serves here, too: the factors are summed within each cluster, once for each power
+    of e, before the nodes are visited.
     """
     form = crossing.form
     group, e = _places(form, weights)

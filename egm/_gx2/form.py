@@ -33,8 +33,8 @@ class Form:
     each group: `lowest` is the smallest weight of the group, `centers` is its center, `k` is the sum of its degrees of
     freedom, and `nc` is the sum of its noncentralities. If the weights of a group, center * (1 + e_j), may differ,
     `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER, in the shape (2, ORDER,
-    groups). Otherwise it has the shape (2, 0, groups). `normal` is the standard deviation of the normal variable, divided
-    by `unit`.
+    groups). Otherwise it has the shape (2, 0, groups). `normal` is the standard deviation of the normal variable,
+    divided by `unit`.
     """
 
     unit: float
@@ -49,8 +49,8 @@ class Form:
     def table(self) -> Array:
         """Return the array of the shape (4, groups) with the rows r, 1 - r, `k` and `nc`, for `egm._gx2.kernel`.
 
-        The largest weight of all groups is unit / 2. The center is subtracted from it before the division by it, so that no
-        digits of 1 - r are lost if r is near 1.
+        The largest weight of all groups is unit / 2. The center is subtracted from it before the division by it, so
+        that no digits of 1 - r are lost if r is near 1.
         """
         largest = self.unit / 2
         return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
@@ -106,9 +106,9 @@ class Side:
 class Law:
     """Hold the checked parameters of Q = sum_j w_j chi2(dof_j, nc_j) + normal * Z + shift, where Z is standard normal.
 
-    A contour for the upper tail needs the largest positive weight of Q as its unit, and a contour for the lower tail the
-    largest negative one. So a variable with weights of both signs has two forms, of Q and of -Q. If all weights have one
-    sign, one form serves both tails.
+    A contour for the upper tail needs the largest positive weight of Q as its unit, and a contour for the lower tail
+    the largest negative one. So a variable with weights of both signs has two forms, of Q and of -Q. If all weights
+    have one sign, one form serves both tails.
     """
 
     weights: Array
@@ -144,6 +144,10 @@ class Law:
     @cached_property
     def mean(self) -> float:
         return self.shift + float(self.weights @ self.dof + self.weights @ self.nc)
+
+    @property
+    def variance(self) -> float:
+        return float(2 * np.sum(self.weights**2 * (self.dof + 2 * self.nc)) + self.normal**2)
 
     @cached_property
     def support(self) -> tuple[float, float]:
@@ -184,8 +188,8 @@ def _repeated(values: Array, size: int) -> Array:
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
     """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
 
-    Raise a ValueError as `parameters` does, or if `normal` is negative, `shift` is not finite, or there is neither a weight
-    nor a normal variable.
+    Raise a ValueError as `parameters` does, or if `normal` is negative, `shift` is not finite, or there is neither a
+    weight nor a normal variable.
     """
     law = Law(
         *parameters(weights, dof, nc, signed=True),
@@ -200,10 +204,10 @@ def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike 
 def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
     """Return the `Form` of a weighted sum of chi-square variables and a normal variable.
 
-    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`, and `normal`
-    is the standard deviation of the normal variable. Equal weights become one group. If there are more than 256 weights,
-    close weights are gathered in clusters, and each cluster is a group. But if there would be more clusters than a
-    sixteenth of the number of weights, only equal weights are gathered.
+    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`, and
+    `normal` is the standard deviation of the normal variable. Equal weights become one group. If there are more than
+    256 weights, close weights are gathered in clusters, and each cluster is a group. But if there would be more
+    clusters than a sixteenth of the number of weights, only equal weights are gathered.
     """
     if weights.size > _EXACT:
         clustered = _clustered(weights, dof, nc, normal)
@@ -232,8 +236,8 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of weights, or None if there are more than a sixteenth as many.
 
-    The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where r is
-    the weight divided by the largest one: so |V e| is at most 1/33 in the series of the docstring of `egm.gx2`.
+    The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where
+    r is the weight divided by the largest one: so |V e| is at most 1/33 in the series of the docstring of `egm.gx2`.
     """
     from egm._gx2 import kernel
 

@@ -1,9 +1,9 @@
 """Evaluate the cumulant function of a generalized chi-square variable, and integrate along a contour: compiled loops.
 
 In this module a distribution is given by three arguments. The array `table` has the shape (4, groups), and its rows are
-r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided by
-the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`. `moments` is
-as in `Form`.
+r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided
+by the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`.
+`moments` is as in `Form`.
 
 A point c of the real axis is given by the number `theta` and by `lower`, as in `egm._gx2.contour.Crossing`.
 """
@@ -72,7 +72,7 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 @compiled()
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c), and the sum of the absolute values of its terms and of their arguments, which bounds the rounding error.
+    """Compute K(c), and the sum of the absolute values of its terms and of their arguments, which bounds the rounding.
 
     `at` was filled by `cross` at c.
     """
@@ -82,7 +82,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
         y, k, nc = c * table[0, j], table[2, j], table[3, j]
         log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
         height += (at[1, j] * nc - k * log) / 2
-        size += k * (abs(log) / 2 + abs(y)) + abs(at[1, j]) * nc / 2
+        size += k * (abs(log) / 2 + min(abs(y), 1.0)) + abs(at[1, j]) * nc / 2
     return height, size
 
 
@@ -90,8 +90,8 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
-    K is the cumulant function of the distribution, and `at` is an array for `cross`. At the saddle point c K'(c) - c x -
-    1 is zero. It is the difference of two sums of positive terms, and the logarithm of the ratio of these sums
+    K is the cumulant function of the distribution, and `at` is an array for `cross`. At the saddle point c K'(c) - c x
+    - 1 is zero. It is the difference of two sums of positive terms, and the logarithm of the ratio of these sums
     increases in theta, nearly along a straight line. Newton's method finds its zero, between the points where the sign
     is known.
     """
@@ -120,10 +120,10 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
     """Return the logarithm of the tail at the x whose saddle point is c, by the saddlepoint formula, and its slope.
 
-    The arguments are those of `cross`. The tail is the lower one if `lower` is true, and otherwise the upper one. Let f be
-    the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth derivatives
-    by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5 f3^2 / (24
-    f2^3). The slope is the derivative by theta, computed without the correction.
+    The arguments are those of `cross`. The tail is the lower one if `lower` is true, and otherwise the upper one. Let f
+    be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
+    derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
+    f3^2 / (24 f2^3). The slope is the derivative by theta, computed without the correction.
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _ = height_at(table, normal, c, at)
@@ -139,9 +139,9 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
-    The other arguments are those of `formula`. Let a be the largest logarithm that the
-    formula can give. Then a minus the log tail is nearly proportional to a power of exp(theta), so that its logarithm is
-    nearly a straight line. Newton's method finds the zero, between the points where the sign is known.
+    The other arguments are those of `formula`. Let a be the largest logarithm that the formula can give. Then a minus
+    the log tail is nearly proportional to a power of exp(theta), so that its logarithm is nearly a straight line.
+    Newton's method finds the zero, between the points where the sign is known.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -190,8 +190,8 @@ def _product(q: Array, first: int, last: int, a: float, b: float) -> tuple[float
 def _ends(table: Array, moments: Array) -> NDArray[np.int64]:
     """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
 
-    The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding makes
-    an error of about k times the root of their number, which must not be large. In clusters the numbers k differ.
+    The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding
+    makes an error of about k times the root of their number, which must not be large. In clusters the numbers k differ.
     """
     size = table.shape[1]
     ends, first = np.zeros(size, np.int64), 0
@@ -295,10 +295,11 @@ def quadrature(
 ) -> tuple[int, Complex, Complex, float, Array]:
     """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
 
-    `at` was filled by `cross` at c. `shape` holds h, gamma and whether the contour is the hyperbola of `_path`. The step
-    of the trapezoid rule is halved until the last two sums agree; if `density` is false, only those of the integral with
-    1 / s. The results are how the quadrature ended; the nodes s - c and their masses; the estimated relative error; and
-    an array of the three integrals with the factors c / s, 1 and (s - c) / c, each divided by 2 i |c|.
+    `at` was filled by `cross` at c. `shape` holds h, gamma and whether the contour is the hyperbola of `_path`. The
+    step of the trapezoid rule is halved until the last two sums agree; if `density` is false, only those of the
+    integral with 1 / s. The results are how the quadrature ended; the nodes s - c and their masses; the estimated
+    relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each divided by 2 i
+    |c|.
     """
     h, gamma, hyperbola = shape
     size_of_c = abs(c)
@@ -323,11 +324,15 @@ def quadrature(
                 size = factor * abs(slope) / h / (1.0 if density else abs(complex(1 + s.real / c, s.imag / c)))
                 if size < NEGLIGIBLE:
                     break
-                if not size <= 10 * smallest:
+                if not size <= (1e3 if hyperbola else 1.5) * smallest:
                     return GROWS, shift[:0], mass[:0], np.nan, fine
                 smallest = min(smallest, size)
                 factor = factor if i else 0.5
-            m = factor * complex(math.cos(imag), math.sin(imag)) * complex(slope.real / size_of_c, slope.imag / size_of_c)
+            m = (
+                factor
+                * complex(math.cos(imag), math.sin(imag))
+                * complex(slope.real / size_of_c, slope.imag / size_of_c)
+            )
             shift[count], mass[count] = s, m * size_of_c
             s = complex(s.real / c, s.imag / c)
             part = sums[0 if level else i % 2]
@@ -339,14 +344,22 @@ def quadrature(
             if level == 0:
                 return GROWS, shift[:0], mass[:0], np.nan, fine
         if level == 0:
+            for i in range(1, 9):  # where many weights meet, the integrand may grow again
+                s, slope = _path(step * count * 1.2**i, h, gamma, hyperbola)
+                real, _ = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
+                if math.exp(min(real - s.real * x, 700.0)) * abs(slope) / h > 10 * NEGLIGIBLE:
+                    return GROWS, shift[:0], mass[:0], np.nan, fine
             coarse[:] = 2 * step * sums[0]
         sums[0] += sums[1]
         sums[1] = 0
         fine[:] = step * sums[0]
-        error = 10 * (fine[0] / coarse[0] - 1) ** 2
+        change = abs(fine[0] / coarse[0] - 1)
         if density:
-            error = max(error, 10 * (fine[1] / coarse[1] - 1) ** 2)
-        if error < _RTOL:  # halving squares the error of a geometrically convergent rule
+            change = max(change, abs(fine[1] / coarse[1] - 1))
+        # Halving the step squares the error on a parabola, which follows the path of steepest descent, but not always on
+        # the hyperbola.
+        error = change if hyperbola else 1000 * change * change
+        if error < _RTOL:
             return DIED, shift[:count], mass[:count] * step, error, fine
     return ROUGH, shift[:count], mass[:count] * step, error, fine
 
@@ -424,12 +437,12 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have one entry, or one for each of the `weights`.
-    A cluster has the weights whose number r, the weight divided by the largest one, has the same sign, exponent and first
-    four bits; for r > 1/2, those of 1 - r count. A row holds a key that orders the clusters by weight; the center of the
-    cluster; its smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ...
-    `order`, where e_j is the relative distance of the weight from the center. If there would be more than `most` clusters,
-    the array has no rows.
+    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
+    r, the weight divided by the largest one, has the same sign, exponent and first four bits; for r > 1/2, those of 1 -
+    r count. A row holds a key that orders the clusters by weight; the center of the cluster; its smallest weight; its
+    sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is
+    the relative distance of the weight from the center. If there would be more than `most` clusters, the array has no
+    rows.
     """
     largest, central = weights.max(), not nc.any()
     below, above = 1 << 15, 1022 << 5  # of keys of negative weights, and of keys for r > 1/2
@@ -453,10 +466,13 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
                 bits[i] = top << 48 | 1 << 47  # the middle of the cluster
                 middle = block[i] * largest
                 found[row, 0] = place
-                found[row, 1] = (largest - (middle if top else 0.0)) if 2 * w > largest else math.copysign(middle, w)
+                if 2 * w > largest:
+                    found[row, 1] = largest - (middle if top else 0.0)
+                else:
+                    found[row, 1] = math.copysign(middle, w) if top else w
                 found[row, 2] = w
             center, power = found[row, 1], dof[0 if dof.size == 1 else start + i]
-            e = (w - center) / center
+            e = (w - center) / center if top else 0.0  # r = 1, or r is below the least double
             if w < found[row, 2]:
                 found[row, 2] = w
             found[row, 3] += power
@@ -469,4 +485,23 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
                 for p in range(5 + order, 5 + 2 * order):
                     power *= e
                     found[row, p] += power
+    for row in range(count):
+        _recenter(found[row], order)
     return largest, found[:count]
+
+
+@compiled()
+def _recenter(cluster: Array, order: int) -> None:
+    """Move the center of a cluster, a row of `gather`, to the mean of its weights, so that a saddle point fits it well.
+
+    With the relative distance t of the new center from the old one, e becomes (e - t) / (1 + t).
+    """
+    old = cluster[1]
+    cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))
+    t = (cluster[1] - old) / old
+    for start, total in ((5, cluster[3]), (5 + order, cluster[4])):
+        for p in range(order, 0, -1):
+            moment = total * (-t) ** p
+            for i in range(1, p + 1):
+                moment += _choose(p, i) * cluster[start + i - 1] * (-t) ** (p - i)
+            cluster[start + p - 1] = moment / (1 + t) ** p

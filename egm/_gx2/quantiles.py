@@ -49,9 +49,8 @@ def isf(
     Returns
     -------
     float or ndarray
-        The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` gives infinity
-        and ``p = 1`` gives 0. The round trip ``sf(isf(p)) = p`` holds to a relative error of about
-        1e-12.
+        The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
+        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12.
 
     Raises
     ------
@@ -78,7 +77,7 @@ def isf(
     >>> round(float(gx2.isf(1e-4, weights)), 4)
     14.8937
     """
-    return ilogsf(_log_probability(p), weights, dof, nc, normal, shift)
+    return upper_quantiles(p, law_of(weights, dof, nc, normal, shift))
 
 
 @overload
@@ -134,11 +133,7 @@ def ppf(
     >>> round(float(gx2.ppf(0.5, [1.0, 0.5])), 4)
     1.0012
     """
-    return at_each(
-        lambda law, log_p: quantile(law, log_p, lower=True),
-        _log_probability(p),
-        law_of(weights, dof, nc, normal, shift),
-    )
+    return lower_quantiles(p, law_of(weights, dof, nc, normal, shift))
 
 
 @overload
@@ -199,6 +194,16 @@ def ilogsf(
     if np.any(logp > 0):
         raise ValueError(f"logp must be <= 0, got {float(np.max(logp))!r}")
     return at_each(lambda law, log_p: quantile(law, log_p, lower=False), logp, law_of(weights, dof, nc, normal, shift))
+
+
+def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
+    """Compute the upper quantile for every entry of `p`, for the distribution with the parameters `law`."""
+    return at_each(lambda law, log_p: quantile(law, log_p, lower=False), _log_probability(p), law)
+
+
+def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
+    """Compute the lower quantile for every entry of `p`, for the distribution with the parameters `law`."""
+    return at_each(lambda law, log_p: quantile(law, log_p, lower=True), _log_probability(p), law)
 
 
 def _log_probability(p: ArrayLike) -> Array:

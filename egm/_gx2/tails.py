@@ -108,7 +108,7 @@ def sf(
     >>> f"{gx2.sf(16, weights):.4e}"
     '5.5148e-05'
     """
-    return _output(_upper(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
+    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
@@ -187,7 +187,7 @@ def logsf(
     >>> round(float(gx2.logsf(1e6, [1.0, 0.5])), 3)
     -500006.787
     """
-    return _output(_upper(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
+    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 @overload
@@ -266,7 +266,7 @@ def cdf(
     >>> f"{gx2.cdf(1e-30, [1.0, 0.5]):.4e}"
     '7.0711e-31'
     """
-    return _output(_lower(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
+    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
@@ -344,7 +344,7 @@ def logcdf(
     >>> round(float(gx2.logcdf(1e-300, [1.0, 0.5, 0.2, 0.1])), 4)
     -1381.3279
     """
-    return _output(_lower(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
+    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 @overload
@@ -452,7 +452,7 @@ def logpdf(
     >>> gx2.logpdf([3.0, 3000.0], [1.0, 0.5]).round(4)
     array([   -2.4606, -1504.5754])
     """
-    return at_each(_log_density, real(x=x), law_of(weights, dof, nc, normal, shift))
+    return log_densities(x, law_of(weights, dof, nc, normal, shift))
 
 
 def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
@@ -503,7 +503,7 @@ def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     return pair if above else pair[::-1]
 
 
-def _upper(x: ArrayLike, law: Law) -> Array:
+def upper_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of `x`.
 
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
@@ -512,7 +512,7 @@ def _upper(x: ArrayLike, law: Law) -> Array:
     return at_each(lambda law, x: _tails(law, x)[0], real(x=x), law)
 
 
-def _lower(x: ArrayLike, law: Law) -> Array:
+def lower_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of `x`.
 
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
@@ -521,11 +521,16 @@ def _lower(x: ArrayLike, law: Law) -> Array:
     return at_each(lambda law, x: _tails(law, x)[1], real(x=x), law)
 
 
+def log_densities(x: ArrayLike, law: Law) -> Floats:
+    """Compute the logarithm of the density at every entry of `x`, for the distribution with the parameters `law`."""
+    return at_each(_log_density, real(x=x), law)
+
+
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    Here log and error are the two entries along the last axis of `log_and_error`, a result of `_upper` or `_lower`. The
-    argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
+    Here log and error are the two entries along the last axis of `log_and_error`, a result of `upper_tails` or
+    `lower_tails`. The argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
@@ -550,8 +555,8 @@ def _log_density(law: Law, x: float) -> float:
 def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of the density of Q divided by the unit of its form, at the end of the support of Q.
 
-    All weights of `law` have one sign, and there is no normal variable. The density is the limit from within the support:
-    inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
+    All weights of `law` have one sign, and there is no normal variable. The density is the limit from within the
+    support: inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
     """
     form = law.upper.form
     total = np.sum(form.k)

@@ -149,12 +149,9 @@ def test_many_weights_of_any_scale():
 
 
 def test_work_grows_slowly_with_the_number_of_weights():
-    # The number of groups decides how long each node of a contour takes.
-    sizes = [
-        form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)
-    ]
-    assert np.all(np.diff(sizes) < 30)
-    assert sizes[-1] < 150
+    # The number of groups decides how long each node of a contour takes; there are 16 in an octave of weights.
+    sizes = [form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**4, 10**5, 10**6)]
+    assert np.all(np.diff(sizes) <= 16 * np.log2(10) + 1)
 
 
 # --- Davies' algorithm, with its absolute accuracy -------------------------------------------------------------------
@@ -342,7 +339,7 @@ def test_edges():
     ("arguments", "name"),
     [
         ((np.nan, [1.0]), "x"),
-        ((1.0, [1.0, -1.0]), r"weights\[1\]"),
+        ((1.0, [1.0, 0.0]), r"weights\[1\]"),
         ((1.0, [0.0]), r"weights\[0\]"),
         ((1.0, [np.inf]), r"weights\[0\]"),
         ((1.0, []), "weights"),
