@@ -42,12 +42,13 @@ tails and the density are contour integrals over s:
    :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it carries the size of the tail,
    such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
    order one (`egm/_gx2/contour.py`).
-2. The contour is the parabola :math:`s = c + i h u + \gamma u^2` for real u. Its constants h and
-   :math:`\gamma` are chosen so that it follows the path of steepest descent to third order. On it
-   the integrand falls like :math:`e^{-u^2/2}`, and the trapezoid rule in u converges geometrically:
-   the step is halved until two rules agree, and the difference of the last two gives the estimate
-   of the error. Where a parabola fails, for few weights of both signs for instance, the contour is a
-   hyperbola, whose nodes spread exponentially (`egm/_gx2/kernel.py`).
+2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
+   constants h and r are chosen so that it follows the path of steepest descent to third order. There
+   the integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps the angle with the
+   tangent t to the vertical, so that it does not come near the cut, and its nodes spread exponentially,
+   because the integrand of few weights falls only like a power of s. The trapezoid rule in u converges
+   geometrically: the step is halved until two rules agree and the integrand turns slowly from node to
+   node (`egm/_gx2/kernel.py`).
 3. At a node, equal degrees of freedom need one logarithm for many weights: the factors
    :math:`1 - 2 w_j s` are multiplied, and the product's turns around zero are counted. The loops
    over nodes and weights are compiled by numba, a quarter of a second for the first call of a process.

@@ -22,13 +22,13 @@ NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
-_TILT = math.sin(math.pi / 7)  # so the ends of the hyperbola stay 45 degrees away from where a normal term grows
+_REACH = 8.0  # of a contour: beyond, its nodes spread exponentially
+_TILT = (
+    0.9  # tangent of the angle between the ends of a contour and the vertical; at 1 a normal term would not fall off
+)
 Complex: TypeAlias = NDArray[np.complex128]
 Quadrature: TypeAlias = tuple[Complex, Complex, float, Array]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
-# Steepest descent bends the contour by 1. Where one weight alone shapes the saddle point, but many others shape its
-# surroundings, a bend of 1 is too much, and the integrand grows again: then a smaller bend is tried.
-_BENDS = (1.0, 0.25, 0.0)
 
 
 @cache
@@ -150,7 +150,7 @@ class Crossing:
 
         It allows for the rounding of the factors that `kernel.quadrature` multiplies, too.
         """
-        return _EPS * (20 + 2 * size + min(math.sqrt(self.form.k @ self.form.k), 64.0))
+        return _EPS * (64 + 2 * size + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
@@ -254,24 +254,22 @@ def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     return best
 
 
-def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, bool]]:
+def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]]:
     """Yield the shapes of the contours to be tried in turn, as `kernel.quadrature` takes them.
 
-    The arguments are those of `integrate`. A parabola with the bend 1 follows the path of steepest descent. It may bend
-    only to the side on which exp(-s x) falls: to the right for positive `x`. The hyperbola bends to this side, too, or
-    is straight if `x` is 0. Far away its nodes are further and further apart, so that the integrand may fall like a
-    power of s, as it does where only a few weights act.
+    The arguments are those of `integrate`. The first hyperbola follows the path of steepest descent to third order, if
+    this bends to the side on which exp(-s x) falls: to the right for positive `x`. The second one leaves it earlier,
+    and the last one is a straight line.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
     # makes the integrand die away, and the lower one further than many weights can bear.
     third = abs(crossing.skew) + 2 / spread**2 if crossing.lower else crossing.skew
-    h = c / math.sqrt(spread)
-    if third * x > 0:
-        yield from ((h, bend * c * third / (6 * spread**2), False) for bend in _BENDS)
-    if x:
-        yield h, math.copysign(_TILT, x), True
-    yield h, 0.0, True
+    h, tilt = c / math.sqrt(spread), math.copysign(_TILT, x) if x else 0.0
+    bend = third * math.copysign(1.0, x) / (3 * spread**1.5)  # of the path of steepest descent, in units of h
+    for reach in (min(max(_TILT / bend, 1.0), _REACH) if bend > 0 else _REACH, 1.0):
+        yield h, reach, tilt
+    yield h, 1.0, 0.0
 
 
 def growth(crossing: Crossing, shift: Complex) -> Complex:

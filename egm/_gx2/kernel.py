@@ -26,6 +26,7 @@ _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of th
 TOP = 1 - 0.5 * math.log(
     2 * math.pi
 )  # the limit of the saddlepoint formula at the near end of a tail: no tail is larger
+_TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
@@ -259,6 +260,17 @@ def _growth(
 
 
 @compiled()
+def _path(u: float, h: float, reach: float, tilt: float) -> tuple[complex, complex]:
+    """Return the node s - c at the parameter `u` of a hyperbola, and its derivative by u.
+
+    At u = 0 the derivative is i h, and the curvature is h * `tilt` / `reach`. Beyond u = `reach` the nodes spread
+    exponentially, and the hyperbola nears a line that is turned from the vertical by the angle whose tangent is `tilt`.
+    """
+    sinh, cosh = math.sinh(u / reach), math.cosh(u / reach)
+    return complex(reach * h * tilt * (cosh - 1), reach * h * sinh), complex(h * tilt * sinh, h * cosh)
+
+
+@compiled()
 def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
     q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
@@ -269,20 +281,6 @@ def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, 
 
 
 @compiled()
-def _path(u: float, h: float, gamma: float, hyperbola: bool) -> tuple[complex, complex]:
-    """Return the node s - c at the parameter `u`, and its derivative by u, on a parabola or on a hyperbola.
-
-    At u = 0 both have the direction i h. The parabola is i h u + gamma u^2, and the hyperbola turns aside by the angle
-    whose sine is `gamma`.
-    """
-    if not hyperbola:
-        return complex(gamma * u * u, h * u), complex(2 * gamma * u, h)
-    upright, sinh, cosh = math.sqrt(1 - gamma * gamma), math.sinh(u), math.cosh(u)
-    h = h / upright
-    return complex(gamma * h * (cosh - 1), upright * h * sinh), complex(gamma * h * sinh, upright * h * cosh)
-
-
-@compiled()
 def quadrature(
     table: Array,
     normal: float,
@@ -290,21 +288,22 @@ def quadrature(
     x: float,
     c: float,
     at: Array,
-    shape: tuple[float, float, bool],
+    shape: tuple[float, float, float],
     density: bool,
 ) -> tuple[int, Complex, Complex, float, Array]:
     """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
 
-    `at` was filled by `cross` at c. `shape` holds h, gamma and whether the contour is the hyperbola of `_path`. The
+    `at` was filled by `cross` at c. `shape` holds the constants of the hyperbola of `_path`. The
     step of the trapezoid rule is halved until the last two sums agree; if `density` is false, only those of the
     integral with 1 / s. The results are how the quadrature ended; the nodes s - c and their masses; the estimated
     relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each divided by 2 i
     |c|.
     """
-    h, gamma, hyperbola = shape
+    h, reach, tilt = shape
     size_of_c = abs(c)
     q, ends = table[0] / at[0], _ends(table, moments)
     shift, mass = np.empty(_MOST_NODES, np.complex128), np.empty(_MOST_NODES, np.complex128)
+    turns, sizes = np.empty(_MOST_NODES), np.empty(_MOST_NODES)
     sums, coarse, fine = np.zeros((2, 3)), np.zeros(3), np.zeros(3)
     step, count, smallest, size, error = _STEP, 0, 1.0, 1.0, np.inf
     for level in range(_HALVINGS + 1):
@@ -316,7 +315,7 @@ def quadrature(
             step /= 2
             coarse[:] = fine
         for i in range(new):
-            s, slope = _path(step * (2 * i + 1 if level else i), h, gamma, hyperbola)
+            s, slope = _path(step * (2 * i + 1 if level else i), h, reach, tilt)
             real, imag = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
             real, imag = real - s.real * x, imag - s.imag * x
             factor = math.exp(min(real, 700.0))
@@ -324,9 +323,10 @@ def quadrature(
                 size = factor * abs(slope) / h / (1.0 if density else abs(complex(1 + s.real / c, s.imag / c)))
                 if size < NEGLIGIBLE:
                     break
-                if not size <= (1e3 if hyperbola else 1.5) * smallest:
+                if not size <= 1e3 * smallest:
                     return GROWS, shift[:0], mass[:0], np.nan, fine
                 smallest = min(smallest, size)
+                turns[i], sizes[i] = imag, size
                 factor = factor if i else 0.5
             m = (
                 factor
@@ -344,11 +344,6 @@ def quadrature(
             if level == 0:
                 return GROWS, shift[:0], mass[:0], np.nan, fine
         if level == 0:
-            for i in range(1, 9):  # where many weights meet, the integrand may grow again
-                s, slope = _path(step * count * 1.2**i, h, gamma, hyperbola)
-                real, _ = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
-                if math.exp(min(real - s.real * x, 700.0)) * abs(slope) / h > 10 * NEGLIGIBLE:
-                    return GROWS, shift[:0], mass[:0], np.nan, fine
             coarse[:] = 2 * step * sums[0]
         sums[0] += sums[1]
         sums[1] = 0
@@ -356,9 +351,14 @@ def quadrature(
         change = abs(fine[0] / coarse[0] - 1)
         if density:
             change = max(change, abs(fine[1] / coarse[1] - 1))
-        # Halving the step squares the error on a parabola, which follows the path of steepest descent, but not always on
-        # the hyperbola.
-        error = change if hyperbola else 1000 * change * change
+        # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
+        # is not seen: the error may be as large as this part.
+        error, part = 1e4 * change * change, 0.0
+        first = count >> level
+        for i in range(1, first):
+            if abs(turns[i] - turns[i - 1]) > _TURN * (1 << level):
+                part = max(part, sizes[i])
+        error = max(error, part)
         if error < _RTOL:
             return DIED, shift[:count], mass[:count] * step, error, fine
     return ROUGH, shift[:count], mass[:count] * step, error, fine
