@@ -70,8 +70,8 @@ def _read(name: str, value: object) -> Array:
 
     The usual cases, a number and an array of float64, are recognized first, because they need no conversion.
     """
-    if type(value) in (int, float, np.float64) and abs(value) <= _LARGEST:  # type: ignore[operator]  # a number
-        return np.array(float(value))  # type: ignore[arg-type]  # the same
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
+        return np.array(float(value))
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
     return _doubles(_numeric(name, value))

@@ -176,10 +176,10 @@ def _beyond_centers(form: Form, v: Array) -> float:
     Let e be the relative distance of a weight from the center. The result sums the power series in e of log(1 - v e)
     and of 1 / (1 - v e) over all weights, by the moments in `form`. It is 0 if `form` has no moments.
     """
-    total, power = 0.0, 1.0
+    total, power = 0.0, np.ones_like(v)
     for p, (k, nc) in enumerate(zip(*form.moments, strict=True), start=1):
         power = power * v
-        total += k / (2 * p) @ power + nc / 2 @ ((1 + v) * power)
+        total += float(k / (2 * p) @ power + nc / 2 @ ((1 + v) * power))
     return total
 
 

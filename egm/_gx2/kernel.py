@@ -457,7 +457,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
         for i in range(part.size):
             w, top = part[i], bits[i] >> 48
             place = below + (above - top if 2 * w > largest else top if w > 0 else -top - 1)
-            row = np.int64(rows[place])
+            row = int(rows[place])
             if row < 0:
                 if count == most:
                     return largest, found[:0]
