@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
-    NEGLIGIBLE,
     AccuracyError,
     Complex,
     Crossing,
@@ -28,6 +27,7 @@ from egm._gx2.quantiles import search
 from egm._types import Array, ArrayLike
 from egm._validate import positive, scalar
 
+_NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
 _NEAR, _FAR = 2.0, 8.0  # where |z| is at least so large, the long and the short rule of Gauss-Laguerre serve
 _LONG, _SHORT = (np.polynomial.laguerre.laggauss(size) for size in (80, 32))
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
@@ -226,7 +226,7 @@ def _in_tail(form: Form, x: Real) -> Piece:
     derivatives, z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
-    shift, mass, *_ = integrate(crossing, x, density=False)
+    shift, mass, *_ = integrate(crossing, x, density=0.0)
     height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
     z = (crossing.c + shift) * float(x)
     share, square = (height * mass * image for image in _lost_shares(z))
@@ -254,8 +254,8 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
         (np.array([1j]), np.array([1j]), np.zeros(1, complex), np.zeros(1, complex)),
     )
     yield crossing, shift, (share, square, z * square, z * share)
-    if log_by_formula(saddle(form, x, lower=True)) > np.log(NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
-        lowest = search(form, 2.5 * np.log(NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
+    if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
+        lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
         for near, shift, mass, u in _below(form, lowest, float(x)):
             yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
 

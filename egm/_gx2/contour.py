@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from egm._gx2.form import Form, Long, Real
 from egm._types import Array
 
-NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
@@ -150,7 +149,7 @@ class Crossing:
 
         It allows for the rounding of the factors that `kernel.quadrature` multiplies, too.
         """
-        return _EPS * (64 + 2 * size + min(math.sqrt(self.form.k @ self.form.k), 64.0))
+        return _EPS * (64 + 3 * size + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
@@ -224,7 +223,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
     raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
 
 
-def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
+def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
     The results are the array s - c, the array m, an estimate of the relative error, and the array of Im sum_i m_i
@@ -233,9 +232,8 @@ def integrate(crossing: Crossing, x: Real, density: bool = True) -> Quadrature:
     integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
     The tail is the integral with F = 1/s, and the density is the integral with F = 1.
 
-    The estimated error is that of the tail; if `density` is true, it is the larger one of the errors of tail and
-    density. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
-    `density` has to be false.
+    The estimated error is the larger one of that of the tail and `density` times that of the density. For an x far
+    below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has to be 0.
     """
     x, form = float(x), crossing.form
     best: Quadrature | None = None

@@ -289,15 +289,15 @@ def quadrature(
     c: float,
     at: Array,
     shape: tuple[float, float, float],
-    density: bool,
+    density: float,
 ) -> tuple[int, Complex, Complex, float, Array]:
     """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
 
-    `at` was filled by `cross` at c. `shape` holds the constants of the hyperbola of `_path`. The
-    step of the trapezoid rule is halved until the last two sums agree; if `density` is false, only those of the
-    integral with 1 / s. The results are how the quadrature ended; the nodes s - c and their masses; the estimated
-    relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each divided by 2 i
-    |c|.
+    `at` was filled by `cross` at c. `shape` holds the constants of the hyperbola of `_path`. The step of the trapezoid
+    rule is halved until the last two sums agree. `density` is the share of the error of the second integral, that
+    without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their masses; the
+    estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each
+    divided by 2 i |c|.
     """
     h, reach, tilt = shape
     size_of_c = abs(c)
@@ -320,7 +320,7 @@ def quadrature(
             real, imag = real - s.real * x, imag - s.imag * x
             factor = math.exp(min(real, 700.0))
             if level == 0:
-                size = factor * abs(slope) / h / (1.0 if density else abs(complex(1 + s.real / c, s.imag / c)))
+                size = factor * abs(slope) / h / (1.0 if density == 1 else abs(complex(1 + s.real / c, s.imag / c)))
                 if size < NEGLIGIBLE:
                     break
                 if not size <= 1e3 * smallest:
@@ -348,12 +348,10 @@ def quadrature(
         sums[0] += sums[1]
         sums[1] = 0
         fine[:] = step * sums[0]
-        change = abs(fine[0] / coarse[0] - 1)
-        if density:
-            change = max(change, abs(fine[1] / coarse[1] - 1))
+        change, of_density = fine[0] / coarse[0] - 1, fine[1] / coarse[1] - 1
         # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
         # is not seen: the error may be as large as this part.
-        error, part = 1e4 * change * change, 0.0
+        error, part = 1e4 * max(change**2, density * of_density**2 if density else 0.0), 0.0
         first = count >> level
         for i in range(1, first):
             if abs(turns[i] - turns[i - 1]) > _TURN * (1 << level):

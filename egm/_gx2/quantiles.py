@@ -13,6 +13,7 @@ from egm._gx2.tails import at_each, log_complement, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
+_SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
 
@@ -263,7 +264,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 
     def excess(theta: float) -> tuple[float, float, float]:
         crossing = Crossing(form, theta, lower)
-        log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x)
+        log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x, _SLOPE)
         tail_slope = (1 if lower else -1) * math.exp(log_density - log_tail)  # d log tail / dx
         step = (log_p - log_tail) / tail_slope
         x = crossing.x + step - step**2 * (density_slope - tail_slope) / 2

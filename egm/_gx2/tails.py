@@ -455,15 +455,16 @@ def logpdf(
     return log_densities(x, law_of(weights, dof, nc, normal, shift))
 
 
-def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
+def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
     """Compute the logarithms of a tail and of the density at `x`, both by one contour.
 
     The distribution is that of the `Form` to which `crossing` belongs, and `x` is divided by the unit of this form. The
     contour goes through the point of `crossing`. The tail is the lower one if `crossing.lower` is true, else the upper
     one. The four results are the logarithm of the tail, the estimated error of this logarithm, the logarithm of the
-    density, and the derivative of the log density by x.
+    density, and the derivative of the log density by x. Only the share `density_counts` of the error of the density
+    counts when the quadrature chooses its step.
     """
-    _, _, error, (tail, density, moment) = integrate(crossing, x)
+    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
     log_tail = height + math.log(tail / math.pi)
     log_density = height + math.log(density / math.pi) + math.log(abs(crossing.c))
@@ -472,7 +473,7 @@ def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the first two results of `tail_and_density`, also where the density is infinite."""
-    _, _, error, (tail, *_) = integrate(crossing, x, density=False)
+    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
     return height + math.log(tail / math.pi), error + rounding
 
