@@ -66,7 +66,7 @@ tails and the density are contour integrals over s:
        \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
 
    A cluster is a sixteenth of an octave of :math:`r = w / \max w` or, near r = 1, of 1 - r, so that
-   :math:`|V e|` is at most 1/33 on the real axis. The leading bits of these numbers say at once to
+   :math:`|V e|` is at most 1/16 on the real axis. The leading bits of these numbers say at once to
    which cluster a weight belongs. This takes one pass over the weights, however many there are;
    afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
 

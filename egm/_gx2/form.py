@@ -237,7 +237,7 @@ def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | N
     """Return the `Form` with one group for each cluster of weights, or None if there are more than a sixteenth as many.
 
     The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where
-    r is the weight divided by the largest one: so |V e| is at most 1/33 in the series of the docstring of `egm.gx2`.
+    r is the weight divided by the largest one: so |V e| is at most 1/16 in the series of the docstring of `egm.gx2`.
     """
     from egm._gx2 import kernel
 
