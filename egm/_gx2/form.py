@@ -97,8 +97,8 @@ class Side:
         """Return the point of the variable of `form` that belongs to the point `x` of Q."""
         return self.sign * (np.longdouble(x) - self.shift) / self.form.unit
 
-    def unscaled(self, y: float) -> float:
-        """Return the point of Q that belongs to the point `y` of the variable of `form`."""
+    def unscaled(self, y: Any) -> Any:
+        """Return the point of Q, or the array of points, that belongs to `y` of the variable of `form`."""
         return self.sign * self.form.unit * y + self.shift
 
 

@@ -6,6 +6,7 @@ import math
 from typing import overload
 
 import numpy as np
+from numpy.polynomial import chebyshev
 
 from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
 from egm._gx2.form import Form, Law, law_of
@@ -13,6 +14,8 @@ from egm._gx2.tails import at_each, log_complement, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
+_FEW = 48  # so many quantiles, or fewer, are computed one by one
+_NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
@@ -194,17 +197,74 @@ def ilogsf(
     logp = real(logp=logp)
     if np.any(logp > 0):
         raise ValueError(f"logp must be <= 0, got {float(np.max(logp))!r}")
-    return at_each(lambda law, log_p: quantile(law, log_p, lower=False), logp, law_of(weights, dof, nc, normal, shift))
+    return _at_all(logp, law_of(weights, dof, nc, normal, shift), lower=False)
 
 
 def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
     """Compute the upper quantile for every entry of `p`, for the distribution with the parameters `law`."""
-    return at_each(lambda law, log_p: quantile(law, log_p, lower=False), _log_probability(p), law)
+    return _at_all(_log_probability(p), law, lower=False)
 
 
 def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
     """Compute the lower quantile for every entry of `p`, for the distribution with the parameters `law`."""
-    return at_each(lambda law, log_p: quantile(law, log_p, lower=True), _log_probability(p), law)
+    return _at_all(_log_probability(p), law, lower=True)
+
+
+def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
+    """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
+
+    Where there are many, those on one side of the mean are interpolated together.
+    """
+    flat = np.ravel(logs)
+    if flat.size <= _FEW:
+        return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
+    x = np.empty(flat.size)
+    inside = (flat < 0) & np.isfinite(flat)
+    x[~inside] = [quantile(law, log_p, lower) for log_p in flat[~inside].tolist()]
+    given = flat[inside]
+    others = np.where(given > -1, np.log(-np.expm1(given)), np.log1p(-np.exp(given)))
+    log_upper, log_lower = (others, given) if lower else (given, others)
+    above = log_upper < _log_upper_at_mean(law)
+    found = np.empty(given.size)
+    for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
+        if chosen.any():
+            found[chosen] = side.unscaled(_interpolated(side.form, tail[chosen], side.lower))
+    x[inside] = found
+    return x.reshape(logs.shape)
+
+
+def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
+    """Compute what `search` finds, for every entry of `logs`, by Chebyshev interpolation where there are many of them.
+
+    The variable of the interpolation is the logarithm of a minus the log tail, where a is the largest logarithm of the
+    saddlepoint formula. It is divided into panels, and each panel has `_NODES` nodes. If the last coefficients are not
+    negligible, the entries of the panel are computed one by one. For positive weights without a normal term the
+    logarithm of the quantile is interpolated, since it may range over many powers of ten.
+    """
+    top = kernel().TOP
+    t = np.log(top - logs)
+    panel = ((t - t.min()) / _PANEL).astype(int)
+    angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+    definite = form.normal == 0 and bool(np.all(form.r > 0))
+    x = np.empty(logs.size)
+    for index in np.unique(panel):
+        here = panel == index
+        low, high = t[here].min(), t[here].max()
+        coefficients, negligible = np.array([np.inf]), _LEFT_OUT
+        if here.sum() > _FEW and high > low:
+            nodes = (low + high + (high - low) * np.cos(angles)) / 2
+            exact = np.array([search(form, top - math.exp(node), lower) for node in nodes])
+            if not definite or exact.min() > 0:
+                values = np.log(exact) if definite else exact
+                negligible *= 1.0 if definite else np.abs(exact).min()
+                coefficients = np.cos(np.outer(np.arange(_NODES), angles)) @ values * (2 / _NODES)
+                coefficients[0] /= 2
+        if np.abs(coefficients[-3:]).max() < negligible:
+            values = chebyshev.chebval((2 * t[here] - low - high) / (high - low), coefficients)
+            x[here] = np.exp(values) if definite else values
+        else:
+            x[here] = [search(form, log_p, lower) for log_p in logs[here].tolist()]
+    return x
 
 
 def _log_probability(p: ArrayLike) -> Array:
@@ -231,22 +291,25 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
-    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q.
+    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
 
-    `law` holds the parameters of Q. If x lies above the mean, `quantile` searches x by the upper tail, and otherwise by
-    the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate. For
-    positive weights, P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees of
-    freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
+    For positive weights, P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees
+    of freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
     """
-    if log_upper >= math.log(0.7):
-        return False
-    if law.weights.size and law.weights.min() > 0:
-        if log_upper >= math.log(0.5):
-            return False
-        if log_upper < math.log(0.3) and not law.nc.any() and law.dof.min() >= 1 and not law.normal:
-            return True
+    central = law.signs == (False, True) and not law.normal and not law.nc.any() and law.dof.min() >= 1
+    if central and not math.log(0.3) <= log_upper < math.log(0.5):
+        return log_upper < math.log(0.3)
+    return log_upper < _log_upper_at_mean(law)
+
+
+def _log_upper_at_mean(law: Law) -> float:
+    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most log 0.7.
+
+    `law` holds the parameters of Q. If x lies above the mean, a quantile is searched by the upper tail, and otherwise
+    by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate.
+    """
     side = law.upper
-    return log_upper < log_by_formula(saddle(side.form, side.form.mean, side.lower))
+    return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), math.log(0.7))
 
 
 def search(form: Form, log_p: float, lower: bool) -> float:
