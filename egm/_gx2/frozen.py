@@ -72,77 +72,176 @@ class rv:
     def __init__(
         self, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
     ) -> None:
-        self._law = law_of(weights, dof, nc, normal, shift)
+        law = self._law = law_of(weights, dof, nc, normal, shift)
+        self.weights, self.dof, self.nc = law.weights.copy(), law.dof.copy(), law.nc.copy()
+        self.normal, self.shift = law.normal, law.shift
 
     def __repr__(self) -> str:
         return f"rv({self.weights!r}, dof={self.dof!r}, nc={self.nc!r}, normal={self.normal!r}, shift={self.shift!r})"
 
-    @property
-    def weights(self) -> Array:
-        return self._law.weights.copy()
-
-    @property
-    def dof(self) -> Array:
-        return self._law.dof.copy()
-
-    @property
-    def nc(self) -> Array:
-        return self._law.nc.copy()
-
-    @property
-    def normal(self) -> float:
-        return self._law.normal
-
-    @property
-    def shift(self) -> float:
-        return self._law.shift
-
     def sf(self, x: ArrayLike) -> Floats:
-        """Compute the upper tail P[Q > x], as `egm.gx2.sf` does."""
+        """Compute the upper tail P[Q > x], as `egm.gx2.sf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The upper tail, in the shape of `x`.
+        """
         return np.exp(self.logsf(x))
 
     def logsf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the upper tail, as `egm.gx2.logsf` does."""
+        """Compute the logarithm of the upper tail P[Q > x], as `egm.gx2.logsf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The logarithm of the upper tail, in the shape of `x`.
+        """
         return upper_tails(x, self._law)[..., 0][()]
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Compute the lower tail P[Q <= x], as `egm.gx2.cdf` does."""
+        """Compute the lower tail P[Q <= x], as `egm.gx2.cdf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The lower tail, in the shape of `x`.
+        """
         return np.exp(self.logcdf(x))
 
     def logcdf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the lower tail, as `egm.gx2.logcdf` does."""
+        """Compute the logarithm of the lower tail P[Q <= x], as `egm.gx2.logcdf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The logarithm of the lower tail, in the shape of `x`.
+        """
         return lower_tails(x, self._law)[..., 0][()]
 
     def pdf(self, x: ArrayLike) -> Floats:
-        """Compute the density, as `egm.gx2.pdf` does."""
+        """Compute the density at x, as `egm.gx2.pdf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The density, in the shape of `x`.
+        """
         return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the density, as `egm.gx2.logpdf` does."""
+        """Compute the logarithm of the density at x, as `egm.gx2.logpdf` does.
+
+        Parameters
+        ----------
+        x : float or array_like
+            Point or points, in the units of `weights`.
+
+        Returns
+        -------
+        float or ndarray
+            The logarithm of the density, in the shape of `x`.
+        """
         return log_densities(x, self._law)
 
     def isf(self, p: ArrayLike) -> Floats:
-        """Compute the upper quantile, as `egm.gx2.isf` does."""
+        """Compute the upper quantile, as `egm.gx2.isf` does.
+
+        Parameters
+        ----------
+        p : float or array_like
+            Probability or probabilities, in [0, 1].
+
+        Returns
+        -------
+        float or ndarray
+            The quantile, in the shape of `p`.
+        """
         return upper_quantiles(p, self._law)
 
     def ppf(self, p: ArrayLike) -> Floats:
-        """Compute the lower quantile, as `egm.gx2.ppf` does."""
+        """Compute the lower quantile, as `egm.gx2.ppf` does.
+
+        Parameters
+        ----------
+        p : float or array_like
+            Probability or probabilities, in [0, 1].
+
+        Returns
+        -------
+        float or ndarray
+            The quantile, in the shape of `p`.
+        """
         return lower_quantiles(p, self._law)
 
     def mean(self) -> float:
-        """Return the mean."""
+        """Compute the mean of Q.
+
+        Returns
+        -------
+        float
+            The mean, in the units of `weights`.
+        """
         return self._law.mean
 
     def var(self) -> float:
-        """Return the variance."""
+        """Compute the variance of Q.
+
+        Returns
+        -------
+        float
+            The variance, in the squared units of `weights`.
+        """
         return self._law.variance
 
     def std(self) -> float:
-        """Return the standard deviation."""
+        """Compute the standard deviation of Q.
+
+        Returns
+        -------
+        float
+            The standard deviation, in the units of `weights`.
+        """
         return float(np.sqrt(self._law.variance))
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
-        """Return the mean, the variance, the skewness and the excess kurtosis, those of "mvsk" that `moments` names."""
+        """Compute the mean, the variance, the skewness and the excess kurtosis of Q, or some of them.
+
+        Parameters
+        ----------
+        moments : str, default "mv"
+            Letters that name the results: "m", "v", "s" and "k".
+
+        Returns
+        -------
+        tuple of float
+            The results in the order of `moments`.
+        """
         law = self._law
         third, fourth = (
             factor * float(np.sum(law.weights**order * (law.dof + order * law.nc))) / law.variance ** (order / 2)
@@ -154,21 +253,51 @@ class rv:
         return tuple(known[letter] for letter in moments)
 
     def median(self) -> float:
-        """Return the median."""
+        """Compute the median of Q.
+
+        Returns
+        -------
+        float
+            The median, in the units of `weights`.
+        """
         return float(self.ppf(0.5))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Return the quantiles between which Q lies with the probability `confidence`, with equal tails."""
+        """Compute an interval with equal tails.
+
+        Parameters
+        ----------
+        confidence : float
+            Probability with which Q lies in the interval, strictly between 0 and 1.
+
+        Returns
+        -------
+        tuple of float
+            The ends of the interval.
+        """
         rest = (1 - scalar(probability, confidence=confidence)) / 2
         return float(self.ppf(rest)), float(self.isf(rest))
 
     def support(self) -> tuple[float, float]:
-        """Return the least and the largest value that Q can have."""
+        """Return the least and the largest value that Q can have.
+
+        Returns
+        -------
+        tuple of float
+            The ends, which may be infinite.
+        """
         return self._law.support
 
     def entropy(self) -> float:
         """Compute the differential entropy, the mean of minus the log density, in nats.
 
+        Returns
+        -------
+        float
+            The entropy, for Q in the units of `weights`.
+
+        Notes
+        -----
         The mean is an integral over the probability u of the quantile x(u). With the logit of u as the variable, the
         integrand falls exponentially on both sides, and the trapezoid rule converges geometrically.
         """
@@ -182,7 +311,20 @@ class rv:
         size: int | Sequence[int] | None = None,
         random_state: np.random.Generator | int | None = None,
     ) -> Floats:
-        """Draw from the distribution; `size` and `random_state`, a Generator or a seed, are as in SciPy."""
+        """Draw from the distribution.
+
+        Parameters
+        ----------
+        size : int or sequence of int, optional
+            Shape of the result. Without it the result is a single number.
+        random_state : numpy.random.Generator or int, optional
+            Source of the random numbers, or its seed. Without it the draws differ from call to call.
+
+        Returns
+        -------
+        float or ndarray
+            The draws, in the shape `size`.
+        """
         return draw(self._law, size, np.random.default_rng(random_state))
 
 
@@ -232,6 +374,11 @@ def from_quadratic_form(
     :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 if it is below the
     rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size.
 
+    References
+    ----------
+    .. [1] Sheppard (1899), "On the application of the theory of error to cases of normal
+       distribution and normal correlation".
+
     Examples
     --------
     The product of two normal variables with the correlation 1/2 is below 0 with the probability
@@ -241,11 +388,6 @@ def from_quadratic_form(
     >>> law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, 0.5], [0.5, 1]])
     >>> round(float(law.cdf(0.0)), 12)
     0.333333333333
-
-    References
-    ----------
-    .. [1] Sheppard (1899), "On the application of the theory of error to cases of normal
-       distribution and normal correlation".
     """
     A = matrix(None, A=A)
     d = A.shape[0]
