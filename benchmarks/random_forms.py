@@ -71,7 +71,7 @@ def main():
             x = quantile(law, log_p, lower)
             if x in law.support:
                 continue  # a quantile below the least double
-            side = law.lower if lower else law.upper
+            side = law.upper if x >= law.mean else law.lower
             y = side.scaled(x)
             crossing = contour.saddle(side.form, y, side.lower)
             value, estimate = log_tail_at(crossing, y)
@@ -85,7 +85,7 @@ def main():
             above += 1
             print(f"form {i} of seed {options.seed}: error {off:.1e}, estimate {estimate:.1e}", flush=True)
         if options.certify and i % options.certify == 0:
-            enclosure = gx2.certify(x, *parameters, of="logcdf" if lower else "logsf")
+            enclosure = gx2.certify(x, *parameters, of="logsf" if side is law.upper else "logcdf")
             proved += 1
             if not enclosure.low - estimate <= value <= enclosure.high + estimate:
                 wrong += 1

@@ -98,6 +98,7 @@ class Crossing:
             form.table, form.normal, theta, lower, self.at
         )
         self.drift, self.spread = gain - loss, convex + concave + 1
+        self._turns = (gain + loss) / math.sqrt(self.spread)
 
     @property
     def slack(self) -> Array:
@@ -147,9 +148,10 @@ class Crossing:
     def _rounding(self, size: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        It allows for the rounding of the factors that `kernel.quadrature` multiplies, too.
+        It allows for the rounding within `kernel.quadrature`, too: of factors that are multiplied, and of large terms
+        of K(s) - K(c) with opposite signs.
         """
-        return _EPS * (64 + 3 * size + min(math.sqrt(self.form.k @ self.form.k), 64.0))
+        return _EPS * (64 + 3 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:

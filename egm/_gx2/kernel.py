@@ -304,7 +304,7 @@ def quadrature(
     q, ends = table[0] / at[0], _ends(table, moments)
     shift, mass = np.empty(_MOST_NODES, np.complex128), np.empty(_MOST_NODES, np.complex128)
     turns, sizes = np.empty(_MOST_NODES), np.empty(_MOST_NODES)
-    sums, coarse, fine = np.zeros((2, 3)), np.zeros(3), np.zeros(3)
+    sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
     step, count, smallest, size, error = _STEP, 0, 1.0, 1.0, np.inf
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
@@ -324,7 +324,7 @@ def quadrature(
                 if size < NEGLIGIBLE:
                     break
                 if not size <= 1e3 * smallest:
-                    return GROWS, shift[:0], mass[:0], np.nan, fine
+                    return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
                 smallest = min(smallest, size)
                 turns[i], sizes[i] = imag, size
                 factor = factor if i else 0.5
@@ -339,16 +339,19 @@ def quadrature(
             part[0] += (m / (1 + s)).imag
             part[1] += m.imag
             part[2] += (m * s).imag
+            part[3] += (m / ((1 + s) * (1 + s))).imag
             count += 1
         else:
             if level == 0:
-                return GROWS, shift[:0], mass[:0], np.nan, fine
+                return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
         if level == 0:
             coarse[:] = 2 * step * sums[0]
         sums[0] += sums[1]
         sums[1] = 0
         fine[:] = step * sums[0]
-        change, of_density = fine[0] / coarse[0] - 1, fine[1] / coarse[1] - 1
+        # Two rules may agree by accident, but hardly for two integrals at once.
+        change = max(abs(fine[0] - coarse[0]), abs(fine[3] - coarse[3])) / fine[0]
+        of_density = fine[1] / coarse[1] - 1
         # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
         # is not seen: the error may be as large as this part.
         error, part = 1e4 * max(change**2, density * of_density**2 if density else 0.0), 0.0
@@ -358,8 +361,8 @@ def quadrature(
                 part = max(part, sizes[i])
         error = max(error, part)
         if error < _RTOL:
-            return DIED, shift[:count], mass[:count] * step, error, fine
-    return ROUGH, shift[:count], mass[:count] * step, error, fine
+            return DIED, shift[:count], mass[:count] * step, error, fine[:3]
+    return ROUGH, shift[:count], mass[:count] * step, error, fine[:3]
 
 
 @compiled()
