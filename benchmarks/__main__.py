@@ -41,7 +41,7 @@ def main():
     print(installed() + f"; missing: {', '.join(rivals.missing()) or 'none'}")
     print(NOTES.strip())
     releases = release.release, release.rotated, release.grouped, release.adaptive
-    for part in (gx2.tails, gx2.quantiles, gx2.grid, gx2.million, *releases, l2.noise):
+    for part in (gx2.tails, gx2.quantiles, gx2.calls, gx2.grid, gx2.million, *releases, l2.noise):
         for line in part(quick):
             print(line, flush=True)
 

@@ -34,6 +34,7 @@ __all__ = [
     "generator",
     "matrix",
     "nonnegative",
+    "nonzero",
     "positive",
     "probability",
     "real",
@@ -61,7 +62,23 @@ def real(**named: object) -> Array:
     for anything but real numbers, and ValueError for NaN.
     """
     ((name, value),) = named.items()
-    array = _doubles(_numeric(name, value))
+    return _without_nan(name, _read(name, value))
+
+
+def _read(name: str, value: object) -> Array:
+    """Return the argument `value` as float64, or raise a TypeError that calls it `name` if it is not of real numbers.
+
+    The usual cases, a number and an array of float64, are recognized first, because they need no conversion.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
+        return np.array(float(value))
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
+    return _doubles(_numeric(name, value))
+
+
+def _without_nan(name: str, array: Array) -> Array:
+    """Return `array` if it has no NaN; otherwise raise a ValueError that calls it `name`."""
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
@@ -73,13 +90,16 @@ def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
     """
 
     def check(**named: object) -> Array:
-        (name,), array = named, real(**named)
-        return _require(passes(array), rule, name, array)
+        ((name, value),) = named.items()
+        array = _read(name, value)
+        passed = passes(array)
+        return array if passed.all() else _require(passed, rule, name, _without_nan(name, array))
 
     return check
 
 
 finite = _rule("must be finite", np.isfinite)
+nonzero = _rule("must be finite and not 0", lambda array: np.isfinite(array) & (array != 0))
 positive = _rule("must be finite and > 0", lambda array: np.isfinite(array) & (array > 0))
 nonnegative = _rule("must be finite and >= 0", lambda array: np.isfinite(array) & (array >= 0))
 probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 0) & (array < 1))

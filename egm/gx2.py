@@ -1,16 +1,19 @@
 r"""Compute tails, quantiles and moments of the generalized chi-square distribution.
 
-It is the distribution of a weighted sum of independent noncentral chi-square variables,
+It is the distribution of a weighted sum of independent noncentral chi-square variables, with a normal
+term and a constant if they are wanted,
 
-.. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j), \qquad w_j > 0.
+.. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j) + \tau Z + c, \qquad w_j \ne 0.
 
-In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof`, :math:`\lambda` is `nc`, :math:`\tau` is
+`normal` and c is `shift`. Every quadratic form of a normal vector has such a distribution
+(`from_quadratic_form`).
 
 The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
-`isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` for probabilities that are
-too small for a double, `conditional_means` shows which terms make Q large, and `clip_moments` gives
-moments of the part that a normal vector with the squared norm Q loses when it is shortened to a
-given norm.
+`isf`, `ppf`, `mean`, `var` and `rvs`; `rv` is a frozen distribution with these methods. Besides, `ilogsf`
+inverts `logsf` for probabilities that are too small for a double, `conditional_means` shows which terms
+make Q large, `gradients` has the derivatives of the tail, and `clip_moments` gives moments of the part
+that a normal vector with the squared norm Q loses when it is shortened to a given norm.
 
 Notes
 -----
@@ -18,18 +21,19 @@ This is how a tail is computed [1]_. The cumulant function of Q,
 
 .. math::
 
-    K(s) = \sum_j \Bigl[ -\frac{\nu_j}{2} \log(1 - 2 w_j s)
+    K(s) = c s + \frac{\tau^2 s^2}{2} + \sum_j \Bigl[ -\frac{\nu_j}{2} \log(1 - 2 w_j s)
                          + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr],
 
-is analytic except on a cut, which runs along the real axis from :math:`1 / (2 \max w)` to infinity.
-The tails and the density are contour integrals over s:
+is analytic except on cuts along the real axis: one from :math:`1 / (2 \max w)` to infinity if there are
+positive weights, and one from :math:`1 / (2 \min w)` to minus infinity if there are negative ones. The
+tails and the density are contour integrals over s:
 
 .. math::
 
     \mathrm{sf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
-        \quad \text{if the contour crosses the real axis at } c \in (0, 1 / (2 \max w)), \\
+        \quad \text{if the contour crosses the real axis at } c > 0 \text{, below the right cut}, \\
     \mathrm{cdf}(x) &= -\frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
-        \quad \text{if it crosses at } c < 0, \\
+        \quad \text{if it crosses at } c < 0 \text{, above the left cut}, \\
     \mathrm{pdf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, ds
         \quad \text{on either contour.}
 
@@ -38,16 +42,21 @@ The tails and the density are contour integrals over s:
    :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it carries the size of the tail,
    such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
    order one (`egm/_gx2/contour.py`).
-2. The contour is the parabola :math:`s = c + i h u + \gamma u^2` for real u. Its constants h and
-   :math:`\gamma` are chosen so that it follows the path of steepest descent to third order. On it
-   the integrand falls like :math:`e^{-u^2/2}`, and the trapezoid rule in u converges geometrically:
-   the step is halved until two rules agree, and the difference of the last two gives the estimate
-   of the error (`egm/_gx2/contour.py` and `tails.py`).
-3. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
+2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
+   constants h and r are chosen so that it follows the path of steepest descent to third order. There
+   the integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps the angle with the
+   tangent t to the vertical, so that it does not come near the cut, and its nodes spread exponentially,
+   because the integrand of few weights falls only like a power of s. The trapezoid rule in u converges
+   geometrically: the step is halved until two rules agree and the integrand turns slowly from node to
+   node (`egm/_gx2/kernel.py`).
+3. At a node, equal degrees of freedom need one logarithm for many weights: the factors
+   :math:`1 - 2 w_j s` are multiplied, and the product's turns around zero are counted. The loops
+   over nodes and weights are compiled by numba, a quarter of a second for the first call of a process.
+4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    saddlepoint formula to second order [2]_ gives the start: its relative error is a few percent in
    a tail, and about a tenth elsewhere. Newton's rule with the tail itself ends the search after one or two
    contours (`egm/_gx2/quantiles.py`).
-4. Many weights are put into clusters. Each cluster is replaced by its center and the moments about
+5. Many weights are put into clusters. Each cluster is replaced by a center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
    :math:`V = 2 m s / (1 - 2 m s)`,
 
@@ -56,10 +65,10 @@ The tails and the density are contour integrals over s:
        \log(1 - 2 w s) = \log(1 - 2 m s) + \log(1 - V e),
        \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
 
-   Clusters are a tenth wide in :math:`\log(r / (1 - r))`, where :math:`r = w / \max w`, so that
-   :math:`|V e|` is at most 0.05 where it matters. This takes one pass over the weights, however
-   many there are; afterwards a tail costs as much as with a few hundred weights
-   (`egm/_gx2/form.py`).
+   A cluster is a sixteenth of an octave of :math:`r = w / \max w` or, near r = 1, of 1 - r, so that
+   :math:`|V e|` is at most 1/16 on the real axis. The leading bits of these numbers say at once to
+   which cluster a weight belongs. This takes one pass over the weights, however many there are;
+   afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
@@ -75,15 +84,20 @@ References
 
 from egm._gx2.clipping import clip_moments
 from egm._gx2.contour import AccuracyError
-from egm._gx2.moments import conditional_means, mean, rvs, var
+from egm._gx2.derivatives import Gradients, conditional_means, gradients
+from egm._gx2.frozen import from_quadratic_form, rv
+from egm._gx2.moments import mean, rvs, var
 from egm._gx2.quantiles import ilogsf, isf, ppf
 from egm._gx2.tails import cdf, logcdf, logpdf, logsf, pdf, sf
 
 __all__ = [
     "AccuracyError",
+    "Gradients",
     "cdf",
     "clip_moments",
     "conditional_means",
+    "from_quadratic_form",
+    "gradients",
     "ilogsf",
     "isf",
     "logcdf",
@@ -92,6 +106,7 @@ __all__ = [
     "mean",
     "pdf",
     "ppf",
+    "rv",
     "rvs",
     "sf",
     "var",

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
-    NEGLIGIBLE,
     AccuracyError,
     Complex,
     Crossing,
@@ -19,16 +18,18 @@ from egm._gx2.contour import (
     integrate,
     inverses,
     inverses_summed,
+    log_by_formula,
     saddle,
     sums_of_inverses,
 )
 from egm._gx2.form import Form, Real, form_of, parameters
-from egm._gx2.quantiles import quantile
+from egm._gx2.quantiles import search
 from egm._types import Array, ArrayLike
 from egm._validate import positive, scalar
 
-_FAR = 2.0
-_LAGUERRE = np.polynomial.laguerre.laggauss(80)
+_NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
+_NEAR, _FAR = 2.0, 8.0  # where |z| is at least so large, the long and the short rule of Gauss-Laguerre serve
+_LONG, _SHORT = (np.polynomial.laguerre.laggauss(size) for size in (80, 32))
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
 _STEP, _REACH = (
     0.25,
@@ -140,9 +141,10 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
     for crossing, shift, (*_, by_squares, by_means) in pieces:
         mass = by_squares * inverses_summed(crossing, shift, weights, [by_square, by_square * nc])
         mass += by_means * inverses_summed(crossing, shift, weights, [pulls])
-        first, second = sums_of_inverses(crossing, shift, mass, weights)
-        _, own, own_third = sums_of_inverses(crossing, shift, by_squares, weights, most=3)
-        _, own_mean = sums_of_inverses(crossing, shift, by_means, weights)
+        masses = np.array([mass, by_squares, by_means])
+        (first, second, _), (_, own, own_third), (_, own_mean, _) = sums_of_inverses(
+            crossing, shift, masses, weights, most=3
+        )
         slopes += first + nc * second + by_square * (2 * own + 4 * nc * own_third) + 2 * pulls * own_mean
     return float(value), weights / x * slopes
 
@@ -200,11 +202,8 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     Each entry of `pieces` is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L,
     for L^2 and for two further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
     """
-    rows = (
-        np.concatenate([sums_of_inverses(crossing, shift, mass, weights) for mass in masses[:2]])
-        for crossing, shift, masses in pieces
-    )
-    return sum(rows)  # type: ignore[return-value]  # of at least one array
+    rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
+    return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
 
 
 def _pieces(form: Form, x: Real) -> list[Piece]:
@@ -227,7 +226,7 @@ def _in_tail(form: Form, x: Real) -> Piece:
     derivatives, z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
-    shift, mass, _ = integrate(crossing, x, density=False)
+    shift, mass, *_ = integrate(crossing, x, density=0.0)
     height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
     z = (crossing.c + shift) * float(x)
     share, square = (height * mass * image for image in _lost_shares(z))
@@ -255,8 +254,8 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
         (np.array([1j]), np.array([1j]), np.zeros(1, complex), np.zeros(1, complex)),
     )
     yield crossing, shift, (share, square, z * square, z * share)
-    if saddle(form, x, lower=True).formula()[0] > np.log(NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
-        lowest = quantile(form, 2.5 * np.log(NEGLIGIBLE), True) / form.unit  # E[x / Q; Q < lowest] is negligible, too
+    if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
+        lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
         for near, shift, mass, u in _below(form, lowest, float(x)):
             yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
 
@@ -289,7 +288,7 @@ def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
     for node, part in zip(*_LEGENDRE, strict=True):
         r = np.exp((start + stop + (stop - start) * node) / 2)
         near = saddle(form, r)
-        shift, mass, _ = integrate(near, r)
+        shift, mass, *_ = integrate(near, r)
         mass *= r * (stop - start) / 2 * part * np.exp(near.log_height(r)[0]) / np.pi
         points.append((near, shift, mass, np.sqrt(x / r)))
     return points
@@ -303,20 +302,25 @@ def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
     exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2
     J_1 + J_2. If z is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
     """
-    far = np.abs(z) > _FAR
-    near = np.where(far, 1.0, z)
-    one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
-    first, second = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)
-    beyond = _LAGUERRE[0] / np.where(far, z, _FAR)[:, None]  # t - 1
+    size = np.abs(z)
+    far = size > _NEAR
+    points, masses = _SHORT if size.min() >= _FAR else _LONG
+    beyond = points / np.where(far, z, _FAR)[:, None]  # t - 1
     share = beyond / (1 + beyond + np.sqrt(1 + beyond))
-    return np.where(far, _integral(share) / z, first), np.where(far, _integral(share**2) / z, second)
+    images = [_integral(values, masses) / z for values in (share, share * share)]
+    if not far.all():
+        near = z[~far]
+        one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
+        images[0][~far] = 1 / near - one
+        images[1][~far] = 1 / near - 2 * one + np.exp(near) * exp1(near)
+    return images[0], images[1]
 
 
-def _integral(values: NDArray[Any]) -> Complex:
-    """Compute int_0^inf f(t) exp(-t) dt for k functions f, from their values at the Gauss-Laguerre nodes.
+def _integral(values: NDArray[Any], masses: Array) -> Complex:
+    """Compute int_0^inf f(t) exp(-t) dt for k functions f, from their values at the nodes of a Gauss-Laguerre rule.
 
-    `values` has the shape (k, nodes), and the result has the shape (k,). The sum is not computed as a product of
-    matrices: for such small matrices the product may take a thousand times as long when the threads of the BLAS library
-    wait for each other.
+    `values` has the shape (k, nodes), `masses` has those of the rule, and the result has the shape (k,). The sum is not
+    computed as a product of matrices: for such small matrices the product may take a thousand times as long when the
+    threads of the BLAS library wait for each other.
     """
-    return np.einsum("ij,j->i", values, _LAGUERRE[1])
+    return np.einsum("ij,j->i", values, masses)

@@ -1,34 +1,40 @@
-"""Normalize the parameters of a weighted sum Q of chi-square variables, and gather close weights in clusters."""
+"""Normalize the parameters of a generalized chi-square variable Q, and gather close weights in clusters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egm._types import Array, ArrayLike
-from egm._validate import nonnegative, positive, vector
+from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
 _EXACT = 256  # more weights than this are clustered
-_WIDTH = 0.1  # width of a cluster, in log(r / (1 - r))
+_MOST = 4096  # clusters
 ORDER = 10  # moments kept of each cluster
+_LONG_RUN, _SMALL = (
+    4,
+    64.0,
+)  # least length of a run of factors to be multiplied, and most of k times the root of its length
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
 Real: TypeAlias = Any  # a float or a np.longdouble
 
 
 @dataclass(frozen=True)
 class Form:
-    """Hold the parameters of Q / unit, where Q is a weighted sum of chi-square variables.
+    """Hold the parameters of Q / unit, where Q is a weighted sum of chi-square variables and a normal one.
 
-    `unit` is twice the largest weight of Q. For a weight w let r = w / max w, which is in (0, 1]. Then the
-    factor 1 - 2 w s of the cumulant function of Q becomes 1 - r s. Weights are gathered in groups, and each
-    array has one entry for each group: `lowest` is the smallest weight of the group, `centers` is its
-    center, `k` is the sum of its degrees of freedom, and `nc` is the sum of its noncentralities. If the
-    weights of a group, center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of
-    nc_j e_j^p over the group, for p = 1 ... ORDER. Otherwise `moments` is None.
+    `unit` is twice the largest weight of Q, which is positive; or, without any weight, the standard deviation of the
+    normal variable. For a weight w let r = w / max w, which is at most 1. Then the factor 1 - 2 w s of the cumulant
+    function of Q becomes 1 - r s. Weights are gathered in groups in ascending order, and each array has one entry for
+    each group: `lowest` is the smallest weight of the group, `centers` is its center, `k` is the sum of its degrees of
+    freedom, and `nc` is the sum of its noncentralities. If the weights of a group, center * (1 + e_j), may differ,
+    `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER, in the shape (2, ORDER,
+    groups). Otherwise it has the shape (2, 0, groups). `normal` is the standard deviation of the normal variable,
+    divided by `unit`.
     """
 
     unit: float
@@ -36,20 +42,22 @@ class Form:
     lowest: Array
     k: Array
     nc: Array
-    moments: tuple[Array, ...] | None = None
+    moments: Array
+    normal: float = 0.0
 
     @cached_property
-    def r(self) -> Array:
-        return self.centers / (self.unit / 2)
+    def table(self) -> Array:
+        """Return the array of the shape (4, groups) with the rows r, 1 - r, `k` and `nc`, for `egm._gx2.kernel`.
 
-    @cached_property
-    def gap(self) -> Array:
-        """Return 1 - r for each group of weights, where r is the entry of `centers` divided by the largest weight of Q.
-
-        The largest weight of Q is the largest of all weights in all groups, unit / 2. The center is subtracted from it
-        before the division, so that no digits are lost if r is near 1.
+        The largest weight of all groups is unit / 2. The center is subtracted from it before the division by it, so
+        that no digits of 1 - r are lost if r is near 1.
         """
-        return (self.unit / 2 - self.centers) / (self.unit / 2)
+        largest = self.unit / 2
+        return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
+
+    @property
+    def r(self) -> Array:
+        return self.table[0]
 
     @cached_property
     def exact_r(self) -> Long:
@@ -72,94 +80,172 @@ class Form:
     def mean(self) -> Real:
         return self.means.sum()
 
+
+@dataclass(frozen=True)
+class Side:
+    """Say how one tail of Q is computed: by the tail of sign * (Q - shift) / unit, whose parameters `form` holds.
+
+    If `lower` is true this is the lower tail of that variable, otherwise its upper tail.
+    """
+
+    form: Form
+    lower: bool
+    sign: int
+    shift: float
+
+    def scaled(self, x: Real) -> Real:
+        """Return the point of the variable of `form` that belongs to the point `x` of Q."""
+        return self.sign * (np.longdouble(x) - self.shift) / self.form.unit
+
+    def unscaled(self, y: Any) -> Any:
+        """Return the point of Q, or the array of points, that belongs to `y` of the variable of `form`."""
+        return self.sign * self.form.unit * y + self.shift
+
+
+@dataclass(frozen=True)
+class Law:
+    """Hold the checked parameters of Q = sum_j w_j chi2(dof_j, nc_j) + normal * Z + shift, where Z is standard normal.
+
+    A contour for the upper tail needs the largest positive weight of Q as its unit, and a contour for the lower tail
+    the largest negative one. So a variable with weights of both signs has two forms, of Q and of -Q. If all weights
+    have one sign, one form serves both tails.
+    """
+
+    weights: Array
+    dof: Array
+    nc: Array
+    normal: float = 0.0
+    shift: float = 0.0
+
     @cached_property
-    def deviation(self) -> float:
-        return np.sqrt(self.r**2 @ (self.k / 2 + self.nc))  # type: ignore[return-value]  # of a scalar product
+    def signs(self) -> tuple[bool, bool]:
+        """Return whether there are negative weights, and whether there are positive ones."""
+        return (bool(self.weights.min() < 0), bool(self.weights.max() > 0)) if self.weights.size else (False, False)
+
+    @cached_property
+    def upper(self) -> Side:
+        return self._side(1)
+
+    @cached_property
+    def lower(self) -> Side:
+        return self._side(-1)
+
+    def _side(self, sign: int) -> Side:
+        """Return the side of the upper tail, for the `sign` 1, or of the lower tail, for -1."""
+        negative, positive = self.signs[::sign]
+        if positive:
+            form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
+            return Side(form, False, sign, self.shift)
+        if negative:
+            other = self.lower if sign == 1 else self.upper
+            return Side(other.form, True, -sign, self.shift)
+        return Side(form_of(self.weights, self.dof, self.nc, self.normal), True, -sign, self.shift)
+
+    @cached_property
+    def mean(self) -> float:
+        return self.shift + float(self.weights @ self.dof + self.weights @ self.nc)
+
+    @property
+    def variance(self) -> float:
+        return float(2 * np.sum(self.weights**2 * (self.dof + 2 * self.nc)) + self.normal**2)
+
+    @cached_property
+    def support(self) -> tuple[float, float]:
+        """Return the least and the largest value that Q can have."""
+        negative, positive = self.signs
+        normal = self.normal > 0
+        return (-np.inf if normal or negative else self.shift), (np.inf if normal or positive else self.shift)
 
 
-def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> tuple[Array, Array, Array]:
+def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, signed: bool = False) -> tuple[Array, Array, Array]:
     """Check `weights`, degrees of freedom `dof` and noncentralities `nc`; return them as vectors of equal length.
 
     Raise a ValueError if a number is outside its range, or if `dof` or `nc` is neither one number nor as long as
-    `weights`.
+    `weights`. If `signed` is true, weights may be negative, and there may be none.
     """
-    weights = vector(weights=weights)
+    if signed:
+        weights = nonzero(weights=weights)
+        if weights.ndim != 1:
+            raise ValueError(f"weights must be a vector, got shape {weights.shape}")
+    else:
+        weights = vector(weights=weights)
     dof, nc = positive(dof=dof), nonnegative(nc=nc)
     for name, value in (("dof", dof), ("nc", nc)):
         if value.ndim > 1 or value.size not in (1, weights.size):
             raise ValueError(
                 f"{name} must be a number or have the {weights.size} entries of weights, got shape {value.shape}"
             )
-    return weights, np.broadcast_to(dof, weights.shape), np.broadcast_to(nc, weights.shape)
+    return weights, _repeated(dof, weights.size), _repeated(nc, weights.size)
 
 
-def form_of(weights: Array, dof: Array, nc: Array) -> Form:
-    """Return the `Form` of a weighted sum of chi-square variables.
+def _repeated(values: Array, size: int) -> Array:
+    """Return `values`, a number or a vector of the length 1 or `size`, as a vector of the length `size`."""
+    if values.size == size and values.ndim:
+        return values
+    return np.full(size, values) if size <= _EXACT else np.broadcast_to(values, size)
 
-    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`. Equal
-    weights become one group. If there are more than 256 weights, close weights are gathered in clusters, and each
-    cluster is a group. But if there would be more clusters than a quarter of the number of weights, only equal weights
-    are gathered.
+
+def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
+    """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
+
+    Raise a ValueError as `parameters` does, or if `normal` is negative, `shift` is not finite, or there is neither a
+    weight nor a normal variable.
     """
-    if weights.size <= _EXACT:
-        return _merged(weights, dof, nc)
-    if dof.strides == nc.strides == (0,):
-        weights = np.sort(weights)
-    else:
-        order = np.argsort(weights)
-        weights, dof, nc = weights[order], dof[order], nc[order]
-    starts = np.unique(np.searchsorted(weights, _edges(weights[0], weights[-1])))
-    make = _merged if 4 * starts.size > weights.size else partial(_clustered, starts=starts)
-    return make(weights, dof, nc)
+    law = Law(
+        *parameters(weights, dof, nc, signed=True),
+        scalar(nonnegative, normal=normal),
+        scalar(finite, shift=shift),
+    )
+    if law.weights.size == 0 and law.normal == 0:
+        raise ValueError("weights must have at least one entry if normal is 0, got shape (0,)")
+    return law
 
 
-def _merged(weights: Array, dof: Array, nc: Array) -> Form:
+def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
+    """Return the `Form` of a weighted sum of chi-square variables and a normal variable.
+
+    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`, and
+    `normal` is the standard deviation of the normal variable. Equal weights become one group. If there are more than
+    256 weights, close weights are gathered in clusters, and each cluster is a group. But if there would be more
+    clusters than a sixteenth of the number of weights, only equal weights are gathered.
+    """
+    if weights.size > _EXACT:
+        clustered = _clustered(weights, dof, nc, normal)
+        if clustered is not None:
+            return clustered
+    return _merged(weights, dof, nc, normal)
+
+
+def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     """Return the `Form` with one group for each distinct weight.
 
-    The arguments `weights`, `dof` and `nc` are those of `form_of`.
+    The arguments are those of `form_of`.
     """
-    values, group = np.unique(weights, return_inverse=True)
-    k, shift = (np.bincount(group, weights=v) for v in (dof, nc))
-    return Form(2 * values[-1], values, values, k, shift)  # type: ignore[arg-type]  # counts with weights are float64
+    if weights.size == 0:
+        return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
+    order = np.argsort(weights)
+    values, dof, nc = weights[order], dof[order], nc[order]
+    new = values[1:] > values[:-1]
+    if not new.all():
+        starts = np.append(0, np.flatnonzero(new) + 1)
+        values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
+    unit = 2 * values[-1]
+    return Form(unit, values, values, dof, nc, np.zeros((2, 0, values.size)), normal / unit)
 
 
-def _clustered(weights: Array, dof: Array, nc: Array, *, starts: NDArray[np.intp]) -> Form:
-    """Return the `Form` with one group for each cluster of weights.
+def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
+    """Return the `Form` with one group for each cluster of weights, or None if there are more than a sixteenth as many.
 
-    The arguments `weights`, `dof` and `nc` are those of `form_of`, sorted by weight. The array `starts` has the index
-    of the first weight of each cluster.
+    The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where
+    r is the weight divided by the largest one: so |V e| is at most 1/16 in the series of the docstring of `egm.gx2`.
     """
-    sizes = np.diff(starts, append=weights.size)
-    k, shift = np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
-    centers = np.add.reduceat(weights * dof, starts) / k
-    e = weights / np.repeat(centers, sizes) - 1
-    moments = tuple(_moments(values, e, starts) for values in (dof, nc))
-    return Form(2 * weights[-1], centers, weights[starts], k, shift, moments)
+    from egm._gx2 import kernel
 
-
-def _edges(smallest: float, largest: float) -> Array:
-    """Return the lower edges of the clusters that cover all weights from `smallest` to `largest`, in ascending order.
-
-    The edges are at equal steps of log(r / (1 - r)), where r is a weight divided by `largest`.
-    """
-    theta = np.arange(np.log(smallest) - np.log(largest) - _WIDTH, 37.0, _WIDTH)
-    decay = np.exp(-np.abs(theta))
-    edge = largest * (decay / (1 + decay))
-    return np.where(theta < 0, edge, largest - edge)
-
-
-def _moments(values: Array, e: Array, starts: NDArray[np.intp]) -> Array:
-    """Compute the sums of values_j e_j^p over the weights j of each cluster, for p = 1 ... ORDER.
-
-    `values` has the degrees of freedom or the noncentrality of each weight. `e` has the relative distance of each
-    weight from the center of its cluster, and `starts` the index of the first weight of each cluster. The result has
-    the shape (ORDER, clusters).
-    """
-    if not values.any():
-        return np.zeros((ORDER, starts.size))
-    power = np.array(values)
-    rows = []
-    for _ in range(ORDER):
-        power *= e
-        rows.append(np.add.reduceat(power, starts))
-    return np.array(rows)
+    dof, nc = (values[:1].copy() if values.strides == (0,) else values for values in (dof, nc))
+    largest, found = kernel.gather(np.ascontiguousarray(weights), dof, nc, ORDER, min(weights.size // 16, _MOST))
+    if found.shape[0] == 0:
+        return None
+    found = found[np.argsort(found[:, 0])]
+    moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
+    _, centers, lowest, k, shift = found[:, :5].T.copy()
+    return Form(2 * largest, centers, lowest, k, shift, moments, normal / (2 * largest))

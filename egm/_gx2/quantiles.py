@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import overload
 
 import numpy as np
+from numpy.polynomial import chebyshev
 
-from egm._gx2.contour import Crossing, find_root, saddle
-from egm._gx2.form import Form
+from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
+from egm._gx2.form import Form, Law, law_of
 from egm._gx2.tails import at_each, log_complement, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
-# The saddlepoint formula's limit at the near end of either tail, log(e / sqrt(2 pi)): no tail is larger.
-_LAPLACE_TOP = 1 - 0.5 * np.log(2 * np.pi)
+_FEW = 48  # so many quantiles, or fewer, are computed one by one
+_NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
+_SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
 
 @overload
-def isf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+def isf(
+    p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
 @overload
-def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
+def isf(
+    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+def isf(
+    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Floats:
     """Compute the upper quantile of a generalized chi-square variable Q.
 
     The upper quantile is the x with P[Q > x] = p.
@@ -32,23 +40,26 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     p : float or array_like
         Probability or probabilities, in [0, 1].
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
 
     Returns
     -------
     float or ndarray
-        The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` gives infinity
-        and ``p = 1`` gives 0. The round trip ``sf(isf(p)) = p`` holds to a relative error of about
-        1e-12.
+        The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
+        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12.
 
     Raises
     ------
     ValueError
-        If `p` is outside [0, 1], or if `weights`, `dof` or `nc` are outside their ranges.
+        If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails.
 
@@ -70,14 +81,20 @@ def isf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     >>> round(float(gx2.isf(1e-4, weights)), 4)
     14.8937
     """
-    return ilogsf(_log_probability(p), weights, dof, nc)
+    return upper_quantiles(p, law_of(weights, dof, nc, normal, shift))
 
 
 @overload
-def ppf(p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+def ppf(
+    p: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
 @overload
-def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
+def ppf(
+    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+def ppf(
+    p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Floats:
     """Compute the lower quantile of a generalized chi-square variable Q.
 
     The lower quantile is the x with P[Q <= x] = p.
@@ -87,11 +104,15 @@ def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     p : float or array_like
         Probability or probabilities, in [0, 1].
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
 
     Returns
     -------
@@ -102,7 +123,7 @@ def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     Raises
     ------
     ValueError
-        If `p` is outside [0, 1], or if `weights`, `dof` or `nc` are outside their ranges.
+        If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails.
 
@@ -116,14 +137,20 @@ def ppf(p: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     >>> round(float(gx2.ppf(0.5, [1.0, 0.5])), 4)
     1.0012
     """
-    return at_each(lambda form, log_p: quantile(form, log_p, lower=True), _log_probability(p), weights, dof, nc)
+    return lower_quantiles(p, law_of(weights, dof, nc, normal, shift))
 
 
 @overload
-def ilogsf(logp: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+def ilogsf(
+    logp: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
 @overload
-def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
+def ilogsf(
+    logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+def ilogsf(
+    logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Floats:
     """Compute the upper quantile of a generalized chi-square variable Q from the logarithm of a probability.
 
     The quantile is the x with log P[Q > x] = logp. This function is for probabilities that are too small for
@@ -134,11 +161,15 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
     logp : float or array_like
         Logarithm or logarithms of the probability, <= 0.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
 
     Returns
     -------
@@ -149,7 +180,7 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
     Raises
     ------
     ValueError
-        If `logp` is positive or NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails.
 
@@ -166,7 +197,74 @@ def ilogsf(logp: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLik
     logp = real(logp=logp)
     if np.any(logp > 0):
         raise ValueError(f"logp must be <= 0, got {float(np.max(logp))!r}")
-    return at_each(lambda form, log_p: quantile(form, log_p, lower=False), logp, weights, dof, nc)
+    return _at_all(logp, law_of(weights, dof, nc, normal, shift), lower=False)
+
+
+def upper_quantiles(p: ArrayLike, law: Law) -> Floats:
+    """Compute the upper quantile for every entry of `p`, for the distribution with the parameters `law`."""
+    return _at_all(_log_probability(p), law, lower=False)
+
+
+def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
+    """Compute the lower quantile for every entry of `p`, for the distribution with the parameters `law`."""
+    return _at_all(_log_probability(p), law, lower=True)
+
+
+def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
+    """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
+
+    Where there are many, those on one side of the mean are interpolated together.
+    """
+    flat = np.ravel(logs)
+    if flat.size <= _FEW:
+        return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
+    x = np.empty(flat.size)
+    inside = (flat < 0) & np.isfinite(flat)
+    x[~inside] = [quantile(law, log_p, lower) for log_p in flat[~inside].tolist()]
+    given = flat[inside]
+    others = np.where(given > -1, np.log(-np.expm1(given)), np.log1p(-np.exp(given)))
+    log_upper, log_lower = (others, given) if lower else (given, others)
+    above = log_upper < _log_upper_at_mean(law)
+    found = np.empty(given.size)
+    for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
+        if chosen.any():
+            found[chosen] = side.unscaled(_interpolated(side.form, tail[chosen], side.lower))
+    x[inside] = found
+    return x.reshape(logs.shape)
+
+
+def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
+    """Compute what `search` finds, for every entry of `logs`, by Chebyshev interpolation where there are many of them.
+
+    The variable of the interpolation is the logarithm of a minus the log tail, where a is the largest logarithm of the
+    saddlepoint formula. It is divided into panels, and each panel has `_NODES` nodes. If the last coefficients are not
+    negligible, the entries of the panel are computed one by one. For positive weights without a normal term the
+    logarithm of the quantile is interpolated, since it may range over many powers of ten.
+    """
+    top = kernel().TOP
+    t = np.log(top - logs)
+    panel = ((t - t.min()) / _PANEL).astype(int)
+    angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+    definite = form.normal == 0 and bool(np.all(form.r > 0))
+    x = np.empty(logs.size)
+    for index in np.unique(panel):
+        here = panel == index
+        low, high = t[here].min(), t[here].max()
+        coefficients, negligible = np.array([np.inf]), _LEFT_OUT
+        if here.sum() > _FEW and high > low:
+            nodes = (low + high + (high - low) * np.cos(angles)) / 2
+            exact = np.array([search(form, top - math.exp(node), lower) for node in nodes])
+            if not definite or exact.min() > 0:
+                values = np.log(exact) if definite else exact
+                negligible *= 1.0 if definite else np.abs(exact).min()
+                coefficients = np.cos(np.outer(np.arange(_NODES), angles)) @ values * (2 / _NODES)
+                coefficients[0] /= 2
+        if np.abs(coefficients[-3:]).max() < negligible:
+            values = chebyshev.chebval((2 * t[here] - low - high) / (high - low), coefficients)
+            x[here] = np.exp(values) if definite else values
+        else:
+            x[here] = [search(form, log_p, lower) for log_p in logs[here].tolist()]
+    return x
 
 
 def _log_probability(p: ArrayLike) -> Array:
@@ -177,36 +275,44 @@ def _log_probability(p: ArrayLike) -> Array:
     return np.log(p, where=p > 0, out=np.full_like(p, -np.inf))
 
 
-def quantile(form: Form, log_p: float, lower: bool) -> float:
+def quantile(law: Law, log_p: float, lower: bool) -> float:
     """Find the quantile x at which a tail has the logarithm `log_p`: P[Q <= x] if `lower` is true, else P[Q > x].
 
-    Q is the variable whose parameters `form` holds. The search uses the smaller one of the tails P[Q <= x] and P[Q >
-    x], because the larger one may be too close to 1.
+    `law` holds the parameters of Q. The search uses the smaller one of the tails P[Q <= x] and P[Q > x], because the
+    larger one may be too close to 1.
     """
     if log_p == 0 or np.isinf(log_p):
-        return np.inf if (log_p == 0) == lower else 0.0
+        return law.support[(log_p == 0) == lower]
     log_other = log_complement(log_p)
     log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
-    x = _search(form, log_upper, lower=False) if _above_mean(form, log_upper) else 0.0
-    return form.unit * (x or _search(form, log_lower, lower=True))
+    above = _above_mean(law, log_upper)
+    side = law.upper if above else law.lower
+    return side.unscaled(search(side.form, log_upper if above else log_lower, side.lower))
 
 
-def _above_mean(form: Form, log_upper: float) -> bool:
-    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q.
+def _above_mean(law: Law, log_upper: float) -> bool:
+    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
 
-    Q is the variable whose parameters `form` holds. If x lies above the mean, `quantile` searches x by the upper tail,
-    and otherwise by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search
-    inaccurate. P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees of
-    freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
+    For positive weights, P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees
+    of freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
     """
-    if log_upper >= np.log(0.5):
-        return False
-    if log_upper < np.log(0.3) and form.central and form.k.min() >= 1:
-        return True
-    return log_upper < saddle(form, form.mean, lower=False).formula()[0]
+    central = law.signs == (False, True) and not law.normal and not law.nc.any() and law.dof.min() >= 1
+    if central and not math.log(0.3) <= log_upper < math.log(0.5):
+        return log_upper < math.log(0.3)
+    return log_upper < _log_upper_at_mean(law)
 
 
-def _search(form: Form, log_p: float, lower: bool) -> float:
+def _log_upper_at_mean(law: Law) -> float:
+    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most log 0.7.
+
+    `law` holds the parameters of Q. If x lies above the mean, a quantile is searched by the upper tail, and otherwise
+    by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate.
+    """
+    side = law.upper
+    return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), math.log(0.7))
+
+
+def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
@@ -215,27 +321,23 @@ def _search(form: Form, log_p: float, lower: bool) -> float:
     which is nearly a straight line in theta. A first search uses the saddlepoint formula in place of the tail. A second
     search starts from the result of the first one and uses the tail itself.
     """
-    depth = _LAPLACE_TOP - log_p
+    top = kernel().TOP
+    depth = top - log_p
+    at = np.empty((2, form.table.shape[1]))
 
-    def excess(theta: float, tail: Callable[[Crossing], tuple[float, float, float]]) -> tuple[float, float, float]:
+    def excess(theta: float) -> tuple[float, float, float]:
         crossing = Crossing(form, theta, lower)
-        log_tail, slope, kept = tail(crossing)
-        return np.log((_LAPLACE_TOP - log_tail) / depth), -slope / (_LAPLACE_TOP - log_tail), kept
-
-    def formula(crossing: Crossing) -> tuple[float, float, float]:
-        return *crossing.formula(), crossing.theta
-
-    def exact(crossing: Crossing) -> tuple[float, float, float]:
-        log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x)
-        tail_slope = (1 if lower else -1) * np.exp(log_density - log_tail)  # d log tail / dx
+        log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x, _SLOPE)
+        tail_slope = (1 if lower else -1) * math.exp(log_density - log_tail)  # d log tail / dx
         step = (log_p - log_tail) / tail_slope
         x = crossing.x + step - step**2 * (density_slope - tail_slope) / 2
-        return log_tail, tail_slope * crossing.spread * crossing.pace / crossing.c, x
+        slope = tail_slope * crossing.spread * crossing.pace / crossing.c
+        return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
-    if lower and excess(_LOWEST, formula)[0] < 0:
+    if lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p:
         return 0.0
-    # For equal weights log(1 - c) has this solution, to a few percent, from the saddlepoint formula.
-    ratio = depth / form.deviation**2
-    start = find_root(lambda theta: excess(theta, formula), np.log(ratio + np.sqrt(2 * ratio)), tolerance=3e-4)
+    theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
+    if math.isnan(theta):
+        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
-    return find_root(lambda theta: excess(theta, exact), start, tolerance=3e-5 / depth)
+    return find_root(excess, theta, tolerance=3e-5 / depth)

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from egm._gx2.contour import Crossing, integrate, saddle, terms_at
-from egm._gx2.form import Form, Real, form_of, parameters
+from egm._gx2.contour import Crossing, integrate, saddle
+from egm._gx2.form import Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
-_EPS = 2.2e-16
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
 
 @overload
-def sf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
-@overload
-def sf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-@overload
-def sf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
 def sf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
+@overload
+def sf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+@overload
+def sf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def sf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
     """Compute the upper tail P[Q > x] of a generalized chi-square variable Q.
 
@@ -32,11 +52,15 @@ def sf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -51,7 +75,7 @@ def sf(
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -84,17 +108,37 @@ def sf(
     >>> f"{gx2.sf(16, weights):.4e}"
     '5.5148e-05'
     """
-    return _output(_upper(x, weights, dof, nc), np.exp, full_output)
+    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
-def logsf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
-@overload
-def logsf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-@overload
-def logsf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
 def logsf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
+@overload
+def logsf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+@overload
+def logsf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def logsf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
     r"""Compute the logarithm of the upper tail P[Q > x] of a generalized chi-square variable Q.
 
@@ -105,11 +149,15 @@ def logsf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -124,7 +172,7 @@ def logsf(
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -139,17 +187,37 @@ def logsf(
     >>> round(float(gx2.logsf(1e6, [1.0, 0.5])), 3)
     -500006.787
     """
-    return _output(_upper(x, weights, dof, nc), np.positive, full_output)
+    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 @overload
-def cdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
-@overload
-def cdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-@overload
-def cdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
 def cdf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
+@overload
+def cdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+@overload
+def cdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def cdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
     r"""Compute the lower tail P[Q <= x] of a generalized chi-square variable Q.
 
@@ -158,11 +226,15 @@ def cdf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -177,7 +249,7 @@ def cdf(
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -194,17 +266,37 @@ def cdf(
     >>> f"{gx2.cdf(1e-30, [1.0, 0.5]):.4e}"
     '7.0711e-31'
     """
-    return _output(_lower(x, weights, dof, nc), np.exp, full_output)
+    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
 
 
 @overload
-def logcdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
-@overload
-def logcdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-@overload
-def logcdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool) -> Any: ...
 def logcdf(
-    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, *, full_output: bool = False
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
+@overload
+def logcdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+@overload
+def logcdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool,
+) -> Any: ...
+def logcdf(
+    x: ArrayLike,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0,
+    shift: float = 0,
+    *,
+    full_output: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
     r"""Compute the logarithm of the lower tail P[Q <= x] of a generalized chi-square variable Q.
 
@@ -215,11 +307,15 @@ def logcdf(
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
     full_output : bool, default False
         Whether to return the estimated error as well.
 
@@ -234,7 +330,7 @@ def logcdf(
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -248,14 +344,20 @@ def logcdf(
     >>> round(float(gx2.logcdf(1e-300, [1.0, 0.5, 0.2, 0.1])), 4)
     -1381.3279
     """
-    return _output(_lower(x, weights, dof, nc), np.positive, full_output)
+    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
 
 
 @overload
-def pdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+def pdf(
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
 @overload
-def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
+def pdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+def pdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Floats:
     """Compute the density of a generalized chi-square variable Q, the derivative of `cdf`.
 
     Parameters
@@ -263,11 +365,15 @@ def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
 
     Returns
     -------
@@ -278,7 +384,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -292,14 +398,20 @@ def pdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0)
     >>> gx2.pdf([0.0, 3.0], [1.0, 1.0]).round(4)
     array([0.5   , 0.1116])
     """
-    return np.exp(logpdf(x, weights, dof, nc))
+    return np.exp(logpdf(x, weights, dof, nc, normal, shift))
 
 
 @overload
-def logpdf(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> float: ...
+def logpdf(
+    x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> float: ...
 @overload
-def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Array: ...
-def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> Floats:
+def logpdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Array: ...
+def logpdf(
+    x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
+) -> Floats:
     """Compute the logarithm of the density of a generalized chi-square variable Q.
 
     Parameters
@@ -307,11 +419,15 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
     x : float or array_like
         Point or points, in the units of `weights`. They may be infinite, but not NaN.
     weights : array_like, shape (d,)
-        Weights of the independent chi-square variables in the weighted sum Q, finite and > 0.
+        Weights of the independent chi-square variables in the weighted sum Q, finite and not 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
         Noncentralities of these variables, finite and >= 0.
+    normal : float, default 0
+        Standard deviation of a normal term of Q, finite and >= 0.
+    shift : float, default 0
+        Constant term of Q, finite.
 
     Returns
     -------
@@ -322,7 +438,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
     Raises
     ------
     ValueError
-        If an entry of `x` is NaN, or if `weights`, `dof` or `nc` are outside their ranges.
+        If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails.
 
@@ -336,70 +452,86 @@ def logpdf(x: ArrayLike, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike =
     >>> gx2.logpdf([3.0, 3000.0], [1.0, 0.5]).round(4)
     array([   -2.4606, -1504.5754])
     """
-    return at_each(_log_density, real(x=x), weights, dof, nc)
+    return log_densities(x, law_of(weights, dof, nc, normal, shift))
 
 
-def tail_and_density(crossing: Crossing, x: Real) -> tuple[float, float, float, float]:
+def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
     """Compute the logarithms of a tail and of the density at `x`, both by one contour.
 
     The distribution is that of the `Form` to which `crossing` belongs, and `x` is divided by the unit of this form. The
     contour goes through the point of `crossing`. The tail is the lower one if `crossing.lower` is true, else the upper
     one. The four results are the logarithm of the tail, the estimated error of this logarithm, the logarithm of the
-    density, and the derivative of the log density by x.
+    density, and the derivative of the log density by x. Only the share `density_counts` of the error of the density
+    counts when the quadrature chooses its step.
     """
-    shift, mass, error = integrate(crossing, x)
-    tail, density = terms_at(crossing, shift, mass).sum(axis=1) / abs(crossing.c)
-    height, size = crossing.log_height(x)
-    log_tail, log_density = height + np.log([tail / np.pi, density / np.pi])
-    log_density += np.log(abs(crossing.c))
-    moment = (mass @ (shift / crossing.c)).imag / abs(crossing.c)
-    return log_tail, error + _EPS * (20 + 2 * size), log_density, -crossing.c * (1 + moment / density)
+    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
+    height, rounding = crossing.log_height(x)
+    log_tail = height + math.log(tail / math.pi)
+    log_density = height + math.log(density / math.pi) + math.log(abs(crossing.c))
+    return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density)
 
 
-def _tails(form: Form, x: Real) -> tuple[Estimate, Estimate]:
+def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
+    """Compute the first two results of `tail_and_density`, also where the density is infinite."""
+    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
+    height, rounding = crossing.log_height(x)
+    return height + math.log(tail / math.pi), error + rounding
+
+
+def tail_on(side: Side, x: Real) -> Estimate:
+    """Compute the logarithm of a tail of Q at `x`, and its estimated error, by the contour of `side`."""
+    y = side.scaled(x)
+    return log_tail_at(saddle(side.form, y, side.lower), y)
+
+
+def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    Q is the variable whose parameters `form` holds, and `x` is in the units of the weights. One tail is integrated
-    along a contour, and the other tail is 1 minus the first. The result is a pair of pairs (logarithm, error), the
-    upper tail first.
+    `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other tail is 1 minus the
+    first. The result is a pair of pairs (logarithm, error), the upper tail first.
     """
-    x = x / np.longdouble(form.unit)
-    if x <= 0 or np.isinf(x):
+    low, high = law.support
+    if x <= low or x >= high:
         sure, impossible = (0.0, 0.0), (-np.inf, 0.0)
-        return (sure, impossible) if x <= 0 else (impossible, sure)
-    crossing = saddle(form, x)
-    log_tail, error, *_ = tail_and_density(crossing, x)
-    if crossing.lower and log_tail > np.log(0.5):  # below the mean but above the median
-        crossing = saddle(form, x, lower=False)
-        log_tail, error, *_ = tail_and_density(crossing, x)
+        return (sure, impossible) if x <= low else (impossible, sure)
+    above = x >= law.mean
+    log_tail, error = tail_on(law.upper if above else law.lower, x)
+    if log_tail > math.log(0.5):  # between the mean and the median
+        above = not above
+        log_tail, error = tail_on(law.upper if above else law.lower, x)
     other = log_complement(log_tail)
-    pair = (log_tail, error), (other, error * np.exp(log_tail - other))
-    return pair[::-1] if crossing.lower else pair
+    pair = (log_tail, error), (other, error * math.exp(log_tail - other))
+    return pair if above else pair[::-1]
 
 
-def _upper(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
+def upper_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of `x`.
 
-    The distribution of Q has the parameters `weights`, `dof` and `nc`, as in `sf`. The result has the shape of `x` and
-    one more axis of length two, for the logarithm and its error.
+    `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
+    and its error.
     """
-    return at_each(lambda form, x: _tails(form, x)[0], real(x=x), weights, dof, nc)
+    return at_each(lambda law, x: _tails(law, x)[0], real(x=x), law)
 
 
-def _lower(x: ArrayLike, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike) -> Array:
+def lower_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of `x`.
 
-    The distribution of Q has the parameters `weights`, `dof` and `nc`, as in `sf`. The result has the shape of `x` and
-    one more axis of length two, for the logarithm and its error.
+    `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
+    and its error.
     """
-    return at_each(lambda form, x: _tails(form, x)[1], real(x=x), weights, dof, nc)
+    return at_each(lambda law, x: _tails(law, x)[1], real(x=x), law)
+
+
+def log_densities(x: ArrayLike, law: Law) -> Floats:
+    """Compute the logarithm of the density at every entry of `x`, for the distribution with the parameters `law`."""
+    return at_each(_log_density, real(x=x), law)
 
 
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    Here log and error are the two entries along the last axis of `log_and_error`, a result of `_upper` or `_lower`. The
-    argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
+    Here log and error are the two entries along the last axis of `log_and_error`, a result of `upper_tails` or
+    `lower_tails`. The argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
@@ -410,38 +542,37 @@ def log_complement(log_p: float) -> float:
     return np.log(-np.expm1(log_p)) if log_p > -1 else np.log1p(-np.exp(log_p))
 
 
-def _log_density(form: Form, x: Real) -> float:
-    """Compute the logarithm of the density at `x` of the variable Q whose parameters `form` holds."""
-    x = x / np.longdouble(form.unit)
-    if x < 0 or np.isinf(x):
+def _log_density(law: Law, x: float) -> float:
+    """Compute the logarithm of the density at `x` of the variable Q whose parameters `law` holds."""
+    low, high = law.support
+    if not low <= x <= high or np.isinf(x):
         return -np.inf
-    log_density = tail_and_density(saddle(form, x), x)[2] if x > 0 else _log_density_at_zero(form)
-    return log_density - np.log(form.unit)
+    side = law.upper if x >= law.mean else law.lower
+    y = side.scaled(x)
+    density = _log_density_at_end(law) if x in (low, high) else tail_and_density(saddle(side.form, y, side.lower), y)[2]
+    return density - math.log(side.form.unit)
 
 
-def _log_density_at_zero(form: Form) -> float:
-    """Compute the logarithm of the density at zero, as the limit from above, of Q divided by the unit of `form`.
+def _log_density_at_end(law: Law) -> float:
+    """Compute the logarithm of the density of Q divided by the unit of its form, at the end of the support of Q.
 
-    `form` holds the parameters of Q. The result is inf if the degrees of freedom sum to less than two, and -inf if they
-    sum to more than two.
+    All weights of `law` have one sign, and there is no normal variable. The density is the limit from within the
+    support: inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
     """
+    form = law.upper.form
     total = np.sum(form.k)
     if total != 2:
         return np.inf if total < 2 else -np.inf
-    return -np.sum(form.k * np.log(form.r) + form.nc) / 2
+    return -float(np.sum(form.k * np.log(form.r) + form.nc)) / 2
 
 
-def at_each(
-    function: Callable[[Form, Any], Any], values: Array, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike
-) -> Any:
-    """Compute function(form, value) for every entry `value` of the array `values`.
+def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law) -> Any:
+    """Compute function(law, value) for every entry `value` of the array `values`.
 
-    Here form is the `Form` of `weights`, `dof` and `nc`, which are checked first. The result is an array of the shape
-    of `values`, or a single number if `values` is a single number. If `function` returns a pair, the result has an
-    additional last axis of length two.
+    The result is an array of the shape of `values`, or a single number if `values` is a single number. If `function`
+    returns a pair, the result has an additional last axis of length two.
     """
-    form = form_of(*parameters(weights, dof, nc))
     if np.size(values) == 0:
-        return np.empty(np.shape(values) + np.shape(function(form, -1.0)))
-    results = np.array([function(form, value) for value in np.ravel(values)])
+        return np.empty(np.shape(values) + np.shape(function(law, law.support[0] - 1)))
+    results = np.array([function(law, value) for value in np.ravel(values).tolist()])
     return results.reshape(np.shape(values) + results.shape[1:])[()]

@@ -7,13 +7,12 @@ on a machine, and half a second in later processes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from egm._compiled import compiled
 from egm._types import Array
 
 __all__ = ["FAR", "add_grouped", "add_rotated", "add_rows"]
@@ -24,26 +23,8 @@ _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without roun
 _TOGETHER = 64, 1 << 16  # most rows that are rotated at a time, and about how many numbers
 FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _compiled(**options: Any) -> Callable[[F], F]:
-    """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
-
-    The compiled code is stored in numba's cache folder, if there is one to which the process can write. `options` are
-    further arguments of `numba.njit`.
-    """
-
-    def decorate(function: F) -> F:
-        try:
-            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
-        except RuntimeError:  # no folder that can be written to
-            return njit(nogil=True, error_model="numpy", **options)(function)
-
-    return decorate
-
-
-@_compiled(fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"})
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
@@ -58,7 +39,7 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     return square
 
 
-@_compiled()
+@compiled()
 def _careful_norm(y: Array) -> float:
     """Return the norm of a vector `y` whose squares overflow or underflow.
 
@@ -77,7 +58,7 @@ def _careful_norm(y: Array) -> float:
     return largest * math.sqrt(total)
 
 
-@_compiled()
+@compiled()
 def _first_not_finite(row: Array) -> int:
     """Return the index of the first entry of `row` that is not finite, or -1 if all entries are finite."""
     for j in range(row.size):
@@ -86,7 +67,7 @@ def _first_not_finite(row: Array) -> int:
     return -1
 
 
-@_compiled()
+@compiled()
 def _first_nan(y: Array) -> int:
     """Return the index of the first entry of `y` that is NaN, or -1 if there is none."""
     for j in range(y.size):
@@ -95,7 +76,7 @@ def _first_nan(y: Array) -> int:
     return -1
 
 
-@_compiled()
+@compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
     """Return the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
@@ -109,7 +90,7 @@ def _rough(row: Array, y: Array) -> tuple[int, float]:
     return place, _careful_norm(y) if place < 0 else 0.0
 
 
-@_compiled()
+@compiled()
 def add_rows(
     X: Array,
     center: Array,
@@ -157,7 +138,7 @@ def add_rows(
     return -1
 
 
-@_compiled()
+@compiled()
 def add_grouped(
     X: Array,
     codes: NDArray[Any],
@@ -191,7 +172,7 @@ def add_grouped(
     return -1
 
 
-@_compiled()
+@compiled()
 def _flush(integers: Array, total: NDArray[np.int64]) -> None:
     """Add `integers`, an array of doubles with whole values, to `total`, and set `integers` to zero; both in place."""
     for j in range(total.size):
@@ -199,7 +180,7 @@ def _flush(integers: Array, total: NDArray[np.int64]) -> None:
         integers[j] = 0.0
 
 
-@_compiled()
+@compiled()
 def add_rotated(
     X: Array,
     center: Array,
@@ -270,7 +251,7 @@ def add_rotated(
     return -1
 
 
-@_compiled()
+@compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
     """Multiply `width` rows by the matrix of a basis; return an array with the products, and one without meaning.
 
@@ -292,7 +273,7 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
     return z, y
 
 
-@_compiled()
+@compiled()
 def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write two weighted sums of `m` vectors into `y`, one after the other from the index base + place.
 
@@ -321,7 +302,7 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
         k += 1
 
 
-@_compiled()
+@compiled()
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write a weighted sum of `m` vectors into `y`, from the index base + place; see `_two_sums`."""
     out = y[base + place : base + place + run]
@@ -332,7 +313,7 @@ def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, 
             out[r] += weights[k] * z0[r]
 
 
-@_compiled()
+@compiled()
 def _cut(row: Array, center: Array) -> Array:
     """Return `row` minus `center`, with entries beyond 1e290 in size replaced by 1e290 with the sign of the entry."""
     found = np.empty(row.size)

@@ -112,7 +112,7 @@ def test_moments_of_clustered_weights():
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
     crowded = gx2.clip_moments(x, weights)
-    nudged = form.Form(2 * weights[0], weights[::-1], weights[::-1], np.ones(400), np.zeros(400))
+    nudged = form.Form(2 * weights[0], weights[::-1], weights[::-1], np.ones(400), np.zeros(400), np.zeros((2, 0, 400)))
     once, _, once_squared, _ = clipping.lost_in_tail(nudged, np.longdouble(x) / nudged.unit, weights)
     assert crowded[1] == pytest.approx(once, rel=1e-11)
     assert crowded[2] == pytest.approx(once_squared, rel=1e-11)

@@ -149,12 +149,9 @@ def test_many_weights_of_any_scale():
 
 
 def test_work_grows_slowly_with_the_number_of_weights():
-    # The number of groups decides how long each node of a contour takes.
-    sizes = [
-        form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**3, 10**4, 10**5, 10**6)
-    ]
-    assert np.all(np.diff(sizes) < 30)
-    assert sizes[-1] < 150
+    # The number of groups decides how long each node of a contour takes; there are 16 in an octave of weights.
+    sizes = [form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**4, 10**5, 10**6)]
+    assert np.all(np.diff(sizes) <= 16 * np.log2(10) + 1)
 
 
 # --- Davies' algorithm, with its absolute accuracy -------------------------------------------------------------------
@@ -342,7 +339,7 @@ def test_edges():
     ("arguments", "name"),
     [
         ((np.nan, [1.0]), "x"),
-        ((1.0, [1.0, -1.0]), r"weights\[1\]"),
+        ((1.0, [1.0, 0.0]), r"weights\[1\]"),
         ((1.0, [0.0]), r"weights\[0\]"),
         ((1.0, [np.inf]), r"weights\[0\]"),
         ((1.0, []), "weights"),
@@ -376,13 +373,14 @@ def test_bad_types_are_named(bad):
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
     """The tail of a chi-square form with a few heavy weights and a hundred equal ones does not depend on the contour.
 
-    The tail is computed by an integral along this contour in the complex plane. If the contour is bent too strongly,
-    the integrand grows again along it, and a smaller bend must be tried. If only a small bend is allowed, the logarithm
-    of the tail must be the same, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor` times the
-    mean.
+    The tail is computed by an integral along this contour in the complex plane. If the contour is bent too strongly, it
+    passes near a point where the factors of a hundred weights are all small, and a part of the integrand there turns
+    too quickly for the steps. If the contour is bent less, the logarithm of the tail must be the same, within 1e-12.
+    `heavy` is the largest weight, and the tail starts at `factor` times the mean.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()
     tail = gx2.logsf(x, weights)
-    monkeypatch.setattr(contour, "_BENDS", (0.25,))
-    assert gx2.logsf(x, weights) == pytest.approx(tail, rel=0, abs=1e-12)
+    for tilt in (0.0, 0.25, 4.0):
+        monkeypatch.setattr(contour, "_TILT", tilt)
+        assert gx2.logsf(x, weights) == pytest.approx(tail, rel=0, abs=1e-12)

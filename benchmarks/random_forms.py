@@ -1,0 +1,101 @@
+"""Compute tails and quantiles of random forms by egm.gx2, and count failures and errors above their estimates.
+
+Run `python -m benchmarks.random_forms --count 100000`: it takes some minutes. A form has 1 to 300 weights of one sign
+or of both, spread over up to twenty powers of ten, with whole and fractional degrees of freedom, noncentralities,
+normal terms and offsets. The quantile at a random probability, down to exp(-2000), gives the point x. There the tail is
+computed along a contour with sixteen times as many nodes, and every `--certify`-th one by ball arithmetic, too.
+"""
+
+import argparse
+import math
+
+import numpy as np
+
+from egm import gx2
+from egm._gx2 import contour, kernel
+from egm._gx2.form import law_of
+from egm._gx2.quantiles import quantile
+from egm._gx2.tails import log_tail_at
+
+FINER = 16  # nodes of the second contour for each node of the first one
+
+
+def random_form(rng):
+    """Draw the parameters weights, dof, nc, normal and shift of a random variable Q by the Generator `rng`."""
+    d, kind = int(rng.choice([1, 2, 3, 5, 10, 30, 100, 300])), rng.integers(4)
+    weights = np.exp(rng.normal(size=d) * rng.choice([0, 0.1, 1, 3, 8]))
+    if kind >= 2:
+        weights *= rng.choice([-1, 1], d)
+    dof = rng.choice([0.5, 1, 1, 2, 3, 7.3, 100], d) if rng.random() < 0.5 else 1.0
+    nc = rng.exponential(size=d) * rng.choice([0, 1, 30, 1000]) if rng.random() < 0.4 else 0.0
+    normal = float(np.abs(weights).max() * np.exp(rng.normal() * 3)) if kind % 2 else 0.0
+    return weights, dof, nc, normal, float(rng.normal()) if rng.random() < 0.3 else 0.0
+
+
+def finer_tail(crossing, y):
+    """Compute the logarithm of the tail at `y` by many more nodes than `log_tail_at` takes for the same `crossing`."""
+    form = crossing.form
+    arguments = form.table, form.normal, form.moments, y, crossing.c, crossing.at
+    shapes = (
+        shape for shape in contour._shapes(crossing, y) if kernel.quadrature(*arguments, shape, 0.0)[0] == kernel.DIED
+    )
+    h, reach, tilt = next(shapes, (crossing.c, 1.0, contour._TILT))
+    step, total, previous = kernel._STEP / FINER, 0.5 * h / abs(crossing.c), np.inf
+    for start in range(1, 400_000, 512):
+        u = step * np.arange(start, start + 512) / reach
+        shift = h * reach * (tilt * (np.cosh(u) - 1) + 1j * np.sinh(u))
+        slope = h * (tilt * np.sinh(u) + 1j * np.cosh(u)) / abs(crossing.c)
+        terms = np.exp(contour.growth(crossing, shift) - shift * y) * slope / (1 + shift / crossing.c)
+        total += terms.imag.sum()
+        if max(np.abs(terms).max(), previous) < 1e-19:
+            break
+        previous = np.abs(terms).max()
+    return crossing.log_height(y)[0] + math.log(total * step / math.pi)
+
+
+def main():
+    """Draw random forms, compare, and print every failure and the counts."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.random_forms", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--certify", type=int, default=0, metavar="K", help="prove every K-th tail, too")
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    failures = above = proved = wrong = 0
+    largest = 0.0
+    for i in range(options.count):
+        parameters = random_form(rng)
+        log_p, lower = -math.exp(rng.uniform(math.log(1e-3), math.log(2000))), bool(rng.random() < 0.5)
+        try:
+            law = law_of(*parameters)
+            x = quantile(law, log_p, lower)
+            if x in law.support:
+                continue  # a quantile below the least double
+            side = law.upper if x >= law.mean else law.lower
+            y = side.scaled(x)
+            crossing = contour.saddle(side.form, y, side.lower)
+            value, estimate = log_tail_at(crossing, y)
+        except (ArithmeticError, ValueError) as problem:
+            failures += 1
+            print(f"form {i} of seed {options.seed}: {problem}", flush=True)
+            continue
+        off = abs(value - finer_tail(crossing, float(y)))
+        largest = max(largest, off / max(1, abs(value)))
+        if off > estimate:
+            above += 1
+            print(f"form {i} of seed {options.seed}: error {off:.1e}, estimate {estimate:.1e}", flush=True)
+        if options.certify and i % options.certify == 0:
+            enclosure = gx2.certify(x, *parameters, of="logsf" if side is law.upper else "logcdf")
+            proved += 1
+            if not enclosure.low - estimate <= value <= enclosure.high + estimate:
+                wrong += 1
+                print(
+                    f"form {i} of seed {options.seed}: {value!r}, estimate {estimate:.1e}, proved {enclosure}",
+                    flush=True,
+                )
+    print(f"{options.count} forms: {failures} failures, {above} errors above the estimate, largest {largest:.0e}")
+    print(f"{proved} proved by ball arithmetic: {wrong} errors above the estimate")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Compile functions with numba, for the modules that hold inner loops.
+
+These modules are imported only when they are needed: numba takes a quarter of a second to import, and seconds to
+compile the functions for the first time on a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(**options: Any) -> Callable[[F], F]:
+    """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
+
+    The compiled code is stored in numba's cache folder, if there is one to which the process can write. `options` are
+    further arguments of `numba.njit`.
+    """
+
+    def decorate(function: F) -> F:
+        try:
+            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
+        except RuntimeError:  # no folder that can be written to
+            return njit(nogil=True, error_model="numpy", **options)(function)
+
+    return decorate

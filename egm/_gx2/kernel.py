@@ -1,0 +1,508 @@
+"""Evaluate the cumulant function of a generalized chi-square variable, and integrate along a contour: compiled loops.
+
+In this module a distribution is given by three arguments. The array `table` has the shape (4, groups), and its rows are
+r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided
+by the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`.
+`moments` is as in `Form`.
+
+A point c of the real axis is given by the number `theta` and by `lower`, as in `egm._gx2.contour.Crossing`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egm._compiled import compiled
+from egm._types import Array
+
+NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
+_STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
+_MOST_NODES = 8192
+_HALVINGS = 5
+_RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
+TOP = 1 - 0.5 * math.log(
+    2 * math.pi
+)  # the limit of the saddlepoint formula at the near end of a tail: no tail is larger
+_TURN = 2.8  # most turn of the integrand in one step, in radians
+_SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
+_SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
+_LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
+DIED, GROWS, ROUGH = 0, 1, 2  # how a quadrature ended
+Complex = NDArray[np.complex128]
+
+
+@compiled()
+def place(theta: float, lower: bool) -> tuple[float, float, float]:
+    """Return the point c for `theta`, 1 - c without cancellation (only if `lower` is false), and d log|c| / d theta."""
+    if lower:
+        return -math.exp(theta), 0.0, 1.0
+    c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
+    return c, 1 - c if theta < 10 else rest, rest
+
+
+@compiled()
+def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
+    """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
+
+    The rows of the array `at`, of the shape (2, groups), are filled with 1 - r c and with v = r c / (1 - r c). The
+    results are c; d log|c| / d theta; the positive terms of c K'(c), and minus the sum of its negative terms; the same
+    two parts of c^2 K''(c); and c^3 K'''(c).
+    """
+    c, rest, pace = place(theta, lower)
+    nn = (normal * c) ** 2 if normal else 0.0
+    gain, loss, convex, concave, third = nn, 0.0, nn, 0.0, 0.0
+    for j in range(table.shape[1]):
+        r, k, nc = table[0, j], table[2, j], table[3, j]
+        slack = 1 - c * r if lower else rest + c * table[1, j]
+        v = c * r / slack
+        at[0, j], at[1, j] = slack, v
+        square, inflated = v * v, nc / slack
+        first, second = v * (k + inflated) / 2, square * (k / 2 + inflated)
+        if v > 0:
+            gain += first
+            convex += second
+        else:
+            loss -= first
+            concave += second
+        third += square * v * (k + 3 * inflated)
+    return c, pace, gain, loss, convex, concave, third
+
+
+@compiled()
+def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
+    """Compute K(c), and the sum of the absolute values of its terms and of their arguments, which bounds the rounding.
+
+    `at` was filled by `cross` at c.
+    """
+    size = (normal * c) ** 2 if normal else 0.0
+    height = size / 2
+    for j in range(table.shape[1]):
+        y, k, nc = c * table[0, j], table[2, j], table[3, j]
+        log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
+        height += (at[1, j] * nc - k * log) / 2
+        size += k * (abs(log) / 2 + min(abs(y), 1.0)) + abs(at[1, j]) * nc / 2
+    return height, size
+
+
+@compiled()
+def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
+    """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
+
+    K is the cumulant function of the distribution, and `at` is an array for `cross`. At the saddle point c K'(c) - c x
+    - 1 is zero. It is the difference of two sums of positive terms, and the logarithm of the ratio of these sums
+    increases in theta, nearly along a straight line. Newton's method finds its zero, between the points where the sign
+    is known.
+    """
+    mean, variance = 0.0, normal * normal
+    for j in range(table.shape[1]):
+        mean += table[0, j] * (table[2, j] + table[3, j]) / 2
+        variance += table[0, j] ** 2 * (table[2, j] / 2 + table[3, j])
+    z = abs(x - mean) / math.sqrt(variance)
+    theta = math.log((z + math.hypot(z, 2.0)) / (2 * math.sqrt(variance)))
+    low, high = -np.inf, np.inf
+    for _ in range(200):
+        c, pace, gain, loss, convex, concave, _ = cross(table, normal, theta, lower, at)
+        plus, minus = max(-c * x, 0.0), max(c * x, 0.0)
+        more, less = gain + plus, 1 + loss + minus
+        value = math.log(more / less) if more > 0 else -np.inf
+        if abs(value) <= 1e-4:
+            return theta
+        slope = pace * ((gain + convex + plus) / more - (loss - concave + minus) / less)
+        low, high = (theta, high) if value < 0 else (low, theta)
+        step = min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value)
+        theta = theta + step if low < theta + step < high else (low + high) / 2
+    return np.nan
+
+
+@compiled()
+def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
+    """Return the logarithm of the tail at the x whose saddle point is c, by the saddlepoint formula, and its slope.
+
+    The arguments are those of `cross`. The tail is the lower one if `lower` is true, and otherwise the upper one. Let f
+    be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
+    derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
+    f3^2 / (24 f2^3). The slope is the derivative by theta, computed without the correction.
+    """
+    c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
+    height, _ = height_at(table, normal, c, at)
+    spread, third, fourth = convex + concave + 1, third - 2, 6.0
+    for j in range(table.shape[1]):
+        fourth += at[1, j] ** 4 * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
+    correction = fourth / (8 * spread**2) - 5 * third**2 / (24 * spread**3)
+    value = 1 - gain + loss + height - 0.5 * math.log(2 * math.pi * spread) + math.log1p(max(correction, -0.5))
+    return value, -(spread + third / spread / 2) * pace
+
+
+@compiled()
+def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
+    """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
+
+    The other arguments are those of `formula`. Let a be the largest logarithm that the formula can give. Then a minus
+    the log tail is nearly proportional to a power of exp(theta), so that its logarithm is nearly a straight line.
+    Newton's method finds the zero, between the points where the sign is known.
+    """
+    variance = normal * normal
+    for j in range(table.shape[1]):
+        variance += table[0, j] ** 2 * (table[2, j] / 2 + table[3, j])
+    # For equal weights log(1 - c) has this solution, to a few percent.
+    ratio = (TOP - log_p) / variance
+    theta = math.log(ratio + math.sqrt(2 * ratio))
+    low, high = -np.inf, np.inf
+    for _ in range(200):
+        log_tail, slope = formula(table, normal, theta, lower, at)
+        value = math.log((TOP - log_tail) / (TOP - log_p))
+        if abs(value) <= 3e-4:
+            return theta
+        slope = -slope / (TOP - log_tail)
+        low, high = (theta, high) if value < 0 else (low, theta)
+        step = min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value)
+        theta = theta + step if low < theta + step < high else (low + high) / 2
+    return np.nan
+
+
+@compiled()
+def _product(q: Array, first: int, last: int, a: float, b: float) -> tuple[float, float]:
+    """Compute the real and the imaginary part of sum_j log(1 - q_j (a + i b)) for j from `first` to `last` - 1.
+
+    All q_j have the same sign. The factors are multiplied, so that only one logarithm is taken. Each factor turns the
+    product by less than 180 degrees, always in the same direction, so that the full turns can be counted: each of them
+    crosses the negative axis once.
+    """
+    real, imag, scaled, turns = 1.0, 0.0, 0, 0
+    direction = math.copysign(1.0, b * q[first])  # the product of factors with positive q b turns clockwise
+    b *= direction
+    for start in range(first, last, _SCALED):
+        for j in range(start, min(start + _SCALED, last)):
+            x, y = 1 - q[j] * a, -q[j] * b
+            new = real * y + imag * x
+            real = real * x - imag * y
+            turns += imag < 0 <= new
+            imag = new
+        if max(abs(real), abs(imag)) > _LARGE:
+            real, imag, scaled = real / _LARGE, imag / _LARGE, scaled + 1
+    modulus = 0.5 * math.log(real * real + imag * imag) + scaled * _LOG_LARGE
+    return modulus, direction * (math.atan2(imag, real) - turns * 2 * math.pi)
+
+
+@compiled()
+def _ends(table: Array, moments: Array) -> NDArray[np.int64]:
+    """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
+
+    The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding
+    makes an error of about k times the root of their number, which must not be large. In clusters the numbers k differ.
+    """
+    size = table.shape[1]
+    ends, first = np.zeros(size, np.int64), 0
+    for j in range(1, size + 1 if moments.shape[1] == 0 else 0):
+        if j == size or table[2, j] != table[2, first] or (table[0, j] > 0) != (table[0, first] > 0):
+            if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _SMALL:
+                ends[first] = j
+            first = j
+    return ends
+
+
+@compiled()
+def _growth(
+    table: Array,
+    ends: NDArray[np.int64],
+    normal: float,
+    moments: Array,
+    c: float,
+    at: Array,
+    q: Array,
+    a: float,
+    b: float,
+) -> tuple[float, float]:
+    """Compute the real and the imaginary part of K(c + a + i b) - K(c), without cancellation.
+
+    `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, and `ends` is the result of `_ends`.
+    """
+    real, imag = 0.0, 0.0
+    if normal:
+        real, imag = normal**2 * (c * a + (a * a - b * b) / 2), normal**2 * b * (c + a)
+    j = 0
+    while j < table.shape[1]:
+        k, last = table[2, j] / 2, ends[j]
+        if last:
+            modulus, angle = _product(q, j, last, a, b)
+            real -= k * modulus
+            imag -= k * angle
+            j = last
+        else:
+            qa, qb = q[j] * a, q[j] * b
+            real -= k / 2 * math.log1p(qa * (qa - 2) + qb * qb)
+            imag += k * math.atan2(qb, 1 - qa)
+            j += 1
+    for j in range(table.shape[1]):
+        nc = table[3, j]
+        if nc:
+            qa, qb = q[j] * a, q[j] * b
+            factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
+            real += factor * (qa * (1 - qa) - qb * qb)
+            imag += factor * qb
+    if moments.shape[1]:
+        series = complex(0.0, 0.0)
+        for j in range(table.shape[1]):
+            v0 = complex(at[1, j], 0.0)
+            v = (1 + v0) / (1 - q[j] * complex(a, b)) - 1
+            power, power0 = v, v0
+            some = table[3, j] > 0
+            for p in range(moments.shape[1]):
+                series += moments[0, p, j] / (2 * (p + 1)) * (power - power0)
+                if some:
+                    series += moments[1, p, j] / 2 * ((1 + v) * power - (1 + v0) * power0)
+                power, power0 = power * v, power0 * v0
+        real, imag = real + series.real, imag + series.imag
+    return real, imag
+
+
+@compiled()
+def _path(u: float, h: float, reach: float, tilt: float) -> tuple[complex, complex]:
+    """Return the node s - c at the parameter `u` of a hyperbola, and its derivative by u.
+
+    At u = 0 the derivative is i h, and the curvature is h * `tilt` / `reach`. Beyond u = `reach` the nodes spread
+    exponentially, and the hyperbola nears a line that is turned from the vertical by the angle whose tangent is `tilt`.
+    """
+    sinh, cosh = math.sinh(u / reach), math.cosh(u / reach)
+    return complex(reach * h * tilt * (cosh - 1), reach * h * sinh), complex(h * tilt * sinh, h * cosh)
+
+
+@compiled()
+def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
+    """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
+    q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
+    for i in range(shift.size):
+        real, imag = _growth(table, ends, normal, moments, c, at, q, shift[i].real, shift[i].imag)
+        result[i] = complex(real, imag)
+    return result
+
+
+@compiled()
+def quadrature(
+    table: Array,
+    normal: float,
+    moments: Array,
+    x: float,
+    c: float,
+    at: Array,
+    shape: tuple[float, float, float],
+    density: float,
+) -> tuple[int, Complex, Complex, float, Array]:
+    """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
+
+    `at` was filled by `cross` at c. `shape` holds the constants of the hyperbola of `_path`. The step of the trapezoid
+    rule is halved until the last two sums agree. `density` is the share of the error of the second integral, that
+    without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their masses; the
+    estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each
+    divided by 2 i |c|.
+    """
+    h, reach, tilt = shape
+    size_of_c = abs(c)
+    q, ends = table[0] / at[0], _ends(table, moments)
+    shift, mass = np.empty(_MOST_NODES, np.complex128), np.empty(_MOST_NODES, np.complex128)
+    turns, sizes = np.empty(_MOST_NODES), np.empty(_MOST_NODES)
+    sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
+    step, count, smallest, size, error = _STEP, 0, 1.0, 1.0, np.inf
+    for level in range(_HALVINGS + 1):
+        # The first rule goes on until the integrand has died away, and the next ones halve its steps.
+        new = _MOST_NODES if level == 0 else count
+        if count + new > _MOST_NODES:
+            break
+        if level:
+            step /= 2
+            coarse[:] = fine
+        for i in range(new):
+            s, slope = _path(step * (2 * i + 1 if level else i), h, reach, tilt)
+            real, imag = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
+            real, imag = real - s.real * x, imag - s.imag * x
+            factor = math.exp(min(real, 700.0))
+            if level == 0:
+                size = factor * abs(slope) / h / (1.0 if density == 1 else abs(complex(1 + s.real / c, s.imag / c)))
+                if size < NEGLIGIBLE:
+                    break
+                if not size <= 1e3 * smallest:
+                    return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
+                smallest = min(smallest, size)
+                turns[i], sizes[i] = imag, size
+                factor = factor if i else 0.5
+            m = (
+                factor
+                * complex(math.cos(imag), math.sin(imag))
+                * complex(slope.real / size_of_c, slope.imag / size_of_c)
+            )
+            shift[count], mass[count] = s, m * size_of_c
+            s = complex(s.real / c, s.imag / c)
+            part = sums[0 if level else i % 2]
+            part[0] += (m / (1 + s)).imag
+            part[1] += m.imag
+            part[2] += (m * s).imag
+            part[3] += (m / ((1 + s) * (1 + s))).imag
+            count += 1
+        else:
+            if level == 0:
+                return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
+        if level == 0:
+            coarse[:] = 2 * step * sums[0]
+        sums[0] += sums[1]
+        sums[1] = 0
+        fine[:] = step * sums[0]
+        # Two rules may agree by accident, but hardly for two integrals at once.
+        change = max(abs(fine[0] - coarse[0]), abs(fine[3] - coarse[3])) / fine[0]
+        of_density = fine[1] / coarse[1] - 1
+        # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
+        # is not seen: the error may be as large as this part.
+        error, part = 1e4 * max(change**2, density * of_density**2 if density else 0.0), 0.0
+        first = count >> level
+        for i in range(1, first):
+            if abs(turns[i] - turns[i - 1]) > _TURN * (1 << level):
+                part = max(part, sizes[i])
+        error = max(error, part)
+        if error < _RTOL:
+            return DIED, shift[:count], mass[:count] * step, error, fine[:3]
+    return ROUGH, shift[:count], mass[:count] * step, error, fine[:3]
+
+
+@compiled()
+def _choose(n: int, k: int) -> float:
+    """Return the binomial coefficient of `n` over `k`."""
+    result = 1.0
+    for i in range(k):
+        result = result * (n - i) / (i + 1)
+    return result
+
+
+@compiled()
+def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
+    """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
+
+    `at` was filled by `cross`. The result has the shape (`terms`, integrals, `most`, groups).
+    """
+    size = table.shape[1]
+    result = np.zeros((terms, masses.shape[0], most, size))
+    real, imag, series_real, series_imag = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    power_real, power_imag = np.empty(size), np.empty(size)
+    for i in range(shift.size):
+        for j in range(size):  # loops over real numbers, which the compiler runs for several groups at a time
+            q = table[0, j] / at[0, j]
+            x, y = 1 - q * shift[i].real, q * shift[i].imag
+            square = at[0, j] * (x * x + y * y)
+            real[j], imag[j] = x / square, y / square  # of the inverse
+            series_real[j], series_imag[j] = 1.0, 0.0
+        for p in range(terms):
+            power_real[:], power_imag[:] = series_real, series_imag
+            for k in range(most):
+                _multiply(power_real, power_imag, real, imag)
+                for m in range(masses.shape[0]):
+                    mass, row = masses[m, i] * _choose(p + k, p), result[p, m, k]
+                    for j in range(size):
+                        row[j] += mass.real * power_imag[j] + mass.imag * power_real[j]
+            _multiply(series_real, series_imag, real - 1, imag)
+    return result
+
+
+@compiled()
+def _multiply(x_real: Array, x_imag: Array, y_real: Array, y_imag: Array) -> None:
+    """Multiply the complex vector x by the vector y, entry by entry; real and imaginary parts are separate."""
+    for j in range(x_real.size):
+        a, b = x_real[j], x_imag[j]
+        x_real[j], x_imag[j] = a * y_real[j] - b * y_imag[j], a * y_imag[j] + b * y_real[j]
+
+
+@compiled()
+def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
+    """Compute the result of `contour.inverses_summed` from `amounts`, of the shape (terms, powers, groups).
+
+    `at` was filled by `cross`. The entries of `amounts` are the sums of the factors times e^p over each group.
+    """
+    terms, most, _ = amounts.shape
+    result = np.zeros_like(shift)
+    factors = np.array([[_choose(p + k, p) for k in range(most)] for p in range(terms)])
+    for j in range(table.shape[1]):
+        for i in range(shift.size):
+            factor = 1 - table[0, j] / at[0, j] * shift[i]
+            inverse = factor.conjugate() / (at[0, j] * (factor.real**2 + factor.imag**2))
+            series = complex(1.0, 0.0)
+            for p in range(terms):
+                power = series
+                for k in range(most):
+                    power *= inverse
+                    result[i] += factors[p, k] * amounts[p, k, j] * power
+                series *= inverse - 1
+    return result
+
+
+@compiled()
+def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
+    """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
+
+    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
+    r, the weight divided by the largest one, has the same sign, exponent and first four bits; for r > 1/2, those of 1 -
+    r count. A row holds a key that orders the clusters by weight; the center of the cluster; its smallest weight; its
+    sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is
+    the relative distance of the weight from the center. If there would be more than `most` clusters, the array has no
+    rows.
+    """
+    largest, central = weights.max(), not nc.any()
+    below, above = 1 << 15, 1022 << 5  # of keys of negative weights, and of keys for r > 1/2
+    rows = np.full(below + above + 1, -1, np.int32)
+    found = np.zeros((most + 1, 5 + 2 * order))
+    count, block = 0, np.empty(512)
+    bits = block.view(np.int64)
+    for start in range(0, weights.size, block.size):
+        part = weights[start : start + block.size]
+        for i in range(part.size):
+            block[i] = (largest - part[i] if 2 * part[i] > largest else abs(part[i])) / largest
+        for i in range(part.size):
+            w, top = part[i], bits[i] >> 48
+            place = below + (above - top if 2 * w > largest else top if w > 0 else -top - 1)
+            row = int(rows[place])
+            if row < 0:
+                if count == most:
+                    return largest, found[:0]
+                rows[place] = row = count
+                count += 1
+                bits[i] = top << 48 | 1 << 47  # the middle of the cluster
+                middle = block[i] * largest
+                found[row, 0] = place
+                if 2 * w > largest:
+                    found[row, 1] = largest - (middle if top else 0.0)
+                else:
+                    found[row, 1] = math.copysign(middle, w) if top else w
+                found[row, 2] = w
+            center, power = found[row, 1], dof[0 if dof.size == 1 else start + i]
+            e = (w - center) / center if top else 0.0  # r = 1, or r is below the least double
+            if w < found[row, 2]:
+                found[row, 2] = w
+            found[row, 3] += power
+            for p in range(5, 5 + order):
+                power *= e
+                found[row, p] += power
+            if not central:
+                power = nc[0 if nc.size == 1 else start + i]
+                found[row, 4] += power
+                for p in range(5 + order, 5 + 2 * order):
+                    power *= e
+                    found[row, p] += power
+    for row in range(count):
+        _recenter(found[row], order)
+    return largest, found[:count]
+
+
+@compiled()
+def _recenter(cluster: Array, order: int) -> None:
+    """Move the center of a cluster, a row of `gather`, to the mean of its weights, so that a saddle point fits it well.
+
+    With the relative distance t of the new center from the old one, e becomes (e - t) / (1 + t).
+    """
+    old = cluster[1]
+    cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))
+    t = (cluster[1] - old) / old
+    for start, total in ((5, cluster[3]), (5 + order, cluster[4])):
+        for p in range(order, 0, -1):
+            moment = total * (-t) ** p
+            for i in range(1, p + 1):
+                moment += _choose(p, i) * cluster[start + i - 1] * (-t) ** (p - i)
+            cluster[start + p - 1] = moment / (1 + t) ** p
