@@ -73,6 +73,7 @@ References
 .. [2] Daniels (1987), "Tail Probability Approximations".
 """
 
+from egm._gx2.certify import certify
 from egm._gx2.clipping import clip_moments
 from egm._gx2.contour import AccuracyError
 from egm._gx2.moments import conditional_means, mean, rvs, var
@@ -82,6 +83,7 @@ from egm._gx2.tails import cdf, logcdf, logpdf, logsf, pdf, sf
 __all__ = [
     "AccuracyError",
     "cdf",
+    "certify",
     "clip_moments",
     "conditional_means",
     "ilogsf",
