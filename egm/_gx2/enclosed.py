@@ -21,9 +21,9 @@ with cuts along the real axis: right of :math:`\beta`, the least positive :math:
 :math:`\rho > 0` and :math:`0 \le \varphi < \pi / 2`. A shift of u by :math:`i v` replaces :math:`\varphi` by
 :math:`\varphi - v`, so all shifts are hyperbolas of this family. For :math:`u \ne 0` they do not meet the real axis,
 and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand :math:`f(u) = F(s(u)) \, s'(u)` is
-analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin \varphi_0` to
-:math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)` for the lower
-one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y = 0, because |F|
+analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin \varphi_0`
+to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)` for the
+lower one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y = 0, because |F|
 falls like a power of |s|; if :math:`\tau > 0` the angles are below :math:`\pi / 4`, so that
 :math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
 
