@@ -224,9 +224,8 @@ class _Variable:
         log = of == "ilogsf"
         if not (given <= 0 if log else 0 <= given <= 1):
             raise ValueError(f"{'logp must be <= 0' if log else 'p must lie in [0, 1]'}, got {given!r}")
-        p = math.exp(given) if log else given
-        if p == 1 - (log and given < 0) or given == (-math.inf if log else 0):
-            return self.end((p == 0) == (of != "ppf"))
+        if (never := given == (-math.inf if log else 0)) or given == (0 if log else 1):
+            return self.end(upper=never == (of != "ppf"))
         for attempt in range(_ROUNDS):
             bits = _BITS + 20 + attempt * _MORE
             with flint.ctx.workprec(bits + 64):
