@@ -20,7 +20,7 @@ from egm._types import Array
 
 _ANGLES = (1.25, 0.9, 0.6, 0.3)  # largest angle of a strip
 _LEAST_ANGLE = 0.03  # least angle of a strip for y > 0: every contour bends
-_RISES = (1.0, 3.0, 8.0, 20.0, 40.0)  # rise of log |F| from the saddle point to both ends of a strip
+_RISES = (1.0, 4.0, 12.0, 40.0)  # rise of log |F| from the saddle point to both ends of a strip
 _NEAREST = 4.0  # the strip keeps exp(-NEAREST) of the saddle point's distance from 0 and from the cut
 _POINTS = 49  # points of a contour at which |f| is computed to choose the parameters
 _DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
@@ -65,9 +65,9 @@ def start(law: Law, log_p: float, upper: bool) -> float:
         return axis.y_of(axis.point(_bisect(missing, axis.near, axis.far)))
 
 
-def _bisect(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root of the function `falling` between `low` and `high`, or the end that is nearest to it."""
-    for _ in range(80):
+def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
+    """Return the root of the function `falling` between `low` and `high`, or the nearest end, after some `steps`."""
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)
     return (low + high) / 2
@@ -134,7 +134,7 @@ class _Search:
         best: tuple[float, Contour] | None = None
         for rise in _RISES:
             ends = sorted(
-                axis.point(_bisect(partial(excess, falling, top + rise), *side))
+                axis.point(_bisect(partial(excess, falling, top + rise), *side, steps=10))
                 for falling, side in ((1, (saddle - _NEAREST, saddle)), (-1, (saddle, saddle + _NEAREST)))
             )
             for high in _ANGLES:

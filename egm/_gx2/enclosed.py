@@ -21,10 +21,10 @@ with cuts along the real axis: right of :math:`\beta`, the least positive :math:
 :math:`\rho > 0` and :math:`0 \le \varphi < \pi / 2`. A shift of u by :math:`i v` replaces :math:`\varphi` by
 :math:`\varphi - v`, so all shifts are hyperbolas of this family. For :math:`u \ne 0` they do not meet the real axis,
 and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand :math:`f(u) = F(s(u)) \, s'(u)` is
-analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin \varphi_0`
-to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)` for the
-lower one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y = 0, because |F|
-falls like a power of |s|; if :math:`\tau > 0` the angles are below :math:`\pi / 4`, so that
+analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin
+\varphi_0` to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)`
+for the lower one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y
+= 0, because |F| falls like a power of |s|; if :math:`\tau > 0` the angles are below :math:`\pi / 4`, so that
 :math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
 
 *The error of the sum.* With the angle in the middle and :math:`a = (\varphi_1 - \varphi_0) / 2`, the trapezoid rule of
@@ -82,6 +82,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from egm._enclosure import ball_arithmetic
 from egm._gx2.balls import Ball, Group, Law
@@ -185,6 +186,14 @@ class Edge:
             raise ArithmeticError("the angle of a contour must lie between 0 and pi / 2")
         self.places = [self._place(1 / group.twice) for group in self.law.groups]
         self.pole = None if density else self._place(y * 0)
+        self.alike: dict[Any, list[tuple[Ball, Ball, Ball]]] = {}  # central single weights by degrees of freedom
+        self.others = []
+        for group, place in zip(self.law.groups, self.places, strict=True):
+            _, b, rest, p = place
+            if group.shift.is_zero() and not group.moments and group.half.is_exact():
+                self.alike.setdefault(group.half.man_exp(), []).append((b, rest, 1 / p))
+            else:
+                self.others.append((group, *place))
 
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
         """Return q, b, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real point `p`."""
@@ -203,7 +212,12 @@ class Edge:
         if self.pole is not None:
             _, b, rest, _ = self.pole
             total -= (((c - b).abs_lower() ** 2 + rest).lower() * self.rho**2).log() / 2
-        for group, (q, b, rest, p) in zip(self.law.groups, self.places, strict=True):
+        for (mantissa, exponent), places in self.alike.items():
+            product = self.m * 0 + 1
+            for b, rest, inverse in places:
+                product *= ((c - b).abs_lower() ** 2 + rest) * inverse
+            total -= mantissa * (self.m * 0 + 2) ** (exponent - 1) * product.lower().log()
+        for group, q, b, rest, p in self.others:
             square = ((c - b).abs_lower() ** 2 + rest).lower()
             total -= group.half / 2 * (square / p).log()
             noncentral = not (central or group.shift.is_zero())

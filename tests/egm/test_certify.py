@@ -208,8 +208,8 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 def test_any_contour_is_right(parameters, y, upper):
     """The true tail lies in the ball also where the contour, its step or its length are badly chosen.
 
-    The same holds for the density. Some of the trapezoid sums are far from the truth, so that a bound which is too small
-    would be noticed.
+    The same holds for the density. Some of the trapezoid sums are far from the truth, so that a bound which is too
+    small would be noticed.
     """
     law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
     for density in (False, True):
@@ -276,7 +276,7 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(monkeypatch):
             for s in (flint.acb(1.2, 0.5), flint.acb(-3.0, 1.0), flint.acb(1.1, -0.1)):
                 ball, truth = clustered.cumulant(s), law.cumulant(s)
                 assert ball.contains(truth)
-                assert 1e-30 < abs(ball.mid() - truth)
+                assert abs(ball.mid() - truth) > 1e-30
             radii.append(float(ball.real.rad()))
     assert radii[0] > 100 * radii[1] > 1e6 * radii[2]
 
@@ -352,7 +352,7 @@ def test_ends_of_the_support():
 def test_numbers_that_are_no_normal_doubles_are_refused():
     with pytest.raises(ArithmeticError, match="sf at x = 2000"):
         gx2.certify(2000.0, [1.0])
-    with pytest.raises(ArithmeticError, match="pdf at the end of the support|density at the end"):
+    with pytest.raises(ArithmeticError, match="density at the end"):
         gx2.certify(0.0, [1.0], of="pdf")
     with pytest.raises(ArithmeticError):
         gx2.certify(1e-200, [1.0], of="ppf")
