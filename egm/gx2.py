@@ -10,7 +10,8 @@ The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcd
 `isf`, `ppf`, `mean`, `var` and `rvs`. Besides, `ilogsf` inverts `logsf` for probabilities that are
 too small for a double, `conditional_means` shows which terms make Q large, and `clip_moments` gives
 moments of the part that a normal vector with the squared norm Q loses when it is shortened to a
-given norm.
+given norm. All of these compute in double precision; `certify` proves between which two doubles a
+tail, a density or a quantile lies.
 
 Notes
 -----
@@ -73,6 +74,7 @@ References
 .. [2] Daniels (1987), "Tail Probability Approximations".
 """
 
+from egm._enclosure import Enclosure
 from egm._gx2.certify import certify
 from egm._gx2.clipping import clip_moments
 from egm._gx2.contour import AccuracyError
@@ -82,6 +84,7 @@ from egm._gx2.tails import cdf, logcdf, logpdf, logsf, pdf, sf
 
 __all__ = [
     "AccuracyError",
+    "Enclosure",
     "cdf",
     "certify",
     "clip_moments",

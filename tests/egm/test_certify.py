@@ -178,6 +178,7 @@ LAWS = {
     "signed": ({"weights": [0.5, 0.25, -0.3], "dof": [1.0, 2.0, 4.0], "nc": [0.0, 3.0, 1.0]}, 2.0),
     "normal": ({"weights": [0.5, -0.25], "dof": 3.0, "normal": 0.4}, 1.5),
     "many": ({"weights": [0.5], "dof": 400.0, "nc": 50.0}, 240.0),
+    "small": ({"weights": [0.5, 0.002], "dof": [1.0, 500.0]}, 1.6),
 }
 laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
@@ -245,6 +246,27 @@ def test_bounds_hold_on_boxes(parameters, y):
         assert edge.log_size(box) < max(float(size) for size in sizes) + (60 if high > low else 1e-6)
 
 
+@laws
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+def test_bound_of_the_rest(parameters, y, upper):
+    """The bound on the integral of |f| from u on is not below the integral, wherever it is finite."""
+    law, y, finite = law_of(**parameters), flint.arb(y), 0
+    contour = choice.contour_of(law, y, upper, 60)
+    steep = 0.7 if law.tau else 1.4
+    for angle, density in product((contour.low, contour.high, steep), (False, True)):
+        edge = enclosed.Edge(contour, flint.arb(angle), y, density)
+        for start in (0.02, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0):
+            bound, u = edge.rest(flint.arb(start)), start + np.append(0.0, np.geomspace(1e-5, 3, 300))
+            if not bound.is_finite():
+                continue
+            nodes = [contour.m + contour.rho * flint.acb(angle, v).sin() for v in u.tolist()]
+            sizes = [(law.cumulant(s) - s * y).exp() / (1 if density else s) for s in nodes]
+            values = np.array([float(abs(size / bound)) for size in sizes]) * contour.rho * abs(np.cos(angle + 1j * u))
+            assert np.trapezoid(values, u) < 1.001  # the error of the rule is below 4e-4
+            finite += 1
+    assert finite > 2
+
+
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
     rng = np.random.default_rng(4)
@@ -262,15 +284,19 @@ def test_clusters_change_nothing(upper, monkeypatch):
         assert one.rel_accuracy_bits() > 50
 
 
-def test_cumulant_of_a_cluster_has_the_rest_of_its_series(monkeypatch):
-    """With few terms of the series, the ball of a cluster is wide, and it contains the exact cumulant function."""
+@pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
+def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
+    """With few terms of the series, the ball of a cluster is wide, and it contains the exact cumulant function.
+
+    The bound of log |F| for the cluster is not below the exact value.
+    """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
-    law = law_of(weights, 1.5, 0.5)
+    law = law_of(weights, dof, nc)
     monkeypatch.setattr(balls, "_APART", 10)
     radii = []
     for order in (2, 4, 8):
         monkeypatch.setattr(balls, "_ORDER", order)
-        clustered = law_of(weights, 1.5, 0.5)
+        clustered = law_of(weights, dof, nc)
         assert len(clustered.groups) < 5
         with flint.ctx.workprec(300):
             for s in (flint.acb(1.2, 0.5), flint.acb(-3.0, 1.0), flint.acb(1.1, -0.1)):
@@ -279,6 +305,16 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(monkeypatch):
                 assert abs(ball.mid() - truth) > 1e-30
             radii.append(float(ball.real.rad()))
     assert radii[0] > 100 * radii[1] > 1e6 * radii[2]
+    y = flint.arb(30.0)
+    contour = choice.contour_of(clustered, y, True, 60)
+    for angle in (contour.low, contour.high):
+        edges = [enclosed.Edge(replace(contour, law=each), flint.arb(angle), y, False) for each in (clustered, law)]
+        for u in (0.1, 0.5, 1.0, 3.0):
+            bound, size = (edge.log_size(flint.arb(u).cosh()) for edge in edges)
+            assert size <= bound + 1e-12 < size + 1.0
+            beyond = [edge.rest(flint.arb(u)) for edge in edges]
+            assert not beyond[0] < beyond[1] * (1 - 1e-9)  # both may be infinite
+        assert beyond[0].is_finite()
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
