@@ -87,7 +87,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     >>> exact = calibration.certify(epsilon=1, delta=1e-6)
     >>> round(exact.value, 12), exact.relative_width < 1e-15
     (4.224678889327, True)
-    >>> calibration.analytic_noise_multiplier(1, 1e-6) >= exact.low
+    >>> float(calibration.analytic_noise_multiplier(1, 1e-6)) >= exact.low
     True
     """
     if noise not in ("gaussian", "l2"):

@@ -168,7 +168,7 @@ class _Search:
         count = math.ceil(u[np.flatnonzero(values > wanted - 3)[-1] + 1] / step) + 1
         bits = math.ceil((self.goal + float(values.max()) - tail) / math.log(2) + math.log2(1 + size)) + 40
         reaches = float(edges[0][0][-1]), float(edges[1][0][-1])
-        return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, bits)
+        return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
 
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
         """Return numbers u >= 0 and log |f| there, on the hyperbola m + rho sin(angle + i u), or None if that fails.

@@ -101,7 +101,8 @@ class Contour:
     The hyperbola is m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the largest
     angle of the strip. It gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u =
     j `step` for |j| <= `count`. Beyond |u| = `ends[0]` or `ends[1]` the integral of |f| along the hyperbolas with the
-    angles `low` and `high` is bounded as a whole. `bits` is the precision in which the nodes are computed.
+    angles `low` and `high` is bounded as a whole. `level` is the logarithm of an integral of |f| that is small enough
+    for each of the two, and `bits` is the precision in which the nodes are computed.
     """
 
     law: Law
@@ -113,6 +114,7 @@ class Contour:
     step: float
     count: int
     ends: tuple[float, float]
+    level: float
     bits: int
 
     @cached_property
@@ -167,7 +169,7 @@ class Contour:
             whole = arb(0)
             for angle, end in zip((self.low, self.high), self.ends, strict=True):
                 edge = Edge(self, arb(angle), y, density)
-                whole += 2 * edge.integral(end)
+                whole += 2 * edge.integral(end, arb(self.level).exp())
             strip = whole / ((arb.pi() * (arb(self.high) - self.low) / self.step).exp() - 1)
             middle = Edge(self, (arb(self.low) + self.high) / 2, y, density)
             cut = 2 * middle.rest(arb(self.step) * self.count)
@@ -237,8 +239,11 @@ class Edge:
                     total += group.shift * (p / square).sqrt() * near / (1 - near)
         return total.upper()
 
-    def integral(self, end: float) -> Ball:
-        """Return a bound on the integral of |f| over u >= 0, with one bound for all u above about `end`."""
+    def integral(self, end: float, enough: Ball) -> Ball:
+        """Return a bound on the integral of |f| over u >= 0, with one bound for all u above about `end`.
+
+        The intervals of u are halved until the bound is at most `enough`, or does not fall any more.
+        """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine
         for _ in range(MOST_STEPS):
@@ -254,7 +259,11 @@ class Edge:
                 slope = self.rho * (other**2 - self.sine**2).sqrt()
                 total += self.log_size(one.union(other)).exp() * slope * end / count
             total = total.upper()
-            if count > _MOST_BOXES or (before is not None and total.is_finite() and 4 * total > before):
+            if (
+                count > _MOST_BOXES
+                or total <= enough
+                or (before is not None and total.is_finite() and 4 * total > before)
+            ):
                 return total
             count, before = 2 * count, total
 
