@@ -11,7 +11,7 @@ from egm import _curve
 from egm._enclosure import Enclosure, ball_arithmetic
 from egm._l2 import l2_noise_scale
 from egm._types import NoiseLaw
-from egm._validate import between, count, probability, scalar
+from egm._validate import between, count, probability, real, scalar
 
 __all__ = ["certify"]
 
@@ -94,7 +94,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
         raise ValueError(f"noise must be 'gaussian' or 'l2', got {noise!r}")
     if (d is None) == (noise == "l2"):
         raise ValueError(f"d must be {'given for l2 noise' if d is None else 'left out for Gaussian noise'}, got {d!r}")
-    delta = scalar(probability, delta=delta)
+    epsilon, delta = scalar(real, epsilon=epsilon), scalar(probability, delta=delta)
     if delta < 1e-300:
         raise ValueError(f"delta must be at least 1e-300, got {delta!r}")
     if d is None:

@@ -486,6 +486,7 @@ def test_l2_noise_of_one_dimension_is_laplace_noise():
     ("arguments", "name"),
     [
         ({"epsilon": 0.0, "delta": 0.1}, "epsilon"),
+        ({"epsilon": [1.0, 2.0], "delta": 0.1}, "epsilon"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta"),
         ({"epsilon": 1.0, "delta": 1e-301}, "delta"),
         ({"epsilon": 1.0, "delta": 0.1, "noise": "laplace"}, "noise"),
