@@ -44,6 +44,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from egm import _curve
+from egm._certified import certify
 from egm._l2 import l2_delta, l2_noise_scale
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, nonnegative, positive, probability
@@ -51,6 +52,7 @@ from egm._zcdp import zcdp_epsilon, zcdp_noise_multiplier, zcdp_rho
 
 __all__ = [
     "analytic_noise_multiplier",
+    "certify",
     "classic_noise_multiplier",
     "gaussian_delta",
     "gaussian_epsilon",

@@ -13,7 +13,9 @@ The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcd
 `isf`, `ppf`, `mean`, `var` and `rvs`; `rv` is a frozen distribution with these methods. Besides, `ilogsf`
 inverts `logsf` for probabilities that are too small for a double, `conditional_means` shows which terms
 make Q large, `gradients` has the derivatives of the tail, and `clip_moments` gives moments of the part
-that a normal vector with the squared norm Q loses when it is shortened to a given norm.
+that a normal vector with the squared norm Q loses when it is shortened to a given norm. All of
+these compute in double precision; `certify` proves between which two doubles a tail, a density or a
+quantile lies.
 
 Notes
 -----
@@ -82,6 +84,8 @@ References
 .. [2] Daniels (1987), "Tail Probability Approximations".
 """
 
+from egm._enclosure import Enclosure
+from egm._gx2.certify import certify
 from egm._gx2.clipping import clip_moments
 from egm._gx2.contour import AccuracyError
 from egm._gx2.derivatives import Gradients, conditional_means, gradients
@@ -92,8 +96,10 @@ from egm._gx2.tails import cdf, logcdf, logpdf, logsf, pdf, sf
 
 __all__ = [
     "AccuracyError",
+    "Enclosure",
     "Gradients",
     "cdf",
+    "certify",
     "clip_moments",
     "conditional_means",
     "from_quadratic_form",

@@ -14,6 +14,7 @@ LIGHT = {"egm", "numpy", "scipy"}
 LATER = {
     "IPython",
     "dask",
+    "flint",
     "matplotlib",
     "narwhals",
     "numba",

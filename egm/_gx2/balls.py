@@ -1,0 +1,163 @@
+"""Hold the cumulant function of a generalized chi-square variable in ball arithmetic.
+
+The docstring of `enclosed` has the formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egm._enclosure import ball_arithmetic
+from egm._types import Array
+
+Ball: TypeAlias = Any  # an arb or acb of flint
+Indices: TypeAlias = NDArray[np.intp]
+
+_APART = 500  # more different weights than this are clustered
+_WIDTH = 0.04  # width of a cluster, in log(r / (1 - r))
+_ORDER = 16  # terms kept of the series of a cluster
+
+
+class Group(NamedTuple):
+    """Hold a cluster of weights, or one weight: its center times two, and the halves of sums over the weights.
+
+    `half` is the sum of the degrees of freedom, divided by 2, and `shift` that of the noncentralities. `spread` is a
+    bound on |e_j|, the relative distances of the weights from the center, and `moments` has the pairs of sums of half
+    e_j^p and shift e_j^p, for p = 1 ... ORDER. For one weight `moments` is empty.
+    """
+
+    twice: Ball
+    half: Ball
+    shift: Ball
+    spread: Ball
+    moments: tuple[tuple[Ball, Ball], ...]
+
+
+@dataclass(frozen=True)
+class Law:
+    """Hold the parameters of Q, a weighted sum of chi-square variables and a normal one, divided by a power of two.
+
+    `groups` has the weights in balls, and `variance` is the variance of the normal term. `largest` and `least` are the
+    largest and the least of 0 and twice the weights. The arrays `twice`, `half` and `shift` have the same numbers as
+    `groups`, in doubles, and `tau` is the standard deviation of the normal term.
+    """
+
+    groups: tuple[Group, ...]
+    variance: Ball
+    largest: Ball
+    least: Ball
+    twice: Array
+    half: Array
+    shift: Array
+    tau: float
+
+    def cumulant(self, s: Ball) -> Ball:
+        """Return a ball that contains K(s), for the complex ball `s`, which must not meet the cuts."""
+        total = self.variance * s * s / 2
+        for group in self.groups:
+            inverse = 1 / (1 - group.twice * s)
+            total += group.half * inverse.log()
+            if not group.moments:
+                if not group.shift.is_zero():
+                    total += group.shift * (inverse - 1)
+                continue
+            v = inverse - 1
+            far = v.abs_upper() * group.spread
+            logs = inverses = 0 * s
+            for p in range(_ORDER, 0, -1):
+                of_half, of_shift = group.moments[p - 1]
+                logs, inverses = (logs + of_half / p) * v, (inverses + of_shift) * v
+            rest = far ** (_ORDER + 1) / (1 - far) if far < 1 else far / 0
+            total += logs + _disc(group.half * rest / (_ORDER + 1))
+            total += inverse * (inverses + _disc(group.shift * rest)) + group.shift * v
+        return total
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.twice @ (self.half + self.shift))
+
+    @cached_property
+    def deviation(self) -> float:
+        return float(np.sqrt(self.twice**2 @ (self.half + 2 * self.shift) + self.tau**2))
+
+
+def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) -> Law:
+    """Return the `Law` of the sum of weights_j chi2(dof_j, nc_j) and `normal` Z, divided by 2 ** `exponent`.
+
+    The vectors `weights`, `dof` and `nc` have equal length, and all numbers are exact. The balls have the current
+    precision of flint. Equal weights are merged, and if there are many different ones, close weights are clustered.
+    """
+    arb = ball_arithmetic().arb
+    unit = arb(2) ** (1 - exponent)
+    order = np.argsort(weights, kind="stable")
+    values, starts = np.unique(weights[order], return_index=True)
+    halves, shifts = (_sums(v if v.strides == (0,) else v[order], starts) for v in (dof, nc))
+    cuts = _cuts(values) if values.size > _APART else np.arange(values.size)
+    groups = []
+    for i, j in zip(cuts, [*cuts[1:], values.size], strict=True):
+        half, shift = sum(halves[i:j], arb(0)), sum(shifts[i:j], arb(0))
+        center = float(values[i]) if j == i + 1 else float(np.mean(values[i:j]))
+        spread, moments = arb(0), tuple[tuple[Ball, Ball], ...]()
+        if j > i + 1:
+            e = [(arb(w) - center) / center for w in values[i:j].tolist()]
+            spread = max(abs(e[0]).upper(), abs(e[-1]).upper())
+            moments = tuple(zip(_moments(halves[i:j], e), _moments(shifts[i:j], e), strict=True))
+        groups.append(Group(arb(center) * unit, half, shift, spread, moments))
+    return Law(
+        groups=tuple(groups),
+        variance=(arb(normal) * unit / 2) ** 2,
+        largest=arb(max(float(values[-1]), 0.0)) * unit,
+        least=arb(min(float(values[0]), 0.0)) * unit,
+        twice=np.array([float(group.twice) for group in groups]),
+        half=np.array([float(group.half) for group in groups]),
+        shift=np.array([float(group.shift) for group in groups]),
+        tau=math.ldexp(normal, -exponent),
+    )
+
+
+def _sums(numbers: Array, starts: Indices) -> list[Ball]:
+    """Return half the sums of the doubles `numbers` over the slices that begin at the indices `starts`, as balls."""
+    arb = ball_arithmetic().arb
+    lengths = np.diff(starts, append=numbers.size).tolist()
+    if numbers.strides == (0,):
+        return [arb(float(numbers[0])) * length / 2 for length in lengths]
+    entries = map(arb, numbers.tolist())
+    return [sum((next(entries) for _ in range(length)), arb(0)) / 2 for length in lengths]
+
+
+def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
+    """Return the sums of values_j e_j^p for p = 1 ... ORDER, where `values` and `e` are lists of real balls."""
+    zero = ball_arithmetic().arb(0)
+    if all(value.is_zero() for value in values):
+        return [zero] * _ORDER
+    sums = []
+    for _ in range(_ORDER):
+        values = [value * distance for value, distance in zip(values, e, strict=True)]
+        sums.append(sum(values, zero))
+    return sums
+
+
+def _cuts(values: Array) -> Indices:
+    """Return the indices at which the clusters of the sorted different weights `values` begin.
+
+    A cluster is at most WIDTH long in log(r / (1 - r)), where r is a weight divided by the largest weight of its sign.
+    The largest weight of each sign stands alone.
+    """
+    extreme = np.where(values > 0, values[-1], values[0])
+    with np.errstate(divide="ignore"):
+        place = np.log(values / extreme) - np.log((extreme - values) / extreme)
+    keys = np.where(np.isinf(place), 1e9, np.floor(place / _WIDTH)) + 1j * np.sign(values)
+    return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+
+
+def _disc(radius: Ball) -> Ball:
+    """Return a complex ball that contains all numbers of absolute value at most `radius`, a real ball."""
+    flint = ball_arithmetic()
+    around = flint.arb(0, radius.abs_upper())
+    return flint.acb(around, around)

@@ -1,0 +1,341 @@
+"""Prove enclosures of the tails, the density and the quantiles of a generalized chi-square variable Q."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from egm._enclosure import Enclosure, ball_arithmetic, rounded
+from egm._gx2.balls import Law, law_of
+from egm._gx2.choice import contour_of, start
+from egm._gx2.enclosed import Contour
+from egm._types import Array, ArrayLike
+from egm._validate import finite, nonnegative, positive, real, scalar
+
+Ball: TypeAlias = Any  # an arb of flint
+Function: TypeAlias = Literal["sf", "cdf", "logsf", "logcdf", "pdf", "isf", "ppf", "ilogsf"]
+
+_BITS = 64  # wanted bits of a tail
+_MORE = 40  # bits added if they are not enough
+_ROUNDS = 5
+_EXACT = 2200  # bits in which a difference of two doubles is exact
+_WIDEST = 1e-13  # relative width of an enclosure that is returned
+_FINE = 2.0**-70  # step of the ends of a quantile near 0, in standard deviations of Q
+_NEWTON_STEPS = 60
+
+
+def certify(
+    x: float,
+    weights: ArrayLike,
+    dof: ArrayLike = 1,
+    nc: ArrayLike = 0,
+    normal: float = 0.0,
+    shift: float = 0.0,
+    *,
+    of: Function = "sf",
+) -> Enclosure:
+    r"""Prove between which two doubles a tail, a quantile or the density of Q lies.
+
+    Here Q is a weighted sum of chi-square variables, plus a normal variable and a constant,
+
+    .. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j) + \tau Z + \mu,
+
+    with weights :math:`w` of either sign. All arguments are taken as the exact numbers that their doubles are. This
+    function needs python-flint, which the extra `certify` installs.
+
+    Parameters
+    ----------
+    x : float
+        Point in the units of `weights`, for a tail or the density; it may be infinite. For a quantile it is the
+        probability, in [0, 1], or for "ilogsf" the logarithm of the probability, <= 0.
+    weights : array_like, shape (d,)
+        Weights :math:`w` of the independent chi-square variables in Q, finite and not 0.
+    dof : float or array_like, shape (d,), default 1
+        Degrees of freedom :math:`\nu` of these variables, finite and > 0; they need not be whole numbers.
+    nc : float or array_like, shape (d,), default 0
+        Noncentralities :math:`\lambda` of these variables, finite and >= 0.
+    normal : float, default 0.0
+        Standard deviation :math:`\tau` of the normal term, finite and >= 0.
+    shift : float, default 0.0
+        The constant :math:`\mu`, finite.
+    of : {"sf", "cdf", "logsf", "logcdf", "pdf", "isf", "ppf", "ilogsf"}, default "sf"
+        What is enclosed: the result of the function of `egm.gx2` with this name. It is P[Q > x] for "sf", P[Q <= x] for
+        "cdf", and the density for "pdf". "isf" is the number that Q exceeds with probability `x`, and "ppf" the one
+        that Q does not exceed with probability `x`.
+
+    Returns
+    -------
+    Enclosure
+        Two doubles `low` and `high`, with ``low <= exact value <= high``. They differ by a factor of at most 1 + 1e-13,
+        and mostly are neighbors. The exception is a quantile that is smaller than 2**-26 standard deviations of Q
+        although Q takes values on both sides of it, as 0 is for a symmetric Q: its ends are about 2**-69 standard
+        deviations apart.
+
+    Raises
+    ------
+    ImportError
+        If python-flint is not installed.
+    ValueError
+        If an argument is outside its range.
+    ArithmeticError
+        If no narrow enclosure is found; in particular, if the exact value is below the smallest normal double or above
+        the largest one.
+
+    See Also
+    --------
+    sf : The upper tail in double precision, and the other functions whose names `of` can have.
+    egm.calibration.certify : Enclosures of noise scales.
+
+    Notes
+    -----
+    A tail is a contour integral. It is computed by the trapezoid rule in ball arithmetic [1]_, in which each operation
+    returns an interval that contains the exact result. The bounds on the error of the trapezoid rule and on the
+    part of the contour that is left out are proved in `egm/_gx2/enclosed.py`, and are computed in balls, too. The
+    contour is chosen in doubles; this choice influences only how narrow the enclosure is.
+
+    For a quantile, such as ``of="isf"``, the search is done without proof. Afterwards it is proved that P[Q > low] is
+    at least, and P[Q > high] at most, the given probability.
+
+    References
+    ----------
+    .. [1] Johansson (2017), "Arb: Efficient Arbitrary-Precision Midpoint-Radius Interval Arithmetic".
+
+    Examples
+    --------
+    >>> from egm import gx2
+    >>> gx2.certify(3.0, [1.0, 0.5]).contains(gx2.sf(3.0, [1.0, 0.5]))
+    True
+
+    The Laplace distribution is the law of half the difference of two chi-square variables with two degrees of freedom.
+    Its quantile for the probability 1e-3 is log(500):
+
+    >>> quantile = gx2.certify(1e-3, [0.5, -0.5], dof=2, of="isf")
+    >>> round(quantile.value, 12), quantile.relative_width < 1e-13
+    (6.214608098422, True)
+    """
+    if of not in get_args(Function):
+        raise ValueError(f"of must be one of {', '.join(get_args(Function))}, got {of!r}")
+    variable = _Variable(weights, dof, nc, normal, shift)
+    if of in ("isf", "ppf", "ilogsf"):
+        return variable.quantile(of, scalar(real, **{"logp" if of == "ilogsf" else "p": x}))
+    return variable.value(of, scalar(real, x=x))
+
+
+class _Variable:
+    """Hold the checked parameters of Q, and enclose its tails, density and quantiles."""
+
+    def __init__(self, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: float, shift: float) -> None:
+        """Check the arguments of `certify` with these names."""
+        self.weights = finite(weights=weights)
+        if self.weights.ndim != 1 or self.weights.size == 0:
+            raise ValueError(f"weights must be a vector with at least one entry, got shape {self.weights.shape}")
+        if not np.all(self.weights):
+            raise ValueError(f"weights[{int(np.argmin(abs(self.weights)))}] must not be 0, got 0.0")
+        self.dof, self.nc = self._broadcast(positive, dof=dof), self._broadcast(nonnegative, nc=nc)
+        self.normal, self.shift = scalar(nonnegative, normal=normal), scalar(finite, shift=shift)
+        self.exponent = int(np.frexp(max(float(abs(self.weights).max()), self.normal))[1])
+        self.laws: dict[tuple[bool, int], Law] = {}
+
+    def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
+        """Return the one keyword argument in `named` with an entry for each weight, after the check `check` of it."""
+        ((name, value),) = named.items()
+        array = check(**{name: value})
+        if array.ndim > 1 or array.size not in (1, self.weights.size):
+            raise ValueError(
+                f"{name} must be a number or have the {self.weights.size} entries of weights, got shape {array.shape}"
+            )
+        return np.broadcast_to(array.reshape(-1)[0] if array.size == 1 else array, self.weights.shape)
+
+    def law(self, mirrored: bool) -> Law:
+        """Return the law of Q - shift or, if `mirrored` is true, of shift - Q, divided by 2 ** exponent."""
+        bits = ball_arithmetic().ctx.prec
+        if (mirrored, bits) not in self.laws:
+            weights = -self.weights if mirrored else self.weights
+            self.laws[mirrored, bits] = law_of(weights, self.dof, self.nc, self.normal, self.exponent)
+        return self.laws[mirrored, bits]
+
+    def scaled(self, x: float) -> Ball:
+        """Return the exact ball (x - shift) / 2 ** exponent."""
+        flint = ball_arithmetic()
+        with flint.ctx.workprec(_EXACT):
+            return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
+
+    def outside(self, y: Ball) -> float | None:
+        """Return P[Q <= x] if it is 0 or 1 because Q takes no values on one side of x, and otherwise None.
+
+        `y` is the scaled point x.
+        """
+        if self.normal == 0 and np.all(self.weights > 0) and y <= 0:
+            return 0.0
+        return 1.0 if self.normal == 0 and np.all(self.weights < 0) and y >= 0 else None
+
+    def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
+        """Return a ball for one of both tails at the scaled point `y`, and whether it is the upper tail of Q.
+
+        About `bits` bits of the tail are certain.
+        """
+        mirrored = bool(y < 0)
+        law = self.law(mirrored)
+        size = -y if mirrored else y
+        upper = float(size) > law.mean
+        return contour_of(law, size, upper, bits).enclose(size), upper != mirrored
+
+    def density(self, y: Ball, bits: float) -> Ball:
+        """Return a ball for the density of Q at the scaled point `y`, with about `bits` certain bits."""
+        law, size = self.law(bool(y < 0)), abs(y)
+        value = contour_of(law, size, float(size) > law.mean, bits).enclose(size, density=True)
+        return value * ball_arithmetic().arb(2) ** -self.exponent
+
+    def value(self, of: Function, x: float) -> Enclosure:
+        """Enclose the tail or the density, as `of` says, at the point `x`."""
+        flint = ball_arithmetic()
+        limit = float(x > 0) if math.isinf(x) else self.outside(self.scaled(x))
+        if limit is not None:
+            exact = {"cdf": limit, "sf": 1 - limit, "pdf": 0.0}[of.removeprefix("log")]
+            if of == "pdf" and not math.isinf(x) and x == self.shift:
+                raise ArithmeticError(f"the density at the end of the support, {x!r}, is not enclosed")
+            number = exact if not of.startswith("log") else (0.0 if exact else -math.inf)
+            return Enclosure(number, number)
+        for attempt in range(_ROUNDS):
+            bits = _BITS + attempt * _MORE
+            with flint.ctx.workprec(bits + 64):
+                if of == "pdf":
+                    ball = self.density(self.scaled(x), bits)
+                else:
+                    ball, upper = self.tail(self.scaled(x), bits)
+                    same = upper == of.endswith("sf")
+                    if of.startswith("log"):
+                        ball = ball.log() if same else (-ball).log1p()
+                    else:
+                        ball = ball if same else 1 - ball
+                found = rounded(ball) if ball.is_finite() else Enclosure(-math.inf, math.inf)
+            if found.relative_width < _WIDEST:
+                return found
+            if max(abs(found.low), abs(found.high)) < sys.float_info.min:
+                raise ArithmeticError(f"{of} at x = {x!r} is nearer to 0 than the smallest normal double")
+        raise ArithmeticError(f"no narrow enclosure of {of} at x = {x!r} was found: the last one is {found}")
+
+    def quantile(self, of: Function, given: float) -> Enclosure:
+        """Enclose the quantile of the kind `of` for the probability, or its logarithm, `given`."""
+        flint = ball_arithmetic()
+        log = of == "ilogsf"
+        if not (given <= 0 if log else 0 <= given <= 1):
+            raise ValueError(f"{'logp must be <= 0' if log else 'p must lie in [0, 1]'}, got {given!r}")
+        if (never := given == (-math.inf if log else 0)) or given == (0 if log else 1):
+            return self.end(upper=never == (of != "ppf"))
+        for attempt in range(_ROUNDS):
+            bits = _BITS + 20 + attempt * _MORE
+            with flint.ctx.workprec(bits + 64):
+                one = flint.arb(given).exp() if log else flint.arb(given)
+                with flint.ctx.workprec(_EXACT):
+                    other = 1 - one
+                found = _Quantile(self, (other, one) if of == "ppf" else (one, other), bits).enclosure()
+            if found is not None:
+                return found
+        raise ArithmeticError(f"no narrow enclosure of {of} at {given!r} was found")
+
+    def end(self, upper: bool) -> Enclosure:
+        """Return the upper end of the support of Q if `upper` is true, and otherwise its lower end."""
+        bounded = self.normal == 0 and np.all(self.weights < 0 if upper else self.weights > 0)
+        number = self.shift if bounded else math.inf if upper else -math.inf
+        return Enclosure(number, number)
+
+
+class _Quantile:
+    """Search the number x with given tails of Q, and prove that it lies between two doubles."""
+
+    def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
+        """Keep the `variable` Q, the balls `tails` of P[Q > x] and P[Q <= x], and the number of bits to work with."""
+        self.variable, self.tails, self.bits = variable, tails, bits
+        signs = np.sign(variable.weights)
+        self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
+        self.positive = bool(signs[0] > 0)
+        self.mirrored, self.upper = False, True
+        self.contour: Contour
+
+    def enclosure(self) -> Enclosure | None:
+        """Return a proved enclosure of x, or None if no narrow one is found with this number of bits."""
+        flint, variable = ball_arithmetic(), self.variable
+        y = self.searched()
+        with flint.ctx.workprec(_EXACT):
+            x = y * flint.arb(2) ** variable.exponent + variable.shift
+        found = rounded(x)
+        fine = 0.0 if self.one_sided else _FINE * math.ldexp(variable.law(False).deviation, variable.exponent)
+        low, high = found.low, found.high
+        for _ in range(4):
+            step = max(math.ulp(low), math.ulp(high), fine)
+            if low >= high:
+                low, high = low - step, high + step
+            above, below = self.exceeds(low), self.exceeds(high)
+            if above is True and below is False:
+                found = Enclosure(low, high)
+                return found if found.relative_width < _WIDEST or high - low <= 8 * fine else None
+            low, high = low if above is True else low - step, high if below is False else high + step
+        return None
+
+    def searched(self) -> Ball:
+        """Return an exact ball near the scaled x, by Newton's method, which is not proved."""
+        flint = ball_arithmetic()
+        y = self.begin()
+        self.plan(y)
+        deviation = 0.0 if self.one_sided else self.variable.law(False).deviation
+        planned = y
+        for _ in range(_NEWTON_STEPS):
+            tail, density = self.contour.sums(abs(y))
+            ratio = (tail / self.target).mid()
+            if not (ratio > 0 and density.mid() > 0):
+                self.plan(y := y / 2)
+                planned = y
+                continue
+            step = (ratio.log() * tail / density).mid() * (1 if self.upper else -1)  # away from 0 for the upper tail
+            step = -step if self.mirrored else step
+            if self.one_sided:
+                step = y * (step / y).max(flint.arb(-2)).min(flint.arb(2)).expm1() if abs(step) > 0.3 * abs(y) else step
+            y = (y + step).mid()
+            size = abs(y).max(flint.arb(deviation))
+            if abs(step) < size * flint.arb(2) ** -(self.bits - 20):
+                return y
+            if (y < 0) != self.mirrored or abs(y - planned) * abs(self.crossing) > 1:
+                self.plan(y)
+                planned = y
+        raise ArithmeticError("the search for a quantile did not end")
+
+    def begin(self) -> Ball:
+        """Return a ball at which the search begins, by the saddlepoint formula, and choose the tail for the search."""
+        law = self.variable.law(False)
+        self.upper = bool(self.tails[0] <= 0.5)
+        for _ in range(2):
+            y = start(law, float(self.tails[not self.upper].log()), self.upper)
+            if not self.one_sided or (y > 0 if self.positive else y < 0):
+                return ball_arithmetic().arb(y)
+            self.upper = not self.upper
+        raise ArithmeticError("no start was found for the search of a quantile")
+
+    def plan(self, y: Ball) -> None:
+        """Choose the contour for the scaled point `y`."""
+        mirrored = bool(y < 0)
+        if mirrored != self.mirrored:
+            self.mirrored, self.upper = mirrored, not self.upper
+        self.contour = contour_of(self.variable.law(mirrored), abs(y), self.upper, self.bits)
+        self.crossing = self.contour.m + self.contour.rho * math.sin((self.contour.low + self.contour.high) / 2)
+
+    @property
+    def target(self) -> Ball:
+        """Return the ball of the tail that the contour gives, at the x that is searched."""
+        return self.tails[self.upper == self.mirrored]
+
+    def exceeds(self, x: float) -> bool | None:
+        """Return True if P[Q > `x`] is proved to be at least the given one, False if at most, and otherwise None."""
+        y = self.variable.scaled(x)
+        if (limit := self.variable.outside(y)) is not None:
+            return limit == 0
+        if (y < 0) != self.mirrored:
+            self.plan(y)
+        tail = self.contour.enclose(abs(y))
+        more, less = tail >= self.target, tail <= self.target
+        if self.upper == self.mirrored:
+            more, less = less, more
+        return True if more else False if less else None

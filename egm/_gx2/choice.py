@@ -1,0 +1,193 @@
+"""Choose the contour on which a tail of a generalized chi-square variable is enclosed, in doubles.
+
+The docstring of `enclosed` explains the contour and the names. Whatever is chosen here, an enclosure is right; a good
+choice makes it narrow, with few nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from egm._enclosure import ball_arithmetic
+from egm._gx2.balls import Ball, Law
+from egm._gx2.enclosed import BOUND_BITS, MOST_STEPS, STEEPEST, Contour, Edge
+from egm._types import Array
+
+_ANGLES = (1.25, 0.9, 0.6, 0.3)  # largest angle of a strip
+_LEAST_ANGLE = 0.03  # least angle of a strip for y > 0: every contour bends
+_RISES = (1.0, 4.0, 12.0, 40.0)  # rise of log |F| from the saddle point to both ends of a strip
+_NEAREST = 4.0  # the strip keeps exp(-NEAREST) of the saddle point's distance from 0 and from the cut
+_POINTS = 49  # points of a contour at which |f| is computed to choose the parameters
+_DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
+_FARTHEST = 690.0  # cosh of it is a double
+_SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in doubles
+
+
+def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
+    """Choose the contour for a tail of the variable Q of `law` at `y`, such that about `bits` bits will be certain.
+
+    `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
+    no contour is found.
+    """
+    flint = ball_arithmetic()
+    with np.errstate(all="ignore"):
+        found = _Search(law, max(float(y), 0.0), upper, bits * math.log(2)).best()
+    if found is None:
+        raise ArithmeticError(f"no contour was found for the {'upper' if upper else 'lower'} tail")
+    contour, log_cut = found
+    with flint.ctx.workprec(BOUND_BITS):
+        middle = Edge(contour, (flint.arb(contour.low) + contour.high) / 2, y, False)
+        count = contour.count
+        for _ in range(MOST_STEPS):
+            if middle.rest(flint.arb(contour.step) * count) < flint.arb(log_cut).exp():
+                break
+            count = math.ceil(1.05 * count) + 1
+    return replace(contour, count=count)
+
+
+def start(law: Law, log_p: float, upper: bool) -> float:
+    """Return an estimate of the y at which a tail has the logarithm `log_p`, by the saddlepoint formula.
+
+    The tail of the variable Q of `law` is the upper one if `upper` is true.
+    """
+    axis = _Axis(law, upper)
+
+    def missing(t: float) -> float:
+        s = axis.point(t)
+        return axis.log_tail(s, axis.y_of(s)) - log_p
+
+    with np.errstate(all="ignore"):
+        return axis.y_of(axis.point(_bisect(missing, axis.near, axis.far)))
+
+
+def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
+    """Return the root of the function `falling` between `low` and `high`, or the nearest end, after some `steps`."""
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+class _Axis:
+    """Compute with the integrand on the real axis, between 0 and the nearest point of a cut on one side of 0.
+
+    The points are s(t), where t is a real number between `near` (s is next to 0) and `far`.
+    """
+
+    def __init__(self, law: Law, upper: bool) -> None:
+        """Prepare the side of `law` on which the contours of the upper tail lie if `upper` is true, or the other."""
+        self.law, self.sign = law, 1.0 if upper else -1.0
+        extreme = float(law.largest if upper else -law.least)
+        self.bound = 1 / extreme if extreme > 0 else math.inf
+        self.near, self.far = -690.0, 34.0 if self.bound < math.inf else 690.0
+
+    def point(self, t: float) -> float:
+        """Return the point s(t)."""
+        size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
+        return self.sign * size
+
+    def y_of(self, s: float) -> float:
+        """Return the y for which the point `s` is the saddle point of F."""
+        v = self.law.twice * s / (1 - self.law.twice * s)
+        total = self.law.half @ v + self.law.shift @ (v * (1 + v)) + (self.law.tau * s) ** 2
+        return float((total - 1) / s)
+
+    def log_size(self, s: float, y: float) -> float:
+        """Return log |F| at the point `s`, for the point `y` of the tail."""
+        ratio = self.law.twice * s
+        total = -self.law.half @ np.log1p(-ratio) + self.law.shift @ (ratio / (1 - ratio))
+        return float(total + (self.law.tau * s) ** 2 / 2 - s * y - math.log(abs(s)))
+
+    def log_tail(self, s: float, y: float) -> float:
+        """Return the logarithm of the tail at `y` by the saddlepoint formula, where `s` is the saddle point."""
+        v = self.law.twice * s / (1 - self.law.twice * s)
+        bend = 1 + (self.law.tau * s) ** 2 + self.law.half @ v**2 + self.law.shift @ (2 * v**2 * (1 + v))
+        return self.log_size(s, y) + math.log(abs(s)) - math.log(2 * math.pi * bend) / 2
+
+
+class _Search:
+    """Search the parameters of a `Contour` with the least number of nodes, in doubles."""
+
+    def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
+        """Keep the arguments of `contour_of`, with the accuracy `goal` as a natural logarithm."""
+        self.law, self.y, self.upper, self.goal = law, y, upper, goal
+        self.axis = _Axis(law, upper)
+
+    def best(self) -> tuple[Contour, float] | None:
+        """Return the best of some contours and the logarithm of the allowed error, or None if none is possible."""
+        axis, y, law = self.axis, self.y, self.law
+        sign = axis.sign
+        saddle = _bisect(lambda t: sign * (y - axis.y_of(axis.point(t))), axis.near, axis.far)
+        c = axis.point(saddle)
+        top, tail = axis.log_size(c, y), axis.log_tail(c, y)
+        size = float(law.half @ abs(np.log1p(-law.twice * c)) + law.half.sum() + law.shift.sum() + abs(c * y))
+
+        def excess(falling: int, level: float, t: float) -> float:
+            """Return log |F| - `level` at the point s(t), multiplied by `falling`, which is 1 or -1."""
+            return falling * (axis.log_size(axis.point(t), y) - level)
+
+        best: tuple[float, Contour] | None = None
+        for rise in _RISES:
+            ends = sorted(
+                axis.point(_bisect(partial(excess, falling, top + rise), *side, steps=10))
+                for falling, side in ((1, (saddle - _NEAREST, saddle)), (-1, (saddle, saddle + _NEAREST)))
+            )
+            for high in _ANGLES:
+                if law.tau and high > STEEPEST:
+                    continue
+                found = self._with(ends, _LEAST_ANGLE if y else 0.0, high, tail, size)
+                if found and (best is None or found[0] < best[0]):
+                    best = found
+        return best and (best[1], tail - self.goal)
+
+    def _with(
+        self, ends: list[float], low: float, high: float, tail: float, size: float
+    ) -> tuple[float, Contour] | None:
+        """Return a cost and the contour whose strip has the angles from `low` to `high`, or None if it is impossible.
+
+        The strip crosses the real axis between the two `ends`. `tail` is an estimate of the logarithm of the tail, and
+        `size` one of the largest number in the exponent of F.
+        """
+        rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
+        m = ends[0] - rho * math.sin(low)
+        if not 0 < rho < math.inf:
+            return None
+        wanted = tail - self.goal
+        edges = [self._sizes(m, rho, angle, None) for angle in (low, high)]
+        middle = self._sizes(m, rho, (low + high) / 2, wanted - 3)
+        if middle is None or edges[0] is None or edges[1] is None:
+            return None
+        whole = max(float(values.max()) + math.log(u[-1]) for u, values in (edges[0], edges[1]))
+        step = math.pi * (high - low) / (whole - wanted + _SLACK)
+        u, values = middle
+        count = math.ceil(u[np.flatnonzero(values > wanted - 3)[-1] + 1] / step) + 1
+        bits = math.ceil((self.goal + float(values.max()) - tail) / math.log(2) + math.log2(1 + size)) + 40
+        reaches = float(edges[0][0][-1]), float(edges[1][0][-1])
+        return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
+
+    def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
+        """Return numbers u >= 0 and log |f| there, on the hyperbola m + rho sin(angle + i u), or None if that fails.
+
+        Before the last number log |f| falls below `floor` or, if `floor` is None, by DEPTH below its largest value.
+        """
+        law, end = self.law, 4.0
+        for _ in range(30):
+            u = np.linspace(0, end, _POINTS)
+            s = m + rho * np.sin(angle + 1j * u)
+            inverse = 1 / (1 - law.twice * s[:, None])
+            values = np.log(abs(inverse)) @ law.half + inverse.real @ law.shift - law.shift.sum() - self.y * s.real
+            values += ((law.tau * s) ** 2).real / 2 - np.log(abs(s)) + np.log(rho * abs(np.cos(angle + 1j * u)))
+            if np.any(np.isnan(values)) or values.max() == np.inf:
+                return None
+            alive = np.flatnonzero(values > (values.max() - _DEPTH if floor is None else floor))
+            if not alive.size or (alive[-1] == _POINTS - 1 and end == _FARTHEST):
+                return None
+            if 12 <= alive[-1] < _POINTS - 1:
+                return u, values
+            end = min(1.6 * end, _FARTHEST) if alive[-1] == _POINTS - 1 else end * max(alive[-1] + 2, 4) / 40
+        return None

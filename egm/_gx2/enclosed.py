@@ -1,0 +1,301 @@
+r"""Enclose the tails and the density of a generalized chi-square variable in balls, by a contour integral.
+
+The variable is :math:`Q = \sum_j w_j \chi^2(k_j, \lambda_j) + \tau Z` with weights of either sign, divided by a power
+of two. Its cumulant function is
+
+.. math::
+
+    K(s) = \sum_j \Bigl[ -\frac{k_j}{2} \log(1 - 2 w_j s) + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr]
+           + \frac{\tau^2 s^2}{2},
+
+with cuts along the real axis: right of :math:`\beta`, the least positive :math:`p_j = 1 / (2 w_j)`, and left of
+:math:`\alpha`, the negative one next to 0. For :math:`y \ge 0` the tails are integrals of
+:math:`F(s) = e^{K(s) - s y} / s`, and the density is that of :math:`s F(s)`:
+
+.. math::
+
+    P[Q > y] = \frac{1}{2 \pi i} \int_{\mathrm{Re}\, s = c} F(s) \, ds, \quad 0 < c < \beta; \qquad
+    P[Q \le y] = -\frac{1}{2 \pi i} \int_{\mathrm{Re}\, s = c} F(s) \, ds, \quad \alpha < c < 0.
+
+*The contour.* It is one branch of a hyperbola, :math:`s(u) = m + \rho \sin(\varphi + i u)` for real u, with
+:math:`\rho > 0` and :math:`0 \le \varphi < \pi / 2`. A shift of u by :math:`i v` replaces :math:`\varphi` by
+:math:`\varphi - v`, so all shifts are hyperbolas of this family. For :math:`u \ne 0` they do not meet the real axis,
+and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand :math:`f(u) = F(s(u)) \, s'(u)` is
+analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin
+\varphi_0` to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)`
+for the lower one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y
+= 0, because |F| falls like a power of |s|; if :math:`\tau > 0` the angles are below :math:`\pi / 4`, so that
+:math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
+
+*The error of the sum.* With the angle in the middle and :math:`a = (\varphi_1 - \varphi_0) / 2`, the trapezoid rule of
+step h has an error of at most :math:`(B_0 + B_1) / (e^{2 \pi a / h} - 1)`, where :math:`B_i` is the integral of |f|
+along the hyperbola of the angle :math:`\varphi_i` [1]_.
+
+*The integral of |f|.* Let :math:`C = \cosh u`, and for a real point p let :math:`q = (p - m) / \rho` and
+:math:`b = q \sin \varphi`. Then
+
+.. math::
+
+    \mathrm{Re}\, s = m + \rho C \sin \varphi, \qquad
+    |s - p|^2 = \rho^2 \bigl[ (C - b)^2 + (q^2 - 1) \cos^2 \varphi \bigr], \qquad
+    |s'| = \rho \sqrt{C^2 - \sin^2 \varphi}.
+
+So for C in an interval each factor of |F| has a simple bound, and the integral over :math:`|u| \le U` is bounded by a
+sum over short intervals of u.
+
+*The rest.* For :math:`C \ge C_U = \cosh U` the derivative of log |F| without the noncentral terms, multiplied by C, is
+at most minus the number
+
+.. math::
+
+    r = C_U \Bigl( y \rho \sin \varphi - \sum_{b_j > C_U} \frac{e_j}{2 \cos \varphi \sqrt{q_j^2 - 1}} \Bigr)
+        + \sum_{b_j \le C_U} e_j \frac{C_U (C_U - \max(b_j, 0))}{(C_U + |q_j|)^2}
+        + \tau^2 \rho C_U (\rho C_U \cos 2 \varphi - m \sin \varphi),
+
+if both brackets that contain y and tau are not negative. The sums run over the points :math:`p_j` with
+:math:`e_j = k_j / 2` and, for a tail, over p = 0 with e = 1. In the first sum
+:math:`(b - C) / ((C - b)^2 + (q^2 - 1) \cos^2 \varphi)` is at most its largest value; in the second one
+:math:`|s - p| \le \rho (C + |q|)`, and both factors of the term grow with C. Noncentral terms are bounded by
+:math:`|1 - s / p|^{-1}`. Since :math:`|s'| \le \rho C`, the integral of |f| over u > U and, for U = J h, the sum of
+h |f(j h)| over j > J are at most :math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1 - C_U^{-2}})` for r > 1, where
+:math:`|F(C_U)|` includes the bound of the noncentral terms.
+
+*Many weights* are gathered in clusters. With :math:`w_j = w (1 + e_j)` and :math:`V = 2 w s / (1 - 2 w s)`,
+
+.. math::
+
+    \log(1 - 2 w_j s) = \log(1 - 2 w s) - \sum_{p \ge 1} \frac{(V e_j)^p}{p}, \qquad
+    \frac{1}{1 - 2 w_j s} = \frac{1}{1 - 2 w s} \sum_{p \ge 0} (V e_j)^p.
+
+The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one.
+
+All of this is computed in balls, except the parameters of the contour: any of them are right, and good ones make the
+enclosure narrow. They are found in doubles, from the saddle point of F.
+
+References
+----------
+.. [1] Trefethen and Weideman (2014), "The Exponentially Convergent Trapezoidal Rule", Theorem 5.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from egm._enclosure import ball_arithmetic
+from egm._gx2.balls import Ball, Group, Law
+
+BOUND_BITS = 64  # precision of the bounds of |f|
+MOST_STEPS = 80  # by which the end of a sum is moved outwards until a bound on the rest is small
+STEEPEST = 0.78  # largest angle if there is a normal term: below pi / 4
+_BOXES = 24  # first number of intervals for the integral of |f|
+_MOST_BOXES = 3000
+
+
+@dataclass(frozen=True)
+class Contour:
+    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for the variable Q of a `Law`.
+
+    The hyperbola is m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the largest
+    angle of the strip. It gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u =
+    j `step` for |j| <= `count`. Beyond |u| = `ends[0]` or `ends[1]` the integral of |f| along the hyperbolas with the
+    angles `low` and `high` is bounded as a whole. `level` is the logarithm of an integral of |f| that is small enough
+    for each of the two, and `bits` is the precision in which the nodes are computed.
+    """
+
+    law: Law
+    upper: bool
+    m: float
+    rho: float
+    low: float
+    high: float
+    step: float
+    count: int
+    ends: tuple[float, float]
+    level: float
+    bits: int
+
+    @cached_property
+    def nodes(self) -> list[tuple[Ball, Ball, Ball]]:
+        """Return the triples of s, K(s) and rho cos(phi + i u), where s is a node with u = j step, for j >= 0."""
+        flint = ball_arithmetic()
+        nodes = []
+        with flint.ctx.workprec(self.bits):
+            self._check()
+            phi = (flint.arb(self.low) + self.high) / 2
+            for j in range(self.count + 1):
+                sine, cosine = flint.acb(phi, flint.arb(self.step) * j).sin_cos()
+                s = self.m + self.rho * sine
+                nodes.append((s, self.law.cumulant(s), self.rho * cosine))
+        return nodes
+
+    def _check(self) -> None:
+        """Raise an ArithmeticError unless the strip is proved to meet neither the cuts nor 0."""
+        arb = ball_arithmetic().arb
+        left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
+        steep = self.law.variance > 0 and not self.high < STEEPEST
+        inside = left > 0 if self.upper else right < 0
+        if steep or not (inside and right * self.law.largest < 1 and left * self.law.least < 1):
+            raise ArithmeticError("no contour was found on which the integral can be enclosed")
+
+    def sums(self, y: Ball) -> tuple[Ball, Ball]:
+        """Return the trapezoid sums for the tail and for the density at `y`, a real ball, as real balls."""
+        flint = ball_arithmetic()
+        with flint.ctx.workprec(self.bits):
+            tail = density = flint.arb(0)
+            for j, (s, cumulant, slope) in enumerate(self.nodes):
+                value = (cumulant - s * y).exp() * slope / (2 if j == 0 else 1)
+                tail, density = tail + (value / s).real, density + value.real
+            scale = self.step / flint.arb.pi()
+            return (scale if self.upper else -scale) * tail, scale * density
+
+    def enclose(self, y: Ball, density: bool = False) -> Ball:
+        """Return a real ball that contains the tail at `y` or, if `density` is true, the density.
+
+        `y` is a real ball of numbers >= 0.
+        """
+        flint = ball_arithmetic()
+        value = self.sums(y)[density]
+        with flint.ctx.workprec(self.bits):
+            return value + flint.arb(0, self._error(y, density).upper())
+
+    def _error(self, y: Ball, density: bool) -> Ball:
+        """Return a bound on the error of `sums` at `y`, for the density if `density` is true, else for the tail."""
+        flint = ball_arithmetic()
+        with flint.ctx.workprec(BOUND_BITS):
+            arb = flint.arb
+            whole = arb(0)
+            for angle, end in zip((self.low, self.high), self.ends, strict=True):
+                edge = Edge(self, arb(angle), y, density)
+                whole += 2 * edge.integral(end, arb(self.level).exp())
+            strip = whole / ((arb.pi() * (arb(self.high) - self.low) / self.step).exp() - 1)
+            middle = Edge(self, (arb(self.low) + self.high) / 2, y, density)
+            cut = 2 * middle.rest(arb(self.step) * self.count)
+            return (strip + cut) / (2 * arb.pi())
+
+
+class Edge:
+    """Bound |f| along the hyperbola with one angle, as the docstring of the module explains."""
+
+    def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
+        """Prepare the bounds for the hyperbola of the real ball `angle` at the point `y`; for the tail or `density`."""
+        self.law, self.y = contour.law, y
+        self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho
+        self.sine, self.cosine = angle.sin(), angle.cos()
+        if not (self.sine >= 0 and self.cosine > 0 and y >= 0):
+            raise ArithmeticError("the angle of a contour must lie between 0 and pi / 2")
+        self.places = [self._place(1 / group.twice) for group in self.law.groups]
+        self.pole = None if density else self._place(y * 0)
+        self.alike: dict[Any, list[tuple[Ball, Ball, Ball]]] = {}  # central single weights by degrees of freedom
+        self.others = []
+        for group, place in zip(self.law.groups, self.places, strict=True):
+            _, b, rest, p = place
+            if group.shift.is_zero() and not group.moments and group.half.is_exact():
+                self.alike.setdefault(group.half.man_exp(), []).append((b, rest, 1 / p))
+            else:
+                self.others.append((group, *place))
+
+    def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
+        """Return q, b, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real point `p`."""
+        q = (p - self.m) / self.rho
+        return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
+
+    def log_size(self, c: Ball, central: bool = False) -> Ball:
+        """Return a bound on log |F| for all C = cosh u in the real ball `c`; without noncentral terms if `central`."""
+        low, high = c.lower(), c.upper()
+        length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()
+        total = -self.y * (self.m + self.rho * self.sine * low)
+        if not self.law.variance.is_zero():
+            square = self.m**2 + self.rho**2 * (self.cosine**2 - (self.cosine**2 - self.sine**2) * low**2)
+            cross = 2 * self.m * self.rho * self.sine * (high if self.m > 0 else low)
+            total += self.law.variance / 2 * (square + cross)
+        if self.pole is not None:
+            _, b, rest, _ = self.pole
+            total -= (((c - b).abs_lower() ** 2 + rest).lower() * self.rho**2).log() / 2
+        for (mantissa, exponent), places in self.alike.items():
+            product = self.m * 0 + 1
+            for b, rest, inverse in places:
+                product *= ((c - b).abs_lower() ** 2 + rest) * inverse
+            total -= mantissa * (self.m * 0 + 2) ** (exponent - 1) * product.lower().log()
+        for group, q, b, rest, p in self.others:
+            square = ((c - b).abs_lower() ** 2 + rest).lower()
+            total -= group.half / 2 * (square / p).log()
+            noncentral = not (central or group.shift.is_zero())
+            if not (noncentral or group.moments):
+                continue
+            if noncentral:
+                around = (square.union((c - b).abs_upper() ** 2 + rest)) / p.sqrt()
+                ratio = (q - self.sine * c if group.twice > 0 else self.sine * c - q) / around
+                total += group.shift * (ratio.upper() - 1)
+            if group.moments:
+                far = length / (square.sqrt() * self.rho)  # a bound on |V|
+                near = far * group.spread
+                if not near < 0.9:
+                    return self.y + self.y.pos_inf()
+                total += far * abs(group.moments[0][0]) + group.half * near**2 / (2 * (1 - near))
+                if noncentral:
+                    total += group.shift * (p / square).sqrt() * near / (1 - near)
+        return total.upper()
+
+    def integral(self, end: float, enough: Ball) -> Ball:
+        """Return a bound on the integral of |f| over u >= 0, with one bound for all u above about `end`.
+
+        The intervals of u are halved until the bound is at most `enough`, or does not fall any more.
+        """
+        arb = ball_arithmetic().arb
+        center = self.log_size(arb(1)).exp() * self.rho * self.cosine
+        for _ in range(MOST_STEPS):
+            rest = self.rest(arb(end))
+            if 100 * rest < center:
+                break
+            end *= 1.1
+        count, before = _BOXES, None
+        while True:
+            total = rest
+            edges = [(arb(end) * j / count).cosh() for j in range(count + 1)]
+            for one, other in itertools.pairwise(edges):
+                slope = self.rho * (other**2 - self.sine**2).sqrt()
+                total += self.log_size(one.union(other)).exp() * slope * end / count
+            total = total.upper()
+            if (
+                count > _MOST_BOXES
+                or total <= enough
+                or (before is not None and total.is_finite() and 4 * total > before)
+            ):
+                return total
+            count, before = 2 * count, total
+
+    def rest(self, end: Ball) -> Ball:
+        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if the bound fails."""
+        infinite, c = end.pos_inf(), end.cosh()
+        fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end
+        terms = [(group, *place) for group, place in zip(self.law.groups, self.places, strict=True)]
+        if self.pole is not None:
+            terms.append((Group(end, 1 + 0 * end, 0 * end, 0 * end, ()), *self.pole))
+        for group, q, b, rest, p in terms:
+            if group.moments:
+                spread = group.spread.neg().union(group.spread)
+                q, b, rest, p = self._place(1 / (group.twice * (1 + spread)))
+            beyond = c > b
+            if beyond:
+                least = (c - b) ** 2 + rest
+                helped += group.half * (c * (c - b.max(0)) / (c + abs(q)) ** 2).lower()
+            elif abs(q) > 1:
+                least, v = rest, b - c
+                fall -= (group.half * v / (v * v + rest) if v * v < rest else group.half / (2 * rest.sqrt())).upper()
+            else:
+                return infinite
+            if not group.shift.is_zero():
+                noncentral += group.shift * ((p / least).sqrt().upper() - 1)
+        drop = c * fall + helped
+        if not self.law.variance.is_zero():
+            bracket = self.rho * c * (self.cosine**2 - self.sine**2) - self.m * self.sine
+            drop += self.law.variance * self.rho * c * bracket
+            if not bracket >= 0:
+                return infinite
+        if not (fall >= 0 and drop > 1):
+            return infinite
+        size = (self.log_size(c, central=True) + noncentral).exp()
+        return (size * self.rho * c / ((drop - 1) * (1 - c**-2).sqrt())).upper()

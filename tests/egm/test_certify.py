@@ -1,0 +1,501 @@
+"""Test that `gx2.certify` and `calibration.certify` enclose values that are known otherwise."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import flint
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from egm import calibration, gx2
+from egm._enclosure import Enclosure, rounded
+from egm._gx2 import balls, choice, enclosed
+from tests.reference.forms import terms
+
+FOLDER = Path(__file__).parent.parent / "reference"
+REFERENCE, NOISE, L2 = (json.loads((FOLDER / f"{name}.json").read_text()) for name in ("gx2", "calibration", "l2"))
+DIGITS = {"log": 29, "linear": 25}  # of the stored logarithms, and of what follows from them
+SMALLEST = sys.float_info.min
+WEIGHTS = 1 / np.arange(1.0, 101.0)
+SIGNED = {"weights": [2.0, 0.5, -1.0], "dof": [1.0, 2.5, 3.0], "nc": [0.0, 1.0, 2.0], "normal": 0.7, "shift": -0.3}
+
+
+def exact(number):
+    """Return `number`, an mpf or the text of a decimal number, as a fraction."""
+    if isinstance(number, str):
+        return Fraction(number)
+    sign, mantissa, exponent, _ = number._mpf_
+    return (-1) ** sign * int(mantissa) * Fraction(2) ** int(exponent)
+
+
+def is_enclosed(number, enclosure, digits=30):
+    """Return whether an interval contains `number`, an mpf or text, up to an error of its last of `digits` digits."""
+    number = exact(number)
+    slack = abs(number) * Fraction(10) ** -digits
+    return enclosure.low - slack <= number <= enclosure.high + slack
+
+
+def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
+    """Return the `Law` that `egm._gx2.balls` makes of these parameters, numbers or lists, with 300 bits."""
+    weights = np.array(weights, dtype=float)
+    dof, nc = (np.broadcast_to(np.array(v, dtype=float), weights.shape) for v in (dof, nc))
+    with flint.ctx.workprec(300):
+        return balls.law_of(weights, dof, nc, normal, exponent)
+
+
+def name_of(case):
+    """Return a name for the stored reference value `case`, by which pytest identifies its test."""
+    return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
+
+
+# --- stored values ----------------------------------------------------------------------------------------------------
+
+STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
+for case in REFERENCE["values"]:
+    STORED[json.dumps(case["form"])].append(case)
+stored = pytest.mark.parametrize("cases", STORED.values(), ids=lambda cases: name_of(cases[0]))
+
+
+@stored
+def test_stored_tails_are_enclosed(cases):
+    """The smaller tail of each stored case, as a logarithm, and the larger one are enclosed.
+
+    The result of `gx2.logsf` or `gx2.logcdf` is in the enclosure, too, apart from its estimated error.
+    """
+    parts = terms(cases[0]["form"])
+    for case in cases:
+        small, large = sorted(("sf", "cdf"), key=lambda tail: float(case[f"log_{tail}"]))
+        tail = gx2.certify(case["x"], *parts, of=f"log{small}")
+        assert is_enclosed(case[f"log_{small}"], tail, DIGITS["log"]), case["x"]
+        assert tail.relative_width < 1e-15 or float(case[f"log_{small}"]) > -1
+        value, error = getattr(gx2, f"log{small}")(case["x"], *parts, full_output=True)
+        assert Fraction(tail.low) - Fraction(float(error)) <= Fraction(float(value))
+        assert Fraction(float(value)) <= Fraction(tail.high) + Fraction(float(error))
+        with mp.workdps(40):
+            other = mp.exp(mpf(case[f"log_{large}"]))
+        assert is_enclosed(other, gx2.certify(case["x"], *parts, of=large), DIGITS["linear"]), case["x"]
+
+
+@stored
+def test_stored_densities_are_enclosed(cases):
+    for case in cases:
+        parts = terms(case["form"])
+        with mp.workdps(40):
+            density = mp.exp(mpf(case["log_pdf"]))
+        if SMALLEST < density < sys.float_info.max:
+            assert is_enclosed(density, gx2.certify(case["x"], *parts, of="pdf"), DIGITS["linear"]), case["x"]
+
+
+@pytest.mark.parametrize("case", REFERENCE["quantiles"], ids=name_of)
+def test_stored_quantiles_are_enclosed(case):
+    parts, p = terms(case["form"]), float(case["p"])
+    quantile = gx2.certify(p, *parts, of="isf")
+    assert is_enclosed(case["isf"], quantile, 19)
+    assert quantile.relative_width < 3e-16
+    assert abs(gx2.isf(p, *parts) / quantile.value - 1) < 1e-14  # `isf` states its error as one of the tail
+
+
+@pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
+def test_published_tails_are_near(case):
+    """Davies (1980) and others published these tails, to the accuracy that is stored with them."""
+    (tail,) = case["published"].keys() - {"accuracy"}
+    enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
+    assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
+
+
+# --- closed forms -----------------------------------------------------------------------------------------------------
+
+
+def normal_cdf(x):
+    """Return the standard normal distribution function at `x`, an mpf, with a small relative error below 0, too."""
+    return mp.erfc(-x / mp.sqrt(2)) / 2
+
+
+@pytest.mark.parametrize("dof", [0.3, 1, 2, 7, 1000, 1e6])
+@pytest.mark.parametrize("level", [-8.0, -2.0, 0.0, 3.0, 30.0])
+def test_one_weight_is_chi2(dof, level):
+    x = 2.5 * dof * max(1 + level / math.sqrt(dof) + level**2 / (4 * dof), 1e-3)
+    with mp.workdps(60):
+        half, point = mpf(dof) / 2, mpf(x) / mpf(2.5) / 2
+        upper = mp.gammainc(half, point, mp.inf, regularized=True)
+        density = mp.exp((half - 1) * mp.log(point) - point - mp.loggamma(half)) / mpf(5)
+        for of, value in (("sf", upper), ("cdf", 1 - upper), ("logsf", mp.log(upper)), ("pdf", density)):
+            assert is_enclosed(value, gx2.certify(x, [2.5], dof, of=of)), of
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-12, 0.25, 2.0, 900.0])
+def test_difference_of_exponentials_is_laplace(x):
+    with mp.workdps(60):
+        upper = mp.exp(-mpf(x) / 2) / 2
+        for of, value in (("sf", upper), ("cdf", 1 - upper), ("pdf", upper / 2), ("logcdf", mp.log1p(-upper))):
+            assert is_enclosed(value, gx2.certify(x, [1.0, -1.0], 2, of=of)), of
+        assert is_enclosed(upper, gx2.certify(-x, [1.0, -1.0], 2, of="cdf"))
+        if x > 1e-6:
+            p = gx2.certify(x, [1.0, -1.0], 2).value
+            assert is_enclosed(-2 * mp.log(2 * mpf(p)), gx2.certify(p, [1.0, -1.0], 2, of="isf"))
+
+
+@pytest.mark.parametrize(
+    ("normal", "level"), [*product([0.5, 3.0, 1e4], [-9.0, -1.0, 0.1, 2.0, 25.0]), (1e-6, 0.1), (1e-6, 25.0)]
+)
+def test_exponential_plus_normal(normal, level):
+    # With r = 1 / (2 w), the tail is P[normal Z > x] + exp(r^2 normal^2 / 2 - r x) P[normal Z < x - r normal^2].
+    w = 0.75
+    x = 2 * w + level * math.hypot(normal, 2 * w)
+    with mp.workdps(200):
+        y, tau, rate = mpf(x) - mpf(0.125), mpf(normal), 1 / mpf(2 * w)
+        upper = normal_cdf(-y / tau)
+        upper += mp.exp(rate**2 * tau**2 / 2 - rate * y) * normal_cdf((y - rate * tau**2) / tau)
+        assert is_enclosed(mp.log(upper), gx2.certify(x, [w], 2, normal=normal, shift=0.125, of="logsf"))
+        assert is_enclosed(mp.log1p(-upper), gx2.certify(x, [w], 2, normal=normal, shift=0.125, of="logcdf"))
+        assert is_enclosed(mp.log(upper), gx2.certify(-x, [-w], 2, normal=normal, shift=-0.125, of="logcdf"))
+
+
+@pytest.mark.parametrize("nc", [0.5, 40.0, 500.0])
+@pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
+def test_noncentral_weight_is_a_poisson_mixture(nc, factor):
+    x = factor * (3 + nc)
+    with mp.workdps(60):
+        mean, upper = mpf(nc) / 2, mpf(0)
+        for j in range(int(nc / 2 + 20 * math.sqrt(nc) + 80)):
+            mass = mp.exp(j * mp.log(mean) - mean - mp.loggamma(j + 1))
+            upper += mass * mp.gammainc(mpf(3) / 2 + j, mpf(x) / 2, mp.inf, regularized=True)
+        assert is_enclosed(upper, gx2.certify(x, [1.0], 3, nc), 20)
+        assert is_enclosed(1 - upper, gx2.certify(x, [1.0], 3, nc, of="cdf"), 20)
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+LAWS = {
+    "one": ({"weights": [0.5]}, 9.0),
+    "harmonic": ({"weights": WEIGHTS[:30]}, 12.0),
+    "signed": ({"weights": [0.5, 0.25, -0.3], "dof": [1.0, 2.0, 4.0], "nc": [0.0, 3.0, 1.0]}, 2.0),
+    "normal": ({"weights": [0.5, -0.25], "dof": 3.0, "normal": 0.4}, 1.5),
+    "many": ({"weights": [0.5], "dof": 400.0, "nc": 50.0}, 240.0),
+    "small": ({"weights": [0.5, 0.002], "dof": [1.0, 500.0]}, 1.6),
+}
+laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
+
+
+def wide(law, y, upper, density=False):
+    """Return a ball of a tail of `law` at `y`, or of the density, to about 180 bits."""
+    with flint.ctx.workprec(300):
+        y = flint.arb(y)
+        return choice.contour_of(law, y, upper, 180).enclose(y, density)
+
+
+@laws
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+def test_more_bits_give_a_ball_inside(parameters, y, upper):
+    law = law_of(**parameters)
+    for density in (False, True):
+        narrow = wide(law, y, upper, density)
+        assert narrow.rel_accuracy_bits() > 150
+        for bits in (120, 60, 30, 10):
+            wider = choice.contour_of(law, flint.arb(y), upper, bits).enclose(flint.arb(y), density)
+            assert wider.contains(narrow)
+            assert wider.rel_accuracy_bits() < 150
+            narrow = wider
+
+
+@laws
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+def test_any_contour_is_right(parameters, y, upper):
+    """The true tail lies in the ball also where the contour, its step or its length are badly chosen.
+
+    The same holds for the density. Some of the trapezoid sums are far from the truth, so that a bound which is too
+    small would be noticed.
+    """
+    law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
+    for density in (False, True):
+        truth = wide(law, y, upper, density)
+        good = choice.contour_of(law, flint.arb(y), upper, 30)
+        for _ in range(25):
+            step, count = good.step * rng.uniform(0.5, 4), int(good.count * rng.uniform(0.2, 1.2))
+            scale, high = rng.uniform(0.5, 1.0), good.high * rng.uniform(0.4, 1.0)
+            contour = replace(good, step=step, count=max(count, 2), rho=good.rho * scale, high=high)
+            try:
+                ball = contour.enclose(flint.arb(y), density)
+            except ArithmeticError:  # the strip meets 0
+                continue
+            far += bool(abs(contour.sums(flint.arb(y))[density] / truth - 1) > 1e-6)
+            assert ball.contains(truth)
+    assert far > 3
+
+
+@laws
+def test_bounds_hold_on_boxes(parameters, y):
+    """The bound of log |F| on an interval of cosh u is not below log |F| anywhere in it, and not far above."""
+    law, y = law_of(**parameters), flint.arb(y)
+    contour = choice.contour_of(law, y, True, 60)
+    angle = flint.arb(contour.high)
+    edge = enclosed.Edge(contour, angle, y, False)
+    for low, high in ((0.0, 0.2), (0.5, 0.6), (1.0, 1.5), (2.0, 2.0)):
+        box = flint.arb(low).cosh().union(flint.arb(high).cosh())
+        sizes = []
+        for u in np.linspace(low, high, 9):
+            s = contour.m + contour.rho * flint.acb(angle, float(u)).sin()
+            sizes.append((law.cumulant(s) - s * y).real - abs(s).log())
+        assert all(edge.log_size(box) + 1e-9 >= size for size in sizes)
+        assert edge.log_size(box) < max(float(size) for size in sizes) + (60 if high > low else 1e-6)
+
+
+@laws
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+def test_bound_of_the_rest(parameters, y, upper):
+    """The bound on the integral of |f| from u on is not below the integral, wherever it is finite."""
+    law, y, finite = law_of(**parameters), flint.arb(y), 0
+    contour = choice.contour_of(law, y, upper, 60)
+    steep = 0.7 if law.tau else 1.4
+    for angle, density in product((contour.low, contour.high, steep), (False, True)):
+        edge = enclosed.Edge(contour, flint.arb(angle), y, density)
+        for start in (0.02, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0):
+            bound, u = edge.rest(flint.arb(start)), start + np.append(0.0, np.geomspace(1e-5, 3, 300))
+            if not bound.is_finite():
+                continue
+            nodes = [contour.m + contour.rho * flint.acb(angle, v).sin() for v in u.tolist()]
+            sizes = [(law.cumulant(s) - s * y).exp() / (1 if density else s) for s in nodes]
+            values = np.array([float(abs(size / bound)) for size in sizes]) * contour.rho * abs(np.cos(angle + 1j * u))
+            assert np.trapezoid(values, u) < 1.001  # the error of the rule is below 4e-4
+            finite += 1
+    assert finite > 2
+
+
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+def test_clusters_change_nothing(upper, monkeypatch):
+    rng = np.random.default_rng(4)
+    weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
+    parameters = {"weights": weights, "dof": rng.uniform(0.5, 2, 700), "nc": rng.uniform(0, 1, 700), "normal": 0.5}
+    clustered = law_of(**parameters)
+    monkeypatch.setattr(balls, "_APART", 10**6)
+    apart = law_of(**parameters)
+    assert len(clustered.groups) < 450 < len(apart.groups)
+    for y in (0.5, apart.mean, apart.mean + 8 * apart.deviation):
+        one, other = (
+            choice.contour_of(law, flint.arb(y), upper, 60).enclose(flint.arb(y)) for law in (clustered, apart)
+        )
+        assert one.overlaps(other)
+        assert one.rel_accuracy_bits() > 50
+
+
+@pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
+def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
+    """With few terms of the series, the ball of a cluster is wide, and it contains the exact cumulant function.
+
+    The bound of log |F| for the cluster is not below the exact value.
+    """
+    weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
+    law = law_of(weights, dof, nc)
+    monkeypatch.setattr(balls, "_APART", 10)
+    radii = []
+    for order in (2, 4, 8):
+        monkeypatch.setattr(balls, "_ORDER", order)
+        clustered = law_of(weights, dof, nc)
+        assert len(clustered.groups) < 5
+        with flint.ctx.workprec(300):
+            for s in (flint.acb(1.2, 0.5), flint.acb(-3.0, 1.0), flint.acb(1.1, -0.1)):
+                ball, truth = clustered.cumulant(s), law.cumulant(s)
+                assert ball.contains(truth)
+                assert abs(ball.mid() - truth) > 1e-30
+            radii.append(float(ball.real.rad()))
+    assert radii[0] > 100 * radii[1] > 1e6 * radii[2]
+    y = flint.arb(30.0)
+    contour = choice.contour_of(clustered, y, True, 60)
+    for angle in (contour.low, contour.high):
+        edges = [enclosed.Edge(replace(contour, law=each), flint.arb(angle), y, False) for each in (clustered, law)]
+        for u in (0.1, 0.5, 1.0, 3.0):
+            bound, size = (edge.log_size(flint.arb(u).cosh()) for edge in edges)
+            assert size <= bound + 1e-12 < size + 1.0
+            beyond = [edge.rest(flint.arb(u)) for edge in edges]
+            assert not beyond[0] < beyond[1] * (1 - 1e-9)  # both may be infinite
+        assert beyond[0].is_finite()
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
+@pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
+def test_scale_mirror_and_order(of, x):
+    value = gx2.certify(x, **SIGNED, of=of)
+    scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
+    larger = gx2.certify(8 * x, **{**SIGNED, **scaled}, of=of)
+    factor = 8 if of == "pdf" else 1
+    assert Enclosure(factor * larger.low, factor * larger.high) == value
+    reverse = {name: np.flip(SIGNED[name]) for name in ("weights", "dof", "nc")}
+    assert gx2.certify(x, **{**SIGNED, **reverse}, of=of) == value
+    mirrored = {name: -np.array(SIGNED[name]) for name in ("weights", "shift")}
+    opposite = {"sf": "cdf", "cdf": "sf", "logsf": "logcdf", "pdf": "pdf"}[of]
+    assert gx2.certify(-x, **{**SIGNED, **mirrored}, of=opposite) == value
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-9, 0.3, 0.5, 0.9, 1 - 1e-9])
+@pytest.mark.parametrize("of", ["isf", "ppf"])
+@pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
+def test_tails_at_the_ends_of_a_quantile(form, of, p):
+    """The tail falls from one end of an enclosure of a quantile to the other, and passes p."""
+    quantile = gx2.certify(p, **form, of=of)
+    assert quantile.relative_width < 1e-13
+    tails = [gx2.certify(end, **form, of="sf" if of == "isf" else "cdf") for end in (quantile.low, quantile.high)]
+    first, last = tails if of == "isf" else tails[::-1]
+    assert first.high >= p >= last.low
+
+
+def test_quantile_of_a_logarithm():
+    assert gx2.certify(math.log(1e-30), WEIGHTS, of="ilogsf").contains(gx2.certify(1e-30, WEIGHTS, of="isf").value)
+    far = gx2.certify(-1e6, WEIGHTS, of="ilogsf")
+    assert gx2.certify(far.low, WEIGHTS, of="logsf").high >= -1e6 >= gx2.certify(far.high, WEIGHTS, of="logsf").low
+
+
+def test_median_of_a_symmetric_law_is_0():
+    median = gx2.certify(0.5, [1.0, -1.0], 3, normal=1.0, of="isf")
+    assert median.contains(0)
+    assert median.high - median.low < 1e-19
+
+
+@pytest.mark.parametrize("p", [0.5, 1e-12])
+def test_results_of_gx2_with_many_weights(p):
+    weights = np.arange(1, 10_001.0) ** -0.3
+    x = gx2.isf(p, weights)
+    assert gx2.certify(p, weights, of="isf").value == pytest.approx(x, rel=1e-14)
+    value, error = gx2.sf(x, weights, full_output=True)
+    tail = gx2.certify(x, weights)
+    assert tail.low * (1 - error) <= value <= tail.high * (1 + error)
+
+
+# --- edges and errors -------------------------------------------------------------------------------------------------
+
+
+def test_ends_of_the_support():
+    positive, negative = {"weights": [1.0, 2.0], "shift": 3.0}, {"weights": [-1.0, -2.0], "shift": 3.0}
+    for form, at, sf in ((positive, 3.0, 1.0), (positive, -9.0, 1.0), (negative, 3.0, 0.0), (SIGNED, -np.inf, 1.0)):
+        assert gx2.certify(at, **form) == Enclosure(sf, sf)
+        assert gx2.certify(at, **form, of="logcdf") == Enclosure(*[-math.inf if sf else 0.0] * 2)
+    for of, p, ends in (("isf", 1.0, (3.0, -math.inf, -math.inf)), ("ppf", 1.0, (math.inf, 3.0, math.inf))):
+        for q, kind in ((p, of), (0.0, {"isf": "ppf", "ppf": "isf"}[of])):
+            for form, end in zip((positive, negative, SIGNED), ends, strict=True):
+                assert gx2.certify(q, **form, of=kind) == Enclosure(end, end)
+    assert gx2.certify(0.0, **positive, of="ilogsf") == Enclosure(3.0, 3.0)
+    assert gx2.certify(-math.inf, **positive, of="ilogsf") == Enclosure(math.inf, math.inf)
+
+
+def test_numbers_that_are_no_normal_doubles_are_refused():
+    with pytest.raises(ArithmeticError, match="sf at x = 2000"):
+        gx2.certify(2000.0, [1.0])
+    with pytest.raises(ArithmeticError, match="density at the end"):
+        gx2.certify(0.0, [1.0], of="pdf")
+    with pytest.raises(ArithmeticError):
+        gx2.certify(1e-200, [1.0], of="ppf")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "name"),
+    [
+        ((np.nan, [1.0]), {}, "x"),
+        (([1.0, 2.0], [1.0]), {}, "x"),
+        ((1.0, [1.0, 0.0]), {}, r"weights\[1\]"),
+        ((1.0, [np.inf]), {}, r"weights\[0\]"),
+        ((1.0, []), {}, "weights"),
+        ((1.0, [1.0], 0.0), {}, "dof"),
+        ((1.0, [1.0, 2.0], [1.0, 2.0, 3.0]), {}, "dof"),
+        ((1.0, [1.0], 1.0, -1.0), {}, "nc"),
+        ((1.0, [1.0]), {"normal": -1.0}, "normal"),
+        ((1.0, [1.0]), {"shift": np.inf}, "shift"),
+        ((1.0, [1.0]), {"of": "mean"}, "of"),
+        ((1.5, [1.0]), {"of": "isf"}, "p"),
+        ((0.5, [1.0]), {"of": "ilogsf"}, "logp"),
+    ],
+)
+def test_bad_values_are_named(arguments, options, name):
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        gx2.certify(*arguments, **options)
+
+
+def test_without_flint_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    for call in (lambda: gx2.certify(1.0, [1.0]), lambda: calibration.certify(1.0, 1e-6)):
+        with pytest.raises(ImportError, match="extra `certify`"):
+            call()
+
+
+@pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
+def test_rounding_is_outwards(number):
+    ball = flint.arb(number)
+    assert rounded(ball) == Enclosure(number, number)
+    with flint.ctx.workprec(4000):
+        above, below = (rounded(ball + sign * flint.arb(2) ** -1200) for sign in (1, -1))
+    assert above == Enclosure(number, math.nextafter(number, math.inf))
+    assert below == Enclosure(math.nextafter(number, -math.inf), number)
+
+
+def test_numbers_beyond_doubles_are_rounded_outwards():
+    largest = sys.float_info.max
+    assert rounded(flint.arb(10) ** 400) == Enclosure(largest, math.inf)
+    assert rounded(-(flint.arb(10) ** 400)) == Enclosure(-math.inf, -largest)
+    assert rounded((flint.arb(-(10**9))).exp()) == Enclosure(0.0, 5e-324)
+
+
+def test_enclosure():
+    interval = Enclosure(1.0, 1.5)
+    assert (interval.value, interval.relative_width) == (1.25, 0.5)
+    assert interval.contains(1.5)
+    assert not interval.contains(Fraction(3, 2) + Fraction(1, 10**30))
+    assert Enclosure(-1.0, 1.0).relative_width == math.inf
+    assert Enclosure(0.0, 0.0).relative_width == 0
+
+
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", NOISE["multipliers"], ids=lambda case: f"{case['epsilon']}-{case['delta']}")
+def test_stored_noise_multipliers_are_enclosed(case):
+    exact_one = calibration.certify(case["epsilon"], case["delta"])
+    assert is_enclosed(case["multiplier"], exact_one, 29)
+    assert exact_one.high == math.nextafter(exact_one.low, math.inf)
+    assert calibration.analytic_noise_multiplier(case["epsilon"], case["delta"]) >= exact_one.low
+
+
+@pytest.mark.parametrize("case", L2["scales"][::3], ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}")
+def test_stored_l2_scales_are_enclosed(case):
+    exact_one = calibration.certify(case["epsilon"], case["delta"], noise="l2", d=case["d"])
+    assert is_enclosed(case["noise_scale"], exact_one, 24)
+    assert exact_one.high == math.nextafter(exact_one.low, math.inf)
+    assert calibration.l2_noise_scale(case["epsilon"], case["delta"], case["d"]) >= exact_one.low
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-100, 1e-300), (1e100, 0.9), (1.0, 1 - 2.0**-53), (1e-100, 0.5)])
+def test_extreme_privacy_parameters(epsilon, delta):
+    multiplier = calibration.certify(epsilon, delta)
+    assert multiplier.relative_width < 3e-16
+    assert calibration.analytic_noise_multiplier(epsilon, delta) >= multiplier.low
+
+
+def test_l2_noise_of_one_dimension_is_laplace_noise():
+    with mp.workdps(40):
+        scale = 1 / (mpf(0.5) - 2 * mp.log1p(-mpf(1e-5)))
+    assert is_enclosed(scale, calibration.certify(0.5, 1e-5, noise="l2", d=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"epsilon": 0.0, "delta": 0.1}, "epsilon"),
+        ({"epsilon": [1.0, 2.0], "delta": 0.1}, "epsilon"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta"),
+        ({"epsilon": 1.0, "delta": 1e-301}, "delta"),
+        ({"epsilon": 1.0, "delta": 0.1, "noise": "laplace"}, "noise"),
+        ({"epsilon": 1.0, "delta": 0.1, "noise": "l2"}, "d"),
+        ({"epsilon": 1.0, "delta": 0.1, "d": 3}, "d"),
+        ({"epsilon": 1e-7, "delta": 0.1, "noise": "l2", "d": 3}, "epsilon"),
+        ({"epsilon": 1.0, "delta": 0.1, "noise": "l2", "d": 0}, "d"),
+    ],
+)
+def test_bad_privacy_parameters_are_named(arguments, name):
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        calibration.certify(**arguments)
