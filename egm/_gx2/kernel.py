@@ -26,6 +26,7 @@ _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of th
 TOP = 1 - 0.5 * math.log(
     2 * math.pi
 )  # the limit of the saddlepoint formula at the near end of a tail: no tail is larger
+_ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
@@ -305,7 +306,7 @@ def quadrature(
     shift, mass = np.empty(_MOST_NODES, np.complex128), np.empty(_MOST_NODES, np.complex128)
     turns, sizes = np.empty(_MOST_NODES), np.empty(_MOST_NODES)
     sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
-    step, count, smallest, size, error = _STEP, 0, 1.0, 1.0, np.inf
+    step, count, smallest, peak, size, error = _STEP, 0, 1.0, 1.0, 1.0, np.inf
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
         new = _MOST_NODES if level == 0 else count
@@ -325,7 +326,7 @@ def quadrature(
                     break
                 if not size <= 1e3 * smallest:
                     return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
-                smallest = min(smallest, size)
+                smallest, peak = min(smallest, size), max(peak, size)
                 turns[i], sizes[i] = imag, size
                 factor = factor if i else 0.5
             m = (
@@ -354,15 +355,16 @@ def quadrature(
         of_density = fine[1] / coarse[1] - 1
         # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
         # is not seen: the error may be as large as this part.
-        error, part = 1e4 * max(change**2, density * of_density**2 if density else 0.0), 0.0
+        error, part = 1e5 * max(change**2, density * of_density**2 if density else 0.0), 0.0
         first = count >> level
         for i in range(1, first):
             if abs(turns[i] - turns[i - 1]) > _TURN * (1 << level):
                 part = max(part, sizes[i])
         error = max(error, part)
         if error < _RTOL:
-            return DIED, shift[:count], mass[:count] * step, error, fine[:3]
-    return ROUGH, shift[:count], mass[:count] * step, error, fine[:3]
+            # Where the integrand grows before it falls, its parts cancel.
+            return DIED, shift[:count], mass[:count] * step, error + _ROUNDING * peak, fine[:3]
+    return ROUGH, shift[:count], mass[:count] * step, error + _ROUNDING * peak, fine[:3]
 
 
 @compiled()
