@@ -256,7 +256,7 @@ def test_lengths_must_agree():
 
 @pytest.mark.parametrize("law", ["zipf", "lognormal", "repeated"])
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
-    """For more columns than the search takes at once, the scaling is optimal, and its reduced problem has the same sums.
+    """For many columns the scaling is optimal, and the reduced problem has the same sums of powers.
 
     The bound on log F above its minimum is below 1e-20, as for few columns. The columns are 10,000 of a Zipf or a
     lognormal law, or three values with 3000 columns each, for which the problem with three groups is exact.
