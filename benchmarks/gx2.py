@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from benchmarks import rivals
 from benchmarks.direct import direct_tail
-from egm import bounds, gx2
+from egm import bounds, gx2, scaling
 from egm.study.tables import zipf_sigma
 from egm.study.timing import race
 
@@ -364,6 +364,11 @@ def million(quick):
     for (name, goal), values in zip(goals.items(), figures[1:4], strict=True):
         yield verdict(name, values, ".3g", most=goal)
     yield verdict("error of sf, to the direct sum", figures[4], ".0e", most=1e-10)
+    seconds = []
+    for weights in sets.values():
+        optimal = partial(scaling.optimal, np.sqrt(weights), 1e-6)
+        seconds.append(race({OWN: lambda optimal=optimal: optimal()[0]}, 2)["median"][0])
+    yield verdict("scaling.optimal, seconds", seconds, ".2f", most=1)
 
 
 def one_of_a_million(weights):

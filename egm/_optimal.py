@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 
 from egm import gx2
+from egm._gx2.contour import integrate, inverses, saddle
+from egm._gx2.form import form_of, gather
 from egm._types import Array, ArrayLike
 from egm._validate import probability, scalar, vector
 
@@ -15,6 +18,9 @@ _WINDOW = 6  # iterates that the extrapolation uses
 _LONGEST = 1.0  # largest correction of log w by the extrapolation
 _SETTLED = 1e-20  # bound on log F above its minimum; then the shares agree within 1e-10, near the rounding of egm.gx2
 _MOST_ROUNDS = 100
+_MOST = 4096  # more standard deviations than this are first replaced by fewer ones
+_RULE, _GRID = 4, 4000  # nodes for a cluster of them; points of the spline
+_DISTINCT = 1e-4  # least pivot of a Gauss rule: the squares of smaller ones are lost in rounding
 
 
 def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
@@ -73,24 +79,90 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     array([0.0128, 0.0008, 0.0318])
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
-    share = sigma / np.sum(sigma)
-    log_weights, best = np.log(share), (np.inf, share)
+    share, count = sigma / np.sum(sigma), np.ones(sigma.size)
+    start = share if sigma.size <= _MOST else _start(sigma, p)
+    return np.sqrt(_stationary_weights(share, count, p, start)) / sigma
+
+
+def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
+    """Return the weights w with the least noise factor, such that the sum of `count` * w is 1.
+
+    There are `count` coordinates, which need not be a whole number, for each entry of `share`; their standard deviation
+    is proportional to it, and the sum of `count` * `share` is 1. The iteration starts from the weights `start`, and `p`
+    is the clip probability.
+    """
+    log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)
     residuals: deque[Array] = deque(maxlen=_WINDOW)
     for _ in range(_MOST_ROUNDS):
         weights = np.exp(log_weights)
-        weights /= np.sum(weights)
-        quantile = gx2.isf(p, weights)
-        pull = gx2.conditional_means(quantile, weights)
-        noise = share * (share / weights)
-        factor = quantile * np.sum(noise)
-        best = min(best, (factor, weights), key=lambda pair: pair[0])
-        if excess_of_shares((weights / share) ** 2 * pull * np.sum(noise) / quantile, noise / np.sum(noise)) < _SETTLED:
-            return np.sqrt(weights) / sigma
+        weights /= count @ weights
+        quantile = gx2.isf(p, weights, count)
+        pull = gx2.conditional_means(quantile, weights, count) / count
+        noise = count * share * (share / weights)
+        total = np.sum(noise)
+        best = min(best, (quantile * total, weights), key=lambda pair: pair[0])
+        if excess_of_shares((weights / share) ** 2 * pull * total / quantile, noise / total) < _SETTLED:
+            return weights
         iterates.append(np.log(weights))
-        residuals.append(np.log(_stationary(share, weights, pull) / weights))
+        residuals.append(np.log(_stationary(share, count, weights, pull) / weights))
         log_weights = _extrapolated(iterates, residuals)
-    return np.sqrt(best[1]) / sigma
+    return best[1]
+
+
+def _start(sigma: Array, p: float) -> Array:
+    """Return nearly optimal weights for very many standard deviations `sigma`, from a problem with few of them.
+
+    Only sums over the columns of smooth functions of sigma enter the problem. So the standard deviations of a cluster
+    are replaced by the nodes and weights of a Gauss rule, which has the same sums of powers up to the seventh. The
+    condition that w is proportional to sigma / sqrt(g) then gives sigma as a function of w, and this function is
+    inverted by a spline. `p` is the clip probability.
+    """
+    nodes, count = _few_for_many(sigma)
+    share = nodes / (count @ nodes)
+    weights = _stationary_weights(share, count, p, share)
+    form = form_of(weights, count, np.zeros_like(weights))
+    x = gx2.isf(p, weights, count) / form.unit
+    crossing = saddle(form, x)
+    shift, mass, *_ = integrate(crossing, x)
+
+    def pull(w: Array) -> Array:
+        return (mass @ inverses(crossing, shift, w)).imag / np.sum(mass).imag
+
+    scale = np.exp(count @ (weights * np.log(nodes / (weights * np.sqrt(pull(weights))))))
+    beyond = min(1.1, (1 + 1 / crossing.c) / 2) if crossing.c > 0 else 1.1  # the cut of a larger weight begins at c
+    grid = np.geomspace(weights.min() / 1.1, weights.max() * beyond, _GRID)
+    known = np.log(scale * grid * np.sqrt(pull(grid)))
+    return np.exp(CubicSpline(known, np.log(grid))(np.log(sigma)))
+
+
+def _few_for_many(sigma: Array) -> tuple[Array, Array]:
+    """Return a vector of few standard deviations and the number of columns, not always whole, that each stands for.
+
+    For a smooth function f the sum of f over `sigma` is the sum of number times f over the result. The Gauss rule of a
+    cluster follows from the Cholesky factor of the matrix of its moments; fewer distinct entries of the cluster make a
+    shorter rule, which is exact.
+    """
+    _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, sigma.size)
+    nodes, count = [], []
+    for _, center, _, total, _, *moments in clusters:
+        scaled = np.array([1.0, *(moments[: 2 * _RULE] / total)]) * 16.0 ** np.arange(2 * _RULE + 1)
+        for size in range(_RULE, 0, -1):
+            matrix = scaled[np.add.outer(np.arange(size + 1), np.arange(size + 1))]
+            matrix[size, size] += 1  # is not used, but 0 if there are only as many distinct entries as nodes
+            try:
+                factor = np.linalg.cholesky(matrix).T
+            except np.linalg.LinAlgError:
+                continue
+            if np.diag(factor).min() < _DISTINCT:
+                continue
+            ratio = np.diag(factor, 1) / np.diag(factor)[:-1]
+            off = np.diag(factor)[1:-1] / np.diag(factor)[:-2]
+            values, vectors = np.linalg.eigh(np.diag(np.diff(ratio, prepend=0.0)) + np.diag(off, 1) + np.diag(off, -1))
+            nodes.append(center * (1 + values / 16))
+            count.append(total * vectors[0] ** 2)
+            break
+    return np.concatenate(nodes), np.concatenate(count)
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
@@ -104,15 +176,14 @@ def excess_of_shares(ratio: Array, noise_share: Array) -> float:
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
 
-def _stationary(share: Array, weights: Array, pull: Array) -> Array:
-    """Return weights w of sum 1 that approximately make the noise factor F stationary, by one step from `weights`.
+def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
+    """Return weights w that approximately make the noise factor F stationary, by one step from `weights`.
 
-    F is stationary if w_j is proportional to share_j / sqrt(g_j). Here `share` is ``sigma /
-    sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; the array
-    `pull` is g at the present `weights`. Given Q = q, coordinate Z_j is close to normal with
-    variance ``1 / (1 - 2 w_j s_j)``, where s_j is chosen such that this variance is the present
-    g_j. With s_j kept fixed, the condition becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j
-    proportional to share_j**2. This equation is solved. The simpler iteration w = share / sqrt(g)
+    F is stationary if w_j is proportional to share_j / sqrt(g_j). The sum of `count` * w is 1. Here `share` is ``sigma
+    / sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; the array `pull` is g at the
+    present `weights`. Given Q = q, coordinate Z_j is close to normal with variance ``1 / (1 - 2 w_j s_j)``, where s_j
+    is chosen such that this variance is the present g_j. With s_j kept fixed, the condition becomes w_j**2 = a_j (1 - 2
+    w_j s_j) with a_j proportional to share_j**2. This equation is solved. The simpler iteration w = share / sqrt(g)
     would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
@@ -123,8 +194,8 @@ def _stationary(share: Array, weights: Array, pull: Array) -> Array:
         height = np.hypot(pulled, 1)
         return root * np.where(s > 0, 1 / (height + np.abs(pulled)), height - pulled)
 
-    weights = solve(brentq(lambda u: np.sum(solve(u)) - 1, -50, 50, xtol=1e-15))
-    return weights / np.sum(weights)
+    weights = solve(brentq(lambda u: count @ solve(u) - 1, -50, 50, xtol=1e-15))
+    return weights / (count @ weights)
 
 
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:

@@ -93,7 +93,11 @@ def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
         ((name, value),) = named.items()
         array = _read(name, value)
         passed = passes(array)
-        return array if passed.all() else _require(passed, rule, name, _without_nan(name, array))
+        return (
+            array
+            if (passed.all() if array.ndim else passed)
+            else _require(passed, rule, name, _without_nan(name, array))
+        )
 
     return check
 

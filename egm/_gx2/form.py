@@ -233,19 +233,27 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     return Form(unit, values, values, dof, nc, np.zeros((2, 0, values.size)), normal / unit)
 
 
+def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
+    """Return the largest weight, and the clusters in ascending order, one in a row, as `kernel.gather` describes them.
+
+    The arguments are those of `kernel.gather`, but `dof` and `nc` may be broadcast vectors.
+    """
+    from egm._gx2 import kernel
+
+    dof, nc = (values[:1].copy() if values.strides == (0,) else values for values in (dof, nc))
+    largest, found = kernel.gather(np.ascontiguousarray(weights), dof, nc, order, most)
+    return largest, found[np.argsort(found[:, 0])]
+
+
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of weights, or None if there are more than a sixteenth as many.
 
     The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where
     r is the weight divided by the largest one: so |V e| is at most 1/16 in the series of the docstring of `egm.gx2`.
     """
-    from egm._gx2 import kernel
-
-    dof, nc = (values[:1].copy() if values.strides == (0,) else values for values in (dof, nc))
-    largest, found = kernel.gather(np.ascontiguousarray(weights), dof, nc, ORDER, min(weights.size // 16, _MOST))
+    largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:
         return None
-    found = found[np.argsort(found[:, 0])]
     moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
     _, centers, lowest, k, shift = found[:, :5].T.copy()
     return Form(2 * largest, centers, lowest, k, shift, moments, normal / (2 * largest))

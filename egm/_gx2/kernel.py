@@ -20,12 +20,10 @@ from egm._types import Array
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
-_MOST_NODES = 8192
+_ROOM, _MOST_NODES = 256, 8192
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
-TOP = 1 - 0.5 * math.log(
-    2 * math.pi
-)  # the limit of the saddlepoint formula at the near end of a tail: no tail is larger
+TOP = 1 - 0.5 * math.log(2 * math.pi)  # limit of the saddlepoint formula at the near end of a tail: none is larger
 _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
@@ -303,8 +301,8 @@ def quadrature(
     h, reach, tilt = shape
     size_of_c = abs(c)
     q, ends = table[0] / at[0], _ends(table, moments)
-    shift, mass = np.empty(_MOST_NODES, np.complex128), np.empty(_MOST_NODES, np.complex128)
-    turns, sizes = np.empty(_MOST_NODES), np.empty(_MOST_NODES)
+    shift, mass = np.empty(_ROOM, np.complex128), np.empty(_ROOM, np.complex128)
+    turns, sizes = np.empty(_ROOM), np.empty(_ROOM)
     sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
     step, count, smallest, peak, size, error = _STEP, 0, 1.0, 1.0, 1.0, np.inf
     for level in range(_HALVINGS + 1):
@@ -316,6 +314,9 @@ def quadrature(
             step /= 2
             coarse[:] = fine
         for i in range(new):
+            if count == shift.size:
+                shift, mass = np.concatenate((shift, shift)), np.concatenate((mass, mass))
+                turns, sizes = np.concatenate((turns, turns)), np.concatenate((sizes, sizes))
             s, slope = _path(step * (2 * i + 1 if level else i), h, reach, tilt)
             real, imag = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
             real, imag = real - s.real * x, imag - s.imag * x
