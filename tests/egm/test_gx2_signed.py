@@ -317,15 +317,17 @@ def test_estimated_error_covers_the_difference_of_contours(terms, normal, distan
         assert value == other or abs(value - other) <= error + more
 
 
-CAUGHT = {"weights": [1.173, 0.206, 2.563], "dof": [0.3, 0.3, 1.0], "nc": [0.5, 50.0, 0.0], "normal": 1.0}
-MISSED = {"weights": [0.006, 0.233, 0.002], "dof": [1.0, 0.3, 1.0], "nc": [50.0, 0.5, 0.5], "normal": 0.01}
+ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and normal term
+    (14.88746588345019, [1.173, 0.206, 2.563], [0.3, 0.3, 1.0], [0.5, 50.0, 0.0], 1.0),
+    (0.4954, [0.006, 0.233, 0.002], [1.0, 0.3, 1.0], [50.0, 0.5, 0.5], 0.01),
+]
 
 
 @pytest.mark.parametrize(
     ("x", "form"),
     [
-        (14.88746588345019, CAUGHT),  # an earlier version was wrong by 2.5e-12 here, and its estimate was 1e-13
-        pytest.param(0.4954, MISSED, marks=pytest.mark.xfail(reason="error 6e-13, estimate 4e-14")),
+        # Here earlier versions were wrong by 2.5e-12 and 6e-13, with an estimate of 1e-13 and of 4e-14.
+        *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
         *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
     ],
 )
