@@ -98,7 +98,7 @@ def test_a_page_releases_securely(page):
 # Other libraries, and gradients ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["other-libraries", "gradients"])
+@pytest.mark.parametrize("name", ["other-libraries", "gradients", "quadratic-forms"])
 def test_code_of_a_page_prints_what_the_page_shows(name):
     """The blocks of Python on the page `name` run one after another, and print what the page shows after them.
 
@@ -597,7 +597,7 @@ def test_anchors_that_are_recommended_exist(book):
         assert page.find(id=anchor), f"{path}#{anchor}"
 
 
-LINKED = "tutorial", "survey", "mechanisms", "practice", "other-libraries", "api", "cite"
+LINKED = "tutorial", "survey", "mechanisms", "practice", "other-libraries", "quadratic-forms", "api", "cite"
 
 
 @pytest.mark.parametrize("page", LINKED)

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from benchmarks import gradients, intervals, l2, laws, release, rivals, searches, users
+from benchmarks import gradients, intervals, l2, laws, quadratic_forms, release, rivals, searches, users
 from benchmarks import gx2 as measured
 from benchmarks.direct import direct_tail
 from egm import AdaptiveDataMechanism, calibration, gx2
@@ -254,6 +255,26 @@ def test_what_is_lost_was_not_to_be_seen():
     assert set(lost["law"][lost["part"] == "ten laws"]) <= set(laws.INFINITE)
     strange = {name for name in lost["law"][lost["part"] == "strange tables"] if not laws.TABLES[name].hidden}
     assert all(name.startswith(("Pareto", "Cauchy")) for name in strange)
+
+
+# Quadratic forms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [0.3, 1e-8, 1e-200])
+def test_moments_match_for_equal_weights(p):
+    """For equal weights the sum is a chi-square variable, and moment matching is exact."""
+    x = 3 * stats.chi2.isf(p, 7)
+    assert quadratic_forms.moment_matching(x, np.full(7, 3.0)) == pytest.approx(p, rel=1e-11, abs=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_table_of_tails_shows_errors_and_times():
+    """For equal weights egm and moment matching have errors below 1e-12, and the time of egm is 1."""
+    lines = list(quadratic_forms.table(np.full(4, 0.5), p=(1e-3, 1e-30)))
+    cells = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in lines[2:]}
+    for name in ("`egm.gx2`", "Liu, Tang and Zhang"):
+        assert all(float(cell.split("/")[0]) < 1e-12 for cell in cells[name])
+    assert [cell.split("/")[1].strip() for cell in cells["`egm.gx2`"]] == ["1", "1"]
 
 
 # Other libraries, and gradients ---------------------------------------------------------------------------------------

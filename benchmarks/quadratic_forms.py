@@ -1,0 +1,79 @@
+"""Compare tails of a kernel statistic by egm.gx2 and by other programs: the table of `book/quadratic-forms.md`.
+
+Run it by `python -m benchmarks.quadratic_forms`, which takes less than a minute. It prints the table as Markdown, and
+the page has a copy of it, by hand. The statistic is the one that the page simulates, divided by its largest weight. The
+exact tails are the enclosures of `egm.gx2.certify`, which are two neighboring doubles, so an error is right to 2e-16.
+"""
+
+import warnings
+from functools import partial
+
+import numpy as np
+from scipy import stats
+
+from benchmarks import rivals
+from benchmarks.gx2 import OWN, pair, power, take_turns
+from egm import gx2
+
+P = (1e-4, 1e-8, 1e-16, 1e-30, 1e-100, 1e-300)
+NAMES = {  # in the table of the page, by the names of `rivals.available`
+    "Davies (fastlmmclib), acc=1e-9": "Davies, accuracy $10^{-9}$",
+    "Davies (fastlmmclib), acc=1e-13": "Davies, accuracy $10^{-13}$",
+    "saddlepoint (Lugannani-Rice)": "saddlepoint (Lugannani and Rice)",
+    "gx2 (PyPI), default": "gx2 of PyPI, default",
+    "gx2 (PyPI), Imhof, RelTol=1e-12": 'gx2 of PyPI, `method="imhof"`',
+    "gx2 (PyPI), tail": 'gx2 of PyPI, `method="tail"`',
+}
+
+
+def kernel_weights(people=1000, variants=40, seed=1):
+    """Return the weights of the chi-square variables in the statistic of the page: eigenvalues of its kernel matrix.
+
+    The genotypes and the covariates of `people` are simulated by the generator with the `seed`. Rare variants count
+    more, by the density of the beta distribution with the parameters 1 and 25.
+    """
+    rng = np.random.default_rng(seed)
+    genotypes = rng.binomial(2, rng.beta(0.5, 8, variants), (people, variants))
+    covariates = np.column_stack([np.ones(people), rng.integers(0, 2, people), rng.uniform(30, 80, people)])
+    scaled = genotypes * stats.beta.pdf(genotypes.mean(axis=0) / 2, 1, 25)
+    q, _ = np.linalg.qr(covariates)
+    residuals = scaled - q @ (q.T @ scaled)
+    weights = np.linalg.eigvalsh(residuals.T @ residuals)
+    return weights[weights > 1e-9 * weights.max()]
+
+
+def moment_matching(x, weights):
+    """Approximate P[sum_j weights_j Z_j**2 > x] as Liu, Tang and Zhang (2009) do, for independent standard normal Z_j.
+
+    The sum is replaced by a chi-square variable, shifted and scaled, with the same mean, variance and skewness. Without
+    noncentralities their method is this one, because the sum's kurtosis is never below that of the chi-square variable.
+    """
+    c1, c2, c3 = (np.sum(weights**order) for order in (1, 2, 3))
+    dof = c2**3 / c3**2
+    return float(stats.chi2.sf(dof + (x - c1) * np.sqrt(dof / c2), dof))
+
+
+def table(weights, p=P):
+    """Yield the lines of a Markdown table: the relative errors and relative times of all methods for the upper tail.
+
+    The tails are those of sum_j weights_j Z_j**2 at points that it exceeds with the probabilities `p`, nearly. The Z_j
+    are independent standard normal variables.
+    """
+    others = {name: method for name, method in rivals.available().items() if name in NAMES}
+    methods = {OWN: gx2.sf, "Liu, Tang and Zhang": moment_matching, **others}
+    results = []
+    for x in (float(f"{each:.6g}") for each in gx2.isf(p, weights)):
+        times = take_turns({name: partial(method, x, weights) for name, method in methods.items()}, quick=False)
+        truth = gx2.certify(x, weights).value
+        results.append([" / ".join(pair(row, row["median"] / times[0]["median"], truth).split()) for row in times])
+    yield "| relative error / time | " + " | ".join(f"$10^{{{power(each)[2:]}}}$" for each in p) + " |"
+    yield "|:--|" + "--:|" * len(p)
+    for name, cells in zip(methods, zip(*results, strict=True), strict=True):
+        yield f"| {NAMES.get(name, f'`{name}`' if name == OWN else name)} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # the other programs warn
+    largest = kernel_weights().max()
+    for line in table(kernel_weights() / largest):  # weights near 1, which gx2 of PyPI needs
+        print(line, flush=True)

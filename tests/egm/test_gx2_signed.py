@@ -1,0 +1,700 @@
+"""Test `egm.gx2` with weights of either sign, a normal term and an offset, by closed forms, published values and laws.
+
+Where a test names no tolerance of its own, the relative error of a tail may be 1e-12, as `gx2.sf` promises.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy import special, stats
+
+from egm import gx2
+from egm._gx2 import contour
+
+PAIR = {"weights": [1.0, -1.0]}
+FORMS = {
+    "pair": {"weights": [1.0, -0.4], "dof": [2.0, 3.0]},
+    "mixed": {"weights": [2.0, -1.0, 0.25], "dof": [1.0, 2.5, 7.0], "nc": [0.0, 3.0, 10.0]},
+    "negative": {"weights": [-1.0, -0.5, -0.1], "nc": [0.0, 2.0, 0.0]},
+    "smooth": {"weights": [1.0, 0.3], "dof": [1.0, 2.0], "nc": [0.5, 0.0], "normal": 0.7, "shift": -2.0},
+    "all": {"weights": [3.0, 1.0, -2.0], "dof": [1.0, 4.0, 2.0], "nc": [1.0, 0.0, 6.0], "normal": 1.5, "shift": 10.0},
+    "harmonic": {"weights": (-1.0) ** np.arange(100) / np.arange(1, 101)},
+    "many": {"weights": (-1.0) ** np.arange(2000) * np.arange(1, 2001.0) ** -0.3, "normal": 0.1},
+}
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+TAILS = np.array([0.4, 0.1, 1e-3, 1e-12, 1e-100, 1e-300])
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # of logarithms of tails
+
+
+def points(form):
+    """Return upper and lower quantiles of the distribution whose parameters `form` holds, from its middle outwards."""
+    return np.concatenate([gx2.isf(TAILS, **form), gx2.ppf(TAILS[:4], **form)])
+
+
+def changed(form, **changes):
+    """Return the dictionary `form` with the weights as an array, all parameters present, and the `changes` made."""
+    full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
+    return {**full, "weights": np.asarray(full["weights"], float), **changes}
+
+
+# --- closed forms -----------------------------------------------------------------------------------------------------
+
+
+def test_difference_of_equal_exponentials_is_laplace():
+    x = np.array([-1400.0, -30.0, -1e-9, 0.0, 0.1, 3.0, 1400.0])
+    law = stats.laplace(scale=2)
+    np.testing.assert_allclose(gx2.logsf(x, [1, -1], 2), law.logsf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.logcdf(x, [1, -1], 2), law.logcdf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.logpdf(x, [1, -1], 2), law.logpdf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.isf(TAILS, [1, -1], 2), -2 * np.log(2 * TAILS), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.5), (1e-3, 50.0), (1e100, 1e99)])
+def test_difference_of_exponentials(a, b):
+    """A chi-square variable with two degrees of freedom is exponential, and has no memory.
+
+    So the difference of two of them, with the weights `a` and `b`, is positive with the probability a / (a + b), and is
+    then exponential as the first one.
+    """
+    x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
+    density = -np.log(2 * (a + b))
+    np.testing.assert_allclose(gx2.logsf(a * x, [a, -b], 2), np.log(a / (a + b)) - x / 2, **CLOSE)
+    np.testing.assert_allclose(gx2.logcdf(-b * x, [a, -b], 2), np.log(b / (a + b)) - x / 2, **CLOSE)
+    np.testing.assert_allclose(gx2.logpdf(a * x, [a, -b], 2), density - x / 2, **CLOSE)
+    np.testing.assert_allclose(gx2.logpdf(-b * x, [a, -b], 2), density - x / 2, **CLOSE)
+
+
+@pytest.mark.parametrize("x", [0.0, 3.0, 300.0])
+@pytest.mark.parametrize(
+    "weights", [[3.0, 2.0, -1.0, -4.0], np.cos(2 * np.pi * np.arange(1, 8) / 15) - 0.2], ids=["four", "circular"]
+)
+def test_exponentials_of_either_sign(weights, x):
+    """Partial fractions give the tail of a sum of exponential variables with distinct weights.
+
+    For x = 0 and the weights cos(2 pi i / n) - r this is Anderson's formula (1942) for the probability that the
+    circular serial correlation of n = 15 normal numbers exceeds r.
+    """
+    with mp.workdps(60):
+        w = [mpf(float(each)) for each in weights]
+        rest = [mp.fprod(a / (a - b) for b in w if b != a) for a in w]
+        exact = sum(c * mp.exp(-x / (2 * a)) for a, c in zip(w, rest, strict=True) if a > 0)
+    assert gx2.logsf(x, weights, 2) == pytest.approx(float(mp.log(exact)), rel=1e-13, abs=1e-12)
+
+
+@pytest.mark.parametrize(("weight", "normal", "shift"), [(1.5, 2.0, 0.0), (0.2, 3.0, -1.0), (4.0, 0.5, 7.0)])
+def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
+    law = stats.exponnorm(2 * weight / normal, shift, normal)
+    x = shift + 2 * weight + np.array([-3.0, -0.5, 0.0, 1.0, 5.0]) * np.hypot(normal, 2 * weight)
+    options = {"dof": 2, "normal": normal, "shift": shift}
+    np.testing.assert_allclose(gx2.sf(x, [weight], **options), law.sf(x), rtol=1e-12)
+    np.testing.assert_allclose(gx2.cdf(x, [weight], **options), law.cdf(x), rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(gx2.pdf(x, [weight], **options), law.pdf(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
+def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
+    """The density is a Bessel function; for one degree of freedom it is K_0(|x| / 2) / (2 pi)."""
+    x = np.array([-1000.0, -7.0, -0.1, 1e-3, 0.5, 20.0])
+    order, z = (dof - 1) / 2, np.abs(x) / 2
+    exact = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - np.log(2 * np.sqrt(np.pi))
+    exact -= special.gammaln(dof / 2)
+    np.testing.assert_allclose(gx2.logpdf(x, [1, -1], dof), exact, **CLOSE)
+
+
+def test_no_weights_leave_a_normal_variable():
+    x = np.array([-70.0, -5.0, 1.0, 2.0, 80.0])
+    law, options = stats.norm(1, 2), {"weights": [], "normal": 2.0, "shift": 1.0}
+    np.testing.assert_allclose(gx2.logsf(x, **options), law.logsf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.logcdf(x, **options), law.logcdf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.logpdf(x, **options), law.logpdf(x), **CLOSE)
+    np.testing.assert_allclose(gx2.isf(TAILS, **options), law.isf(TAILS), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0)])
+def test_one_negative_weight_is_reflected_ncx2(dof, nc):
+    # scipy's ncx2 has a relative error of about 1e-12 in the upper tail down to 1e-10.
+    law, options = stats.ncx2(dof, nc), {"weights": [-3.0], "dof": dof, "nc": nc, "shift": 1.0}
+    x = law.isf([0.9, 0.5, 1e-2, 1e-6])
+    np.testing.assert_allclose(gx2.cdf(1 - 3 * x, **options), law.sf(x), rtol=1e-10)
+    np.testing.assert_allclose(gx2.sf(1 - 3 * x, **options), law.cdf(x), rtol=1e-10)
+    np.testing.assert_allclose(gx2.pdf(1 - 3 * x, **options), law.pdf(x) / 3, rtol=1e-10)
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 0.3, 1.0, 4.0, 300.0])
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (3, 5), (2, 9), (10, 40), (0.5, 2.5)])
+def test_ratio_of_chi_squares_is_f(a, b, ratio):
+    weights, dof = [1 / a, -ratio / b], [a, b]
+    law = stats.f(a, b)
+    np.testing.assert_allclose(gx2.sf(0.0, weights, dof), law.sf(ratio), rtol=1e-11)
+    np.testing.assert_allclose(gx2.cdf(0.0, weights, dof), law.cdf(ratio), rtol=1e-11)
+    for nc in (0.3, 6.0):
+        shown = gx2.cdf(0.0, weights, dof, [nc, 0.0])
+        np.testing.assert_allclose(shown, stats.ncf(a, b, nc).cdf(ratio), rtol=1e-10)
+
+
+# --- published values -------------------------------------------------------------------------------------------------
+
+DAVIES = {"weights": [7.0, 3.0, -7.0, -3.0], "dof": [6, 2, 1, 1], "nc": [6.0, 2.0, 6.0, 2.0]}
+README = {"weights": [6.0, 3.0, 1.0], "dof": [1, 1, 2], "nc": [0.5, 0.0, 0.0], "normal": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("form", "x", "published"),
+    [
+        # Davies (1980), test driver of AS 155, with the accuracy 1e-4 (digits as in the tests of Hail)
+        *((DAVIES, -40.0, 0.078208), (DAVIES, 40.0, 0.522108), (DAVIES, 140.0, 0.960370)),
+        (README, 1.0, 0.050870657088644244),  # example of chi2comb's documentation, with the same accuracy
+    ],
+)
+def test_published_values(form, x, published):
+    assert gx2.cdf(x, **form) == pytest.approx(published, abs=1e-4)
+
+
+@pytest.mark.parametrize("form", [DAVIES, README], ids=["Davies", "chi2comb"])
+def test_agrees_with_chi2comb(chi2comb, form):
+    terms = [chi2comb.ChiSquared(*term) for term in zip(form["weights"], form.get("nc"), form["dof"], strict=True)]
+    for x in gx2.ppf([0.01, 0.3, 0.8], **form):
+        cdf, fault, _ = chi2comb.chi2comb_cdf(x, terms, form.get("normal", 0.0), lim=10**7, atol=1e-8)
+        assert fault == 0
+        assert gx2.cdf(x, **form) == pytest.approx(cdf, abs=1e-8)
+
+
+# --- symmetries -------------------------------------------------------------------------------------------------------
+
+
+@forms
+def test_reflection(form):
+    full, x = changed(form), points(form)
+    mirror = {**full, "weights": -full["weights"], "shift": -full["shift"]}
+    np.testing.assert_allclose(gx2.logsf(-x, **mirror), gx2.logcdf(x, **full), **CLOSE)
+    np.testing.assert_allclose(gx2.logcdf(-x, **mirror), gx2.logsf(x, **full), **CLOSE)
+    np.testing.assert_allclose(gx2.logpdf(-x, **mirror), gx2.logpdf(x, **full), **CLOSE)
+    np.testing.assert_allclose(gx2.ppf(TAILS, **mirror), -gx2.isf(TAILS, **full), rtol=1e-12)
+
+
+@forms
+def test_offset(form):
+    # 64 more in x and in the shift loses at most six bits of x.
+    full, x = changed(form), np.round(points(form) * 2.0**20) / 2.0**20
+    moved = {**full, "shift": full["shift"] + 64.0}
+    np.testing.assert_array_equal(gx2.logsf(x + 64.0, **moved), gx2.logsf(x, **full))
+    np.testing.assert_array_equal(gx2.logpdf(x + 64.0, **moved), gx2.logpdf(x, **full))
+
+
+@forms
+@pytest.mark.parametrize("factor", [2.0**-300, 0.37, 2.0**400])
+def test_scale(form, factor):
+    full, x = changed(form), points(form)
+    scaled = {**full, **{name: factor * full[name] for name in ("weights", "normal", "shift")}}
+    np.testing.assert_allclose(gx2.logsf(factor * x, **scaled), gx2.logsf(x, **full), rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(gx2.logcdf(factor * x, **scaled), gx2.logcdf(x, **full), rtol=1e-12, atol=1e-11)
+
+
+@forms
+def test_permutation(form):
+    full, x = changed(form), points(form)
+    order = np.random.default_rng(5).permutation(full["weights"].size)
+    shuffled = {k: v if np.ndim(v) == 0 else np.asarray(v)[order] for k, v in full.items()}
+    np.testing.assert_allclose(gx2.logsf(x, **shuffled), gx2.logsf(x, **full), **CLOSE)
+
+
+def test_equal_weights_merge():
+    x = [-40.0, -0.1, 3.0, 40.0]
+    apart = gx2.logsf(x, [2.0, -1.0, 2.0, -1.0], [1, 2, 3, 0.5], [0.5, 0, 4, 1], 0.3)
+    np.testing.assert_allclose(apart, gx2.logsf(x, [-1.0, 2.0], [2.5, 4], [1, 4.5], 0.3), rtol=1e-14)
+
+
+@forms
+def test_tails_sum_to_one(form):
+    x = points(form)
+    np.testing.assert_allclose(gx2.sf(x, **form) + gx2.cdf(x, **form), 1, rtol=1e-12)
+
+
+@forms
+def test_round_trip(form):
+    np.testing.assert_allclose(gx2.sf(gx2.isf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
+    np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "many"])
+def test_quantiles_of_many_probabilities_are_those_of_each(name):
+    """Many quantiles are interpolated, and a few are searched one by one."""
+    p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
+    for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
+        x = find(p, **FORMS[name])
+        rounding = gx2.pdf(x, **FORMS[name]) * np.spacing(np.abs(x) + abs(FORMS[name].get("shift", 0.0)))
+        assert np.all(np.abs(tail(x, **FORMS[name]) - p) <= 1e-12 * p + rounding)
+        assert np.all(np.diff(np.sort(x)) > 0)
+
+
+@pytest.mark.parametrize("name", ["pair", "mixed", "all", "many"])
+@pytest.mark.parametrize("logp", [-1e3, -1e6])
+def test_round_trip_beyond_doubles(name, logp):
+    assert gx2.logsf(gx2.ilogsf(logp, **FORMS[name]), **FORMS[name]) == pytest.approx(logp, rel=1e-12)
+
+
+@forms
+def test_density_is_the_slope(form):
+    # Over a step of 1e-3 in log sf a central difference is off by about 1e-6 / 6, and by 1e-12 / 1e-3 from rounding.
+    x = gx2.isf([0.4, 1e-3, 1e-30], **form)
+    step = 1e-3 * gx2.sf(x, **form) / gx2.pdf(x, **form)
+    slope = (gx2.sf(x - step, **form) - gx2.sf(x + step, **form)) / (2 * step)
+    np.testing.assert_allclose(gx2.pdf(x, **form), slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pair", "mixed", "all"])
+def test_noncentral_is_a_poisson_mixture(name):
+    """A noncentral chi-square variable has dof + 2N degrees of freedom, where N is a Poisson variable."""
+    full = changed(FORMS[name])
+    dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
+    central = {**full, "nc": np.where(np.arange(dof.size) == 0, 0.0, full["nc"])}
+    more = 2 * np.eye(dof.size)[0]
+    mixed = sum(stats.poisson.pmf(n, nc / 2) * gx2.sf(x, **{**central, "dof": dof + n * more}) for n in range(25))
+    shown = gx2.sf(x[:4], **{**central, "nc": np.where(np.arange(dof.size) == 0, nc, full["nc"])})
+    np.testing.assert_allclose(shown, mixed[:4], rtol=1e-10)
+
+
+@pytest.mark.parametrize("normal", [1e-6, 1e-9, 1e-100])
+def test_small_normal_term(normal):
+    # The normal term changes the tail by normal^2 / 2 times the slope of the density; relative to the tail the slope is
+    # at most 25 at these points.
+    x, form = np.array([-3.0, -0.4, 0.3, 3.0, 80.0]), {"weights": [1.0, -0.5]}
+    near, limit = gx2.sf(x, **form, normal=normal), gx2.sf(x, **form)
+    np.testing.assert_allclose(near, limit, rtol=12.5 * normal**2 + 1e-12)
+
+
+def test_normal_term_is_a_convolution():
+    # With 20 degrees of freedom the tail is smooth enough for Gauss and Hermite's rule.
+    form, x = {"weights": [1.0, -0.5], "dof": [20.0, 30.0]}, np.array([-10.0, 5.0, 60.0])
+    z, mass = np.polynomial.hermite_e.hermegauss(60)
+    smooth = [mass @ gx2.sf(each - 2.0 * z, **form) / np.sqrt(2 * np.pi) for each in x]
+    np.testing.assert_allclose(gx2.sf(x, **form, normal=2.0), smooth, rtol=1e-10)
+
+
+def test_clusters_change_nothing(monkeypatch):
+    from egm._gx2 import form as module
+
+    form, x = FORMS["many"], points(FORMS["many"])
+    clustered = gx2.logsf(x, **form), gx2.logcdf(x, **form), gx2.logpdf(x, **form)
+    monkeypatch.setattr(module, "_EXACT", 10_000)
+    direct = gx2.logsf(x, **form), gx2.logcdf(x, **form), gx2.logpdf(x, **form)
+    np.testing.assert_allclose(clustered, direct, **CLOSE)
+
+
+@forms
+def test_moments_agree_with_simulation(form):
+    draws = gx2.rvs(**form, size=20_000, rng=np.random.default_rng(8))
+    assert abs(draws.mean() - gx2.mean(**form)) < 4 * np.sqrt(gx2.var(**form) / draws.size)
+    for p in (0.01, 0.5):
+        assert abs(np.sum(draws > gx2.isf(p, **form)) - p * draws.size) < 4 * np.sqrt(p * (1 - p) * draws.size)
+
+
+# --- the estimated error ----------------------------------------------------------------------------------------------
+
+TERM = st.tuples(
+    st.floats(1e-3, 1e3), st.sampled_from([-1.0, 1.0]), st.floats(0.5, 20.0), st.sampled_from([0.0, 0.5, 30.0])
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(TERM, min_size=1, max_size=6),
+    st.sampled_from([0.0, 0.01, 1.0, 50.0]),
+    st.sampled_from([-20.0, -3.0, -0.5, 0.1, 1.0, 4.0, 30.0]),
+)
+def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
+    """The tail along another contour differs by no more than the two estimated errors; in `terms` are random forms."""
+    sizes, signs, dof, nc = np.array(terms).T
+    form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}
+    x = gx2.mean(**form) + distance * np.sqrt(gx2.var(**form))
+    for function in (gx2.logsf, gx2.logcdf):
+        value, error = function(x, **form, full_output=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(contour, "_TILT", 0.6)
+            other, more = function(x, **form, full_output=True)
+        assert value == other or abs(value - other) <= error + more
+
+
+ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and normal term
+    (14.88746588345019, [1.173, 0.206, 2.563], [0.3, 0.3, 1.0], [0.5, 50.0, 0.0], 1.0),
+    (0.4954, [0.006, 0.233, 0.002], [1.0, 0.3, 1.0], [50.0, 0.5, 0.5], 0.01),
+]
+
+
+@pytest.mark.parametrize(
+    ("x", "form"),
+    [
+        # Here earlier versions were wrong by 2.5e-12 and 6e-13, with an estimate of 1e-13 and of 4e-14.
+        *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
+        *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
+    ],
+)
+def test_estimated_error_covers_a_certified_one(x, form):
+    """Ball arithmetic proves between which doubles the tail lies."""
+    tail, error = gx2.sf(x, **form, full_output=True)
+    proved = gx2.certify(x, **form)
+    assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------------
+
+SMALL = [name for name in FORMS if name not in ("harmonic", "many")]
+
+
+def slope(function, at, step):
+    """Return the derivative of `function` at the number `at`, by two central differences, extrapolated.
+
+    The error is the fourth power of `step` times a fifth derivative, and the rounding error divided by `step`.
+    """
+    near, far = ((function(at + h) - function(at - h)) / (2 * h) for h in (step, 2 * step))
+    return (4 * near - far) / 3
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("p", [0.8, 0.3, 1e-3, 1e-30])
+def test_gradients_are_slopes(name, p):
+    """Differences over steps that change the smaller tail by a thousandth agree with the derivatives.
+
+    The fourth power of 1e-3 and the rounding error 1e-12 / 1e-3 leave a relative error of about 1e-9.
+    """
+    full = changed(FORMS[name])
+    d = full["weights"].size
+    full |= {key: np.broadcast_to(np.asarray(full[key], float), d) for key in ("dof", "nc")}
+    x = float(gx2.isf(p, **full))
+    found = gx2.gradients(x, **full)
+
+    def along(key, j):
+        def tail(value):
+            moved = np.array(full[key], float)
+            moved[j] = value
+            return gx2.sf(x, **{**full, key: moved if moved.ndim else float(moved)})
+
+        return tail
+
+    scale = 1e-3 * min(p, 1 - p) / -found.x  # over which the logarithm of the smaller tail changes by about 1e-3
+    assert found.x == pytest.approx(slope(lambda y: gx2.sf(y, **full), x, scale), rel=1e-8, abs=0)
+    for j in range(d):
+        step = 1e-3 * min(abs(full["weights"][j]), min(p, 1 - p) / abs(found.weights[j]))
+        there = slope(along("weights", j), full["weights"][j], step)
+        assert found.weights[j] == pytest.approx(there, rel=1e-8, abs=0)
+        if full["nc"][j]:
+            there = slope(along("nc", j), full["nc"][j], 1e-3 * min(full["nc"][j], min(p, 1 - p) / abs(found.nc[j])))
+            assert found.nc[j] == pytest.approx(there, rel=1e-8, abs=0)
+    if full["normal"]:
+        there = slope(
+            along("normal", ()), full["normal"], 1e-3 * min(full["normal"], min(p, 1 - p) / abs(found.normal))
+        )
+        assert found.normal == pytest.approx(there, rel=1e-8, abs=0)
+
+
+@forms
+def test_gradients_know_the_scale(form):
+    """The tail does not change if x and all parameters with a unit are multiplied by one factor (Euler)."""
+    full = changed(form)
+    for x in points(form)[[0, 2, 3, 7]]:
+        found = gx2.gradients(x, **full)
+        parts = np.array(
+            [
+                x * found.x,
+                *(full["weights"] * found.weights),
+                full["normal"] * found.normal,
+                full["shift"] * found.shift,
+            ]
+        )
+        assert abs(parts.sum()) <= 1e-11 * np.abs(parts).sum()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_gradient_of_a_noncentrality_is_half_a_difference(name):
+    """The derivative by a noncentrality is half of what two more degrees of freedom add to the tail."""
+    full = changed(FORMS[name])
+    dof = np.broadcast_to(full["dof"], full["weights"].shape)
+    for p in (0.5, 1e-6, 1e-100):
+        x = float(gx2.isf(p, **full))
+        found = gx2.gradients(x, **full).nc
+        for j, row in enumerate(2 * np.eye(dof.size)):
+            gain = gx2.sf(x, **{**full, "dof": dof + row}) - gx2.sf(x, **full)
+            assert found[j] == pytest.approx(gain / 2, rel=1e-9, abs=1e-12 * p)
+
+
+# --- frozen distributions ---------------------------------------------------------------------------------------------
+
+
+@forms
+def test_methods_are_the_functions(form):
+    law, x, p = gx2.rv(**form), points(form), TAILS[:4]
+    for name in ("sf", "logsf", "cdf", "logcdf", "pdf", "logpdf"):
+        np.testing.assert_array_equal(getattr(law, name)(x), getattr(gx2, name)(x, **form))
+    for name in ("isf", "ppf"):
+        np.testing.assert_array_equal(getattr(law, name)(p), getattr(gx2, name)(p, **form))
+    assert (law.mean(), law.var()) == (gx2.mean(**form), gx2.var(**form)) == law.stats()
+    assert law.std() == np.sqrt(law.var())
+    assert law.median() == law.ppf(0.5)
+    assert law.interval(0.9) == pytest.approx((law.ppf(0.05), law.isf(0.05)), rel=1e-13)
+    draws = gx2.rvs(**form, size=(2, 3), rng=np.random.default_rng(4))
+    np.testing.assert_array_equal(law.rvs((2, 3), random_state=4), draws)
+    again = eval(repr(gx2.rv(**FORMS["all"])), {"rv": gx2.rv, "array": np.array})
+    assert again.sf(3.0) == gx2.sf(3.0, **FORMS["all"])
+
+
+def test_parameters_of_a_frozen_distribution_are_copies():
+    law = gx2.rv([1.0, -0.5], normal=0.2)
+    before = law.sf(1.0)
+    law.weights[0], law.dof[0], law.nc[0] = 9.0, 9.0, 9.0
+    assert law.sf(1.0) == before
+
+
+@pytest.mark.parametrize(("dof", "nc"), [(1, 0.0), (2.5, 0.0), (3, 4.0)])
+@pytest.mark.parametrize("weight", [2.0, -0.3])
+def test_stats_are_those_of_scipy(weight, dof, nc):
+    m, v, s, k = (stats.ncx2(dof, nc) if nc else stats.chi2(dof)).stats("mvsk")
+    sign = np.sign(weight)
+    shown = gx2.rv([weight], dof, nc, shift=5.0).stats("mvsk")
+    np.testing.assert_allclose(shown, [weight * m + 5, weight**2 * v, sign * s, k], rtol=1e-12)
+    assert gx2.rv([weight], dof, nc).stats("kv") == gx2.rv([weight], dof, nc).stats("mvsk")[:0:-2]
+
+
+def test_cumulants_add_up():
+    law = gx2.rv([1.0, -0.5], [2, 3], normal=2.0)
+    _, v, s, k = law.stats("mvsk")
+    parts = [(stats.chi2(2), 1.0), (stats.chi2(3), -0.5)]
+    for order, value in ((3, s), (4, k)):
+        name = {3: "s", 4: "k"}[order]
+        cumulant = sum(w**order * float(part.stats(name)) * part.var() ** (order / 2) for part, w in parts)
+        assert value * v ** (order / 2) == pytest.approx(cumulant, rel=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.5, 1, 2, 5, 100])
+def test_entropy_of_chi_square(dof):
+    assert gx2.rv([2.0], dof).entropy() == pytest.approx(stats.chi2(dof, scale=2).entropy(), rel=1e-12, abs=1e-12)
+
+
+def test_entropy_of_normal_and_of_reflections():
+    assert gx2.rv([], normal=3.0).entropy() == pytest.approx(stats.norm(scale=3).entropy(), rel=1e-12)
+    assert gx2.rv([-1.0, -0.5]).entropy() == pytest.approx(gx2.rv([1.0, 0.5]).entropy(), rel=1e-12)
+    assert gx2.rv([3.0, 1.5]).entropy() == pytest.approx(gx2.rv([1.0, 0.5]).entropy() + np.log(3), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("law", "support"),
+    [
+        (gx2.rv([1.0], shift=3.0), (3.0, np.inf)),
+        (gx2.rv([-1.0, -2.0], shift=3.0), (-np.inf, 3.0)),
+        *((law, (-np.inf, np.inf)) for law in (gx2.rv([1.0, -1.0]), gx2.rv([1.0], normal=1e-9), gx2.rv([], normal=1))),
+    ],
+)
+def test_support(law, support):
+    assert law.support() == support
+    assert (law.isf(1), law.isf(0)) == (law.ppf(0), law.ppf(1)) == support
+    low, high = support
+    assert (law.sf(low), law.cdf(low), law.sf(high), law.cdf(high)) == (1, 0, 0, 1)
+    assert law.pdf(np.array([-np.inf, np.inf])).tolist() == [0, 0]
+
+
+# --- quadratic forms of normal vectors --------------------------------------------------------------------------------
+
+
+def example(seed, d=4):
+    """Return arguments of `gx2.from_quadratic_form` for a random form of `d` variables, from the generator's `seed`."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((d, d))
+    return {
+        "A": rng.standard_normal((d, d)),
+        "mean": rng.standard_normal(d),
+        "cov": root @ root.T,
+        "linear": rng.standard_normal(d),
+        "constant": rng.standard_normal(),
+    }
+
+
+@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.99])
+def test_product_of_two_normal_variables(rho):
+    """The product is negative with a probability that Sheppard found (1899); its density is a Bessel function."""
+    law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, rho], [rho, 1]])
+    assert law.cdf(0.0) == pytest.approx(np.arccos(rho) / np.pi, rel=1e-12)
+    x, rest = np.array([-2.0, -0.1, 0.3, 5.0]), 1 - rho**2
+    exact = np.exp(rho * x / rest - np.abs(x) / rest) * special.k0e(np.abs(x) / rest) / (np.pi * np.sqrt(rest))
+    np.testing.assert_allclose(law.pdf(x), exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_basis_changes_nothing(seed):
+    form = example(seed)
+    basis = stats.ortho_group.rvs(4, random_state=seed)
+    other = {
+        "A": basis @ form["A"] @ basis.T,
+        "mean": basis @ form["mean"],
+        "cov": basis @ form["cov"] @ basis.T,
+        "linear": basis @ form["linear"],
+        "constant": form["constant"],
+    }
+    law, turned = gx2.from_quadratic_form(**form), gx2.from_quadratic_form(**other)
+    x = np.concatenate([law.isf(TAILS[:5]), law.ppf(TAILS[:5])])
+    np.testing.assert_allclose(turned.logsf(x), law.logsf(x), rtol=1e-11, atol=1e-11)
+
+
+def test_whitened_vector_has_the_same_form():
+    form = example(7)
+    root = np.linalg.cholesky(form["cov"])
+    white = {
+        "A": root.T @ form["A"] @ root,
+        "mean": np.linalg.solve(root, form["mean"]),
+        "linear": form["linear"] @ root,
+    }
+    law = gx2.from_quadratic_form(**form)
+    x = law.ppf([1e-6, 0.3, 0.9])
+    np.testing.assert_allclose(
+        gx2.from_quadratic_form(**white, constant=form["constant"]).cdf(x), law.cdf(x), rtol=1e-11
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_form_agrees_with_simulation(seed):
+    form = example(seed)
+    x = np.random.default_rng(seed + 10).multivariate_normal(form["mean"], form["cov"], 100_000)
+    draws = np.einsum("ij,jk,ik->i", x, form["A"], x) + x @ form["linear"] + form["constant"]
+    law = gx2.from_quadratic_form(**form)
+    assert abs(draws.mean() - law.mean()) < 4 * law.std() / np.sqrt(draws.size)
+    for p in (0.001, 0.1, 0.5, 0.9):
+        # four standard errors of a count of 100,000 draws
+        assert abs(np.sum(draws > law.isf(p)) - p * draws.size) < 4 * np.sqrt(p * (1 - p) * draws.size)
+
+
+def test_special_quadratic_forms():
+    line = gx2.from_quadratic_form(np.zeros((2, 2)), [1.0, 2.0], [[2.0, 1.0], [1.0, 3.0]], [1.0, -1.0], 5.0)
+    assert (line.weights.size, line.mean(), line.var()) == (0, pytest.approx(4.0), pytest.approx(3.0))
+    flat = gx2.from_quadratic_form(np.eye(2), cov=[[1.0, 1.0], [1.0, 1.0]])  # both variables are equal
+    np.testing.assert_allclose(flat.sf([0.1, 3.0, 50.0]), stats.chi2.sf(np.array([0.05, 1.5, 25.0]), 1), rtol=1e-12)
+    norm = gx2.from_quadratic_form(np.eye(3), mean=2.0)
+    np.testing.assert_allclose(norm.sf([5.0, 40.0]), stats.ncx2.sf([5.0, 40.0], 3, 12.0), rtol=1e-10)
+    parabola = gx2.from_quadratic_form([[1.0, 0.0], [0.0, 0.0]], linear=[0.0, 3.0])
+    assert parabola.normal == pytest.approx(3.0)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.gradients, gx2.conditional_means])
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *(("normal", bad) for bad in (-1.0, -1e-300, np.nan, np.inf, [1.0], np.ones(2))),
+        *(("shift", bad) for bad in (np.nan, np.inf, -np.inf, [1.0], np.zeros((1, 1)))),
+        *(("weights", bad) for bad in ([0.0], [1.0, -0.0], [np.nan, -1.0], [-np.inf], -1.0, [[1.0, -1.0]], [])),
+        *(("dof", bad) for bad in (0.0, -2.0, [1.0, 2.0, 3.0])),
+        *(("nc", bad) for bad in (-1.0, np.nan, [1.0, 2.0, 3.0])),
+    ],
+)
+def test_bad_values_are_named(function, name, bad):
+    with pytest.raises(ValueError, match=rf"^{name}(\[.*\])? must"):
+        function(0.5, **{"weights": [1.0, -1.0], name: bad})
+
+
+@pytest.mark.parametrize("bad", ["1", None, True, 1j, object()], ids=repr)
+@pytest.mark.parametrize("name", ["normal", "shift"])
+def test_bad_types_are_named(name, bad):
+    with pytest.raises(TypeError, match=rf"^{name} must"):
+        gx2.rv([1.0, -1.0], **{name: bad})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("A", {"A": np.ones((2, 3))}),
+        ("A", {"A": [1.0, 2.0]}),
+        ("A", {"A": [[np.nan]]}),
+        ("A", {"A": [[np.inf]]}),
+        ("A", {"A": np.zeros((2, 2))}),
+        ("A", {"A": np.eye(2), "cov": np.diag([0.0, 1.0]), "mean": [0.0, np.nan]}),
+        ("mean", {"mean": [1.0, 2.0, 3.0]}),
+        ("mean", {"mean": np.inf}),
+        ("mean", {"mean": np.zeros((2, 2))}),
+        ("cov", {"cov": np.eye(3)}),
+        ("cov", {"cov": [[1.0, 0.5], [0.4, 1.0]]}),
+        ("cov", {"cov": [[1.0, 2.0], [2.0, 1.0]]}),
+        ("cov", {"cov": -np.eye(2)}),
+        ("cov", {"cov": np.zeros((2, 2))}),
+        ("cov", {"cov": [[np.nan, 0.0], [0.0, 1.0]]}),
+        ("cov", {"cov": [1.0, 1.0]}),
+        ("cov", {"cov": np.ones((3, 2))}),
+        ("linear", {"linear": [1.0]}),
+        ("linear", {"linear": np.nan}),
+        ("constant", {"constant": np.inf}),
+        ("constant", {"constant": [1.0, 2.0]}),
+    ],
+)
+def test_bad_quadratic_forms_are_named(name, arguments):
+    name = "mean" if "mean" in arguments else name
+    with pytest.raises(ValueError, match=rf"^{name}\b.* must"):
+        gx2.from_quadratic_form(**{"A": np.eye(2), **arguments})
+
+
+@pytest.mark.parametrize(
+    ("x", "form"), [(3.0, {"weights": [1.0], "shift": 3.0}), (4.0, {"weights": [-1.0], "shift": 3.0}), (np.inf, PAIR)]
+)
+def test_points_without_a_gradient_are_named(x, form):
+    with pytest.raises(ValueError, match=r"^x must"):
+        gx2.gradients(x, **form)
+
+
+@pytest.mark.parametrize("moments", ["", "x", "mvx", "M"])
+def test_bad_moments_are_named(moments):
+    with pytest.raises(ValueError, match=r"^moments must"):
+        gx2.rv([1.0]).stats(moments)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
+def test_bad_confidence_is_named(confidence):
+    with pytest.raises(ValueError, match=r"^confidence must"):
+        gx2.rv([1.0, -1.0]).interval(confidence)
+
+
+# --- laws that do not hold yet ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(reason="an AccuracyError", raises=gx2.AccuracyError)
+@pytest.mark.parametrize("dof", [0.3, 0.8, 1.0])
+def test_density_where_it_is_infinite(dof):
+    """The density of a difference of two chi-square variables with at most one degree of freedom has a pole at 0."""
+    assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
+
+
+@pytest.mark.xfail(reason="an AccuracyError", raises=gx2.AccuracyError)
+@pytest.mark.parametrize("x", [1e-5, -1e-10])
+def test_density_near_a_pole(x):
+    """Near 0 the density of `test_difference_of_equal_chi_squares_is_variance_gamma` grows like a power of |x|."""
+    order, z = (0.25 - 1) / 2, abs(x) / 2
+    exact = (z / 2) ** order * special.kv(order, z) / (2 * np.sqrt(np.pi) * special.gamma(0.125))
+    assert gx2.pdf(x, [1.0, -1.0], 0.25) == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.xfail(reason="the search stops early, where the density has a pole")
+@pytest.mark.parametrize("p", [0.5, 0.4999])
+def test_round_trip_near_a_pole(p):
+    assert gx2.cdf(gx2.ppf(p, [1.0, -1.0]), [1.0, -1.0]) == pytest.approx(p, rel=1e-12)
+
+
+@pytest.mark.xfail(reason="the quantiles are off by 1e-10")
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_smallest_quantiles(sign):
+    """With two degrees of freedom the lower quantile is 2p for small p."""
+    find = gx2.ppf if sign > 0 else gx2.isf
+    assert find(1e-200, [sign], 2) == pytest.approx(sign * 2e-200, rel=1e-12, abs=0)
+
+
+@pytest.mark.xfail(reason="an AccuracyError", raises=gx2.AccuracyError)
+def test_quantile_between_mean_and_median_of_a_negative_weight():
+    assert gx2.isf(0.7, [-1.0], 0.3) == pytest.approx(-stats.chi2.ppf(0.7, 0.3), rel=1e-11)
+
+
+@pytest.mark.xfail(reason="the trapezoid rule meets a kink of the density")
+def test_entropy_of_laplace():
+    assert gx2.rv([1.0, -1.0], 2).entropy() == pytest.approx(stats.laplace(scale=2).entropy(), rel=1e-12)
+
+
+@pytest.mark.xfail(reason="quantiles near the end of the support round to it")
+@pytest.mark.parametrize("dof", [1, 2.1])
+def test_entropy_does_not_depend_on_the_offset(dof):
+    assert gx2.rv([1.0], dof, shift=5.0).entropy() == pytest.approx(stats.chi2(dof).entropy(), rel=1e-12)
