@@ -189,7 +189,9 @@ def conditional_means(
     AccuracyError
         If a quadrature fails.
 
-    Notes ----- Without a normal term and a shift the means satisfy :math:`\sum_j w_j E[Y_j \mid Q = x] = x`. They are
+    Notes
+    -----
+    Without a normal term and a shift the means satisfy :math:`\sum_j w_j E[Y_j \mid Q = x] = x`. They are
     also the derivatives of a quantile by the weights,
 
     .. math:: \frac{\partial \, \mathrm{isf}(p, w)}{\partial w_j} = E[Y_j \mid Q = x]

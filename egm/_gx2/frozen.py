@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.integrate import quad
 
 from egm._gx2.form import law_of
 from egm._gx2.moments import draw
@@ -13,7 +15,7 @@ from egm._gx2.tails import log_densities, lower_tails, upper_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
-_STEP, _REACH = 0.5, 45.0  # of the trapezoid rule for the entropy, in the logit of the probability
+_REACH = 45.0  # of the integral for the entropy, in the logit of the probability
 
 
 class rv:
@@ -298,13 +300,23 @@ class rv:
 
         Notes
         -----
-        The mean is an integral over the probability u of the quantile x(u). With the logit of u as the variable, the
-        integrand falls exponentially on both sides, and the trapezoid rule converges geometrically.
+        The mean is an integral over the probability u of the quantile x(u), with the logit of u as the variable. It is
+        divided at the constant term of Q, where the density may have a kink or a pole.
         """
-        t = np.arange(-_REACH, _REACH + _STEP, _STEP)
-        tail = 1 / (1 + np.exp(np.abs(t)))
-        x = np.where(t < 0, self.ppf(tail), self.isf(tail))
-        return float(-_STEP * np.sum(self.logpdf(x) * tail * (1 - tail)))
+        centered = rv(self.weights, self.dof, self.nc, self.normal)
+
+        def integrand(t: float) -> float:
+            tail = 1 / (1 + math.exp(abs(t)))
+            x = centered.ppf(tail) if t < 0 else centered.isf(tail)
+            return -float(centered.logpdf(x)) * tail * (1 - tail)
+
+        inside = centered.support() == (-np.inf, np.inf)
+        kink = float(centered.logcdf(0.0) - centered.logsf(0.0)) if inside else 0.0
+        kink = min(max(kink, -_REACH), _REACH)
+        parts = [
+            quad(integrand, *ends, epsabs=1e-13, epsrel=1e-13, limit=200) for ends in ((-_REACH, kink), (kink, _REACH))
+        ]
+        return float(parts[0][0] + parts[1][0])
 
     def rvs(
         self,

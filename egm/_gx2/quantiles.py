@@ -10,7 +10,7 @@ from numpy.polynomial import chebyshev
 
 from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
 from egm._gx2.form import Form, Law, law_of
-from egm._gx2.tails import at_each, log_complement, tail_and_density
+from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -118,7 +118,7 @@ def ppf(
     -------
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`. It is 0 where the exact
-        quantile would underflow, and infinity for ``p = 1``.
+        quantile would underflow, and the largest value that Q can have for ``p = 1``.
 
     Raises
     ------
@@ -174,8 +174,8 @@ def ilogsf(
     Returns
     -------
     float or ndarray
-        The quantile, in the shape of `logp` and in the units of `weights`; ``logp = 0`` gives 0 and
-        ``logp = -inf`` gives infinity.
+        The quantile, in the shape of `logp` and in the units of `weights`; ``logp = 0`` and
+        ``logp = -inf`` give the least and the largest value that Q can have.
 
     Raises
     ------
@@ -303,13 +303,13 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 
 
 def _log_upper_at_mean(law: Law) -> float:
-    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most log 0.7.
+    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but less than 0.
 
     `law` holds the parameters of Q. If x lies above the mean, a quantile is searched by the upper tail, and otherwise
     by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate.
     """
     side = law.upper
-    return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), math.log(0.7))
+    return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), -1e-3)
 
 
 def search(form: Form, log_p: float, lower: bool) -> float:
@@ -330,7 +330,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x, _SLOPE)
         tail_slope = (1 if lower else -1) * math.exp(log_density - log_tail)  # d log tail / dx
         step = (log_p - log_tail) / tail_slope
-        x = crossing.x + step - step**2 * (density_slope - tail_slope) / 2
+        x = crossing.x + step - step * (step * (density_slope - tail_slope)) / 2  # the square of a step may underflow
         slope = tail_slope * crossing.spread * crossing.pace / crossing.c
         return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
@@ -340,4 +340,27 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     if math.isnan(theta):
         raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
-    return find_root(excess, theta, tolerance=3e-5 / depth)
+    x = find_root(excess, theta, tolerance=3e-5 / depth)
+    return x if np.all(form.r > 0) else _polished(form, log_p, lower, x)
+
+
+def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
+    """Return a better solution than `x` of the problem of `search`, for weights of both signs.
+
+    The density of Q may be infinite at the constant term of Q, and close to it the last step of `search` is not exact.
+    The secant rule needs only the tail.
+    """
+
+    def excess(x: float) -> float:
+        return log_tail_at(saddle(form, x, lower), x)[0] - log_p
+
+    before, off, off_before = x + 1e-9, excess(x), math.nan
+    for _ in range(20):
+        if abs(off) <= 1e-13 * max(1.0, -log_p):
+            break
+        off_before = excess(before) if math.isnan(off_before) else off_before
+        if off == off_before:
+            break
+        before, off_before, x = x, off, x - off * (x - before) / (off - off_before)
+        off = excess(x)
+    return x

@@ -378,8 +378,8 @@ def pdf(
     Returns
     -------
     float or ndarray
-        The density at `x`, in the shape of `x`: 0 for ``x < 0``, and the limit from above at
-        ``x = 0``, which may be infinite.
+        The density at `x`, in the shape of `x`: 0 outside the support of Q, and the limit from inside
+        at its ends, which may be infinite.
 
     Raises
     ------
@@ -432,8 +432,8 @@ def logpdf(
     Returns
     -------
     float or ndarray
-        The logarithm of the density at `x`, in the shape of `x`: minus infinity for ``x < 0``, and
-        the limit from above at ``x = 0``.
+        The logarithm of the density at `x`, in the shape of `x`: minus infinity outside the support of
+        Q, and the limit from inside at its ends.
 
     Raises
     ------
@@ -547,6 +547,8 @@ def _log_density(law: Law, x: float) -> float:
     low, high = law.support
     if not low <= x <= high or np.isinf(x):
         return -np.inf
+    if x == law.shift and not law.normal and all(law.signs) and np.sum(law.dof) <= 2:
+        return np.inf
     side = law.upper if x >= law.mean else law.lower
     y = side.scaled(x)
     density = _log_density_at_end(law) if x in (low, high) else tail_and_density(saddle(side.form, y, side.lower), y)[2]
