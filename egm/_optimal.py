@@ -116,9 +116,12 @@ def _start(sigma: Array, p: float) -> Array:
     Only sums over the columns of smooth functions of sigma enter the problem. So the standard deviations of a cluster
     are replaced by the nodes and weights of a Gauss rule, which has the same sums of powers up to the seventh. The
     condition that w is proportional to sigma / sqrt(g) then gives sigma as a function of w, and this function is
-    inverted by a spline. `p` is the clip probability.
+    inverted by a spline. `p` is the clip probability. If there are too many clusters, or if the function does not
+    increase, the start is that of few columns.
     """
     nodes, count = _few_for_many(sigma)
+    if nodes.size == 0:
+        return sigma / np.sum(sigma)
     share = nodes / (count @ nodes)
     weights = _stationary_weights(share, count, p, share)
     form = form_of(weights, count, np.zeros_like(weights))
@@ -133,6 +136,8 @@ def _start(sigma: Array, p: float) -> Array:
     beyond = min(1.1, (1 + 1 / crossing.c) / 2) if crossing.c > 0 else 1.1  # the cut of a larger weight begins at c
     grid = np.geomspace(weights.min() / 1.1, weights.max() * beyond, _GRID)
     known = np.log(scale * grid * np.sqrt(pull(grid)))
+    if not np.all(np.diff(known) > 0):
+        return sigma / np.sum(sigma)
     return np.exp(CubicSpline(known, np.log(grid))(np.log(sigma)))
 
 
@@ -141,10 +146,10 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
     For a smooth function f the sum of f over `sigma` is the sum of number times f over the result. The Gauss rule of a
     cluster follows from the Cholesky factor of the matrix of its moments; fewer distinct entries of the cluster make a
-    shorter rule, which is exact.
+    shorter rule, which is exact. The result is empty if there are too many clusters.
     """
-    _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, sigma.size)
-    nodes, count = [], []
+    _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
+    nodes, count = [np.zeros(0)], [np.zeros(0)]
     for _, center, _, total, _, *moments in clusters:
         scaled = np.array([1.0, *(moments[: 2 * _RULE] / total)]) * 16.0 ** np.arange(2 * _RULE + 1)
         for size in range(_RULE, 0, -1):

@@ -273,3 +273,10 @@ def test_optimal_for_many_columns_is_as_good_as_for_few(law):
     assert nodes.size < sigma.size / 10
     for power in (-2, 0, 1, 3):
         assert count @ nodes**power == pytest.approx(np.sum(sigma**power), rel=1e-9)
+
+
+def test_optimal_for_columns_of_very_many_scales():
+    # More than 4096 clusters: the search starts as it does for few columns.
+    sigma = np.geomspace(1e-150, 1e150, 5000)
+    assert _optimal._few_for_many(sigma)[0].size == 0
+    assert np.sum((scaling.optimal(sigma, 1e-2) * sigma) ** 2) == pytest.approx(1, rel=1e-9)
