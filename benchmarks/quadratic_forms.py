@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import rivals
-from benchmarks.gx2 import OWN, pair, power, take_turns
+from benchmarks.gx2 import OWN, error, power, take_turns
 from egm import gx2
 
 P = (1e-4, 1e-8, 1e-16, 1e-30, 1e-100, 1e-300)
@@ -53,11 +53,18 @@ def moment_matching(x, weights):
     return float(stats.chi2.sf(dof + (x - c1) * np.sqrt(dof / c2), dof))
 
 
+def rounded(number):
+    """Return `number`, rounded to one digit, as a text that Markdown typesets: 1, or a power of ten times a digit."""
+    digit, exponent = f"{number:.0e}".split("e")
+    return digit if int(exponent) == 0 else f"${digit} \\cdot 10^{{{int(exponent)}}}$".replace("$1 \\cdot ", "$")
+
+
 def table(weights, p=P):
-    """Yield the lines of a Markdown table: the relative errors and relative times of all methods for the upper tail.
+    """Yield the lines of a Markdown table: the relative errors of all methods for the upper tail, and their times.
 
     The tails are those of sum_j weights_j Z_j**2 at points that it exceeds with the probabilities `p`, nearly. The Z_j
-    are independent standard normal variables.
+    are independent standard normal variables. The last column has the least and the largest time at these points, over
+    that of egm.gx2.
     """
     others = {name: method for name, method in rivals.available().items() if name in NAMES}
     methods = {OWN: gx2.sf, "Liu, Tang and Zhang": moment_matching, **others}
@@ -65,11 +72,14 @@ def table(weights, p=P):
     for x in (float(f"{each:.6g}") for each in gx2.isf(p, weights)):
         times = take_turns({name: partial(method, x, weights) for name, method in methods.items()}, quick=False)
         truth = gx2.certify(x, weights).value
-        results.append([" / ".join(pair(row, row["median"] / times[0]["median"], truth).split()) for row in times])
-    yield "| relative error / time | " + " | ".join(f"$10^{{{power(each)[2:]}}}$" for each in p) + " |"
-    yield "|:--|" + "--:|" * len(p)
+        results.append([(error(row["value"], truth), row["median"] / times[0]["median"]) for row in times])
+    yield "| relative error at | " + " | ".join(f"$10^{{{power(each)[2:]}}}$" for each in p) + " | time |"
+    yield "|:--|" + "--:|" * (len(p) + 1)
     for name, cells in zip(methods, zip(*results, strict=True), strict=True):
-        yield f"| {NAMES.get(name, f'`{name}`' if name == OWN else name)} | {' | '.join(cells)} |"
+        errors, ratios = zip(*cells, strict=True)
+        shown = " | ".join(rounded(each) for each in errors)
+        span = sorted({f"{each:.2g}" for each in (min(ratios), max(ratios))}, key=float)
+        yield f"| {NAMES.get(name, f'`{name}`' if name == OWN else name)} | {shown} | {' to '.join(span)} |"
 
 
 if __name__ == "__main__":

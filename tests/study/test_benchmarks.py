@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import re
 import sys
 from types import SimpleNamespace
 
@@ -23,13 +24,13 @@ X, WEIGHTS = 15.0, 1 / np.arange(1, 11)
 @pytest.mark.parametrize("p", [1e-2, 1e-12])
 def test_direct_sum_agrees(weights, p):
     x = gx2.isf(p, weights)
-    assert direct_tail(x, np.array(weights)) == pytest.approx(gx2.sf(x, weights), rel=1e-12)
+    assert direct_tail(x, np.array(weights)) == pytest.approx(gx2.sf(x, weights), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(("d", "p"), measured.MORE_TAILS)
 def test_more_tails_are_exact(d, p):
     x, tail = measured.references()[d, p]
-    assert direct_tail(x, 1 / np.arange(1, d + 1)) == pytest.approx(tail, rel=1e-12)
+    assert direct_tail(x, 1 / np.arange(1, d + 1)) == pytest.approx(tail, rel=1e-12, abs=0)
 
 
 def test_every_tail_has_a_reference():
@@ -271,10 +272,10 @@ def test_moments_match_for_equal_weights(p):
 def test_table_of_tails_shows_errors_and_times():
     """For equal weights egm and moment matching have errors below 1e-12, and the time of egm is 1."""
     lines = list(quadratic_forms.table(np.full(4, 0.5), p=(1e-3, 1e-30)))
-    cells = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in lines[2:]}
+    cells = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines[2:]}
     for name in ("`egm.gx2`", "Liu, Tang and Zhang"):
-        assert all(float(cell.split("/")[0]) < 1e-12 for cell in cells[name])
-    assert [cell.split("/")[1].strip() for cell in cells["`egm.gx2`"]] == ["1", "1"]
+        assert all(re.search(r"10\^\{-1[2-6]\}\$$", cell) for cell in cells[name][:-1])
+    assert cells["`egm.gx2`"][-1] == "1"
 
 
 # Other libraries, and gradients ---------------------------------------------------------------------------------------
