@@ -151,7 +151,7 @@ class Crossing:
         It allows for the rounding within `kernel.quadrature`, too: of factors that are multiplied, and of large terms
         of K(s) - K(c) with opposite signs.
         """
-        return _EPS * (64 + 3 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
+        return _EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
