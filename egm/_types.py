@@ -18,6 +18,7 @@ __all__ = [
     "Blocks",
     "Check",
     "Columns",
+    "Complex",
     "FloatOrArray",
     "Floats",
     "Named",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[np.float64]
+Complex: TypeAlias = NDArray[np.complex128]
 Floats: TypeAlias = float | Array
 FloatOrArray: TypeAlias = Any  # a float or an array, depending on the shape of an argument
 Number: TypeAlias = float | np.floating[Any]  # not every floating-point number of NumPy is a float

@@ -12,7 +12,6 @@ from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
     AccuracyError,
-    Complex,
     Crossing,
     growth,
     integrate,
@@ -24,17 +23,14 @@ from egm._gx2.contour import (
 )
 from egm._gx2.form import Form, Real, form_of, parameters
 from egm._gx2.quantiles import search
-from egm._types import Array, ArrayLike
+from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar
 
 _NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
 _NEAR, _FAR = 2.0, 8.0  # where |z| is at least so large, the long and the short rule of Gauss-Laguerre serve
 _LONG, _SHORT = (np.polynomial.laguerre.laggauss(size) for size in (80, 32))
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
-_STEP, _REACH = (
-    0.25,
-    80.0,
-)  # step and end of a trapezoid rule in the logarithm, whose integrand falls like exp(-|v| / 2)
+_STEP, _REACH = 0.25, 80.0  # of a trapezoid rule in the logarithm, whose integrand falls like exp(-|v| / 2)
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14  # first intervals, relative error of one, and its least length
 # Point and nodes of a contour, and the masses of the nodes for four functions g of Q: L, L^2, and the derivatives of
 # L^2 and of L by Q / x. The mean of g(Q) times a factor with the image F(s) under the integral is the sum of Im mass F

@@ -16,16 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm._gx2.form import Form, Long, Real
-from egm._types import Array
+from egm._types import Array, Complex
 
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _REACH = 8.0  # of a contour: beyond, its nodes spread exponentially
-_TILT = (
-    0.9  # tangent of the angle between the ends of a contour and the vertical; at 1 a normal term would not fall off
-)
-Complex: TypeAlias = NDArray[np.complex128]
+_TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, Array]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
 
@@ -219,9 +216,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
         value, slope, kept = increasing(u)
         if abs(value) <= tolerance:
             return kept
-        low, high = (u, high) if value < 0 else (low, u)
-        target = u + (min(max(-value / slope, -30.0), 30.0) if slope > 0 else -np.sign(value))
-        u = target if low < target < high else (low + high) / 2
+        u, low, high = kernel().newton(u, value, slope, low, high)
     raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
 
 

@@ -212,5 +212,4 @@ def conditional_means(
     >>> round(float(means @ weights), 4)
     10.0
     """
-    point = _point(x, law_of(weights, dof, nc, normal, shift))
-    return point.means
+    return _point(x, law_of(weights, dof, nc, normal, shift)).means

@@ -15,10 +15,6 @@ from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 _EXACT = 256  # more weights than this are clustered
 _MOST = 4096  # clusters
 ORDER = 10  # moments kept of each cluster
-_LONG_RUN, _SMALL = (
-    4,
-    64.0,
-)  # least length of a run of factors to be multiplied, and most of k times the root of its length
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
 Real: TypeAlias = Any  # a float or a np.longdouble
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm._compiled import compiled
-from egm._types import Array
+from egm._types import Array, Complex
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
@@ -30,7 +30,6 @@ _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times 
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 DIED, GROWS, ROUGH = 0, 1, 2  # how a quadrature ended
-Complex = NDArray[np.complex128]
 
 
 @compiled()
@@ -87,6 +86,18 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 
 
 @compiled()
+def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
+    """Take one step towards the zero of an increasing function, which lies between `low` and `high`.
+
+    `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
+    leaves the bracket, by bisection; and both ends of the new bracket, which may be infinite.
+    """
+    low, high = (u, high) if value < 0 else (low, u)
+    target = u + (min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value))
+    return target if low < target < high else (low + high) / 2, low, high
+
+
+@compiled()
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
@@ -110,9 +121,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         if abs(value) <= 1e-4:
             return theta
         slope = pace * ((gain + convex + plus) / more - (loss - concave + minus) / less)
-        low, high = (theta, high) if value < 0 else (low, theta)
-        step = min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value)
-        theta = theta + step if low < theta + step < high else (low + high) / 2
+        theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 
 
@@ -156,9 +165,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
         if abs(value) <= 3e-4:
             return theta
         slope = -slope / (TOP - log_tail)
-        low, high = (theta, high) if value < 0 else (low, theta)
-        step = min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value)
-        theta = theta + step if low < theta + step < high else (low + high) / 2
+        theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 
 

@@ -87,9 +87,10 @@ def sf(
     Notes
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
-    `egm.gx2` explains. The estimated error is ten times the squared relative difference of the last two quadratures,
-    plus a bound on the rounding error of the exponent. The estimate is not a proven bound, but it is at least the true
-    error in every reference case of the tests.
+    `egm.gx2` explains. The estimated error follows from the square of the relative difference of the last two
+    quadratures, and from the part of the integrand that turns too far between two nodes. A bound on the rounding error
+    is added. The estimate is not a proven bound, but it is at least the true error in every reference case of the
+    tests.
 
     References
     ----------
