@@ -123,6 +123,20 @@ class ExpectedRows:
         off = np.sqrt((std / b) ** 2 + (offset * share) ** 2 + (self.sigma**2 + offset**2) * lost / self.n)
         return b * (offset - off), std
 
+    def parts(
+        self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
+    ) -> tuple[Array, float]:
+        """Return the expected mean of what clipping to `clip_norm` removes from normal rows, and how noisy it would be.
+
+        The rows x are scaled to b (x - center), and clipped to the norm `outer` before. The second result is the
+        standard deviation of the noise of an answer in each entry. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
+        """
+        self.account.spend(step, rho)
+        share = self._radial(center, b).excess(np.array([clip_norm, outer]))[2]
+        std = self.diameter / math.sqrt(2 * rho) * (outer - clip_norm) / self.n
+        return (share[0] - share[1]) * b * (self.mu - center), std
+
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
 

@@ -1,4 +1,4 @@
-"""Answer the nine questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
+"""Answer the ten questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016). Neighbors are data sets of which one row is replaced or,
@@ -8,8 +8,8 @@ costs, where std is the standard deviation of the noise:
     radius, spreads   A quantile is drawn from intervals with public bounds by an exponential mechanism, or one for
                       each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4), for both relations:
                       `egm.quantiles.interval` proves that a score changes by at most one.
-    mean, squares,    A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
-    within            of them differ by at most D K, this costs D**2 K**2 / (2 std**2) if a row is replaced, and
+    mean, parts,      A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
+    squares, within   of them differ by at most D K, this costs D**2 K**2 / (2 std**2) if a row is replaced, and
                       K**2 / (2 std**2) if one is added or removed (Canonne, Kamath and Steinke 2020, Theorem 14).
     products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
                       and above the diagonal, with a variance half as large above it. Two such matrices differ by at
@@ -192,6 +192,16 @@ def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) ->
     return grid.sum(rows, center, b)
 
 
+def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, clip_norm: float, outer: float) -> Whole:
+    """Return the sum of the integer vectors on the `grid` for what clipping to `clip_norm` removes from the rows.
+
+    The rows x are scaled to b (x - center), and clipped to the norm `outer` before.
+    """
+    scaled = norms.clip((rows - center) * b, outer)
+    length = np.maximum(norms.norms(scaled), clip_norm)
+    return grid.sum(scaled * (1 - clip_norm / length)[:, None])
+
+
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
     """Return the sum of the integer vectors on the `grid` for rows whose entries are cut to the range from -1 to 1."""
     return grid.sum(np.clip(rows, -1.0, 1.0))
@@ -299,6 +309,21 @@ class PrivateRows:
         """
         self.account.spend(step, rho)
         return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, self.diameter, rho)
+
+    @_unseen
+    def parts(
+        self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
+    ) -> tuple[Array, float]:
+        """Return the noisy mean of what clipping to `clip_norm` removes from the rows, as far as it is below `outer`.
+
+        For each row this is b (x - center), clipped to the norm `outer`, less the same, clipped to `clip_norm`. The two
+        vectors have one direction, so the norm of their difference is at most outer - clip_norm. The noise in each
+        entry of the mean has the returned standard deviation. The privacy cost `rho` (of zero-concentrated differential
+        privacy) is recorded under `step`, the name of a step of the search.
+        """
+        self.account.spend(step, rho)
+        parts = functools.partial(self._total, _sum_of_parts)
+        return self._mean(lambda grid: parts(grid, center, b, clip_norm, outer), outer - clip_norm, self.diameter, rho)
 
     @_unseen
     def within(self, step: str, rho: float) -> tuple[Array, float]:
