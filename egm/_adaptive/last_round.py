@@ -52,6 +52,7 @@ _MANY = 5.0  # effective dimension from which the clipped parts are measured ins
 _MEASURED = 2  # how often the clipped parts are measured at most
 _NORMS = np.geomspace(1.0, 5.0, 60)  # clip norms that are tried then, over the present one
 _BEYOND, _UNHEARD = 1.3, 0.5  # least outer norm, over the clip norm; deviations of the noise that stay beyond it
+_RARE = 2.0  # deviations of the noise by which rows beyond the outer norm, too rare to be seen, may move the sum
 _PUSHED = 2.0  # standard deviations by which the squared length of the sum of clipped parts is too large
 _ASIDE, _HEARD = (0.005, 0.05), 0.5  # share of the budget for this, and squared noise that may hide, if it allows that
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
@@ -99,8 +100,8 @@ class _Clip:
     All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
     mean of the squared norms of the rows.
 
-    If the clipped parts were measured, `seen` is the distance by which they move the sum, or 0 if noise explains it,
-    and `hidden` is the largest distance that the noise leaves possible.
+    If the clipped parts were measured, up to a larger norm, `seen` is the distance by which they move the sum, or 0 if
+    noise explains it, and `hidden` is the largest distance that the noise leaves possible.
     """
 
     norm: float
@@ -235,7 +236,8 @@ class _LastRound:
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
             off_center += _square(self.unit * clip.surely)
-            bias = min(clip.one_sided + clip.at_most, clip.hidden) / b / math.sqrt(self.effective)
+            hidden = clip.hidden + _RARE * float(np.linalg.norm(noise_std)) / self.unit
+            bias = (min(clip.one_sided, hidden) + clip.at_most) / b / math.sqrt(self.effective)
             unexplained, doubtful = self.moved(mean / b, noise_std)
             if unexplained > doubtful and search.few:
                 off_center += unexplained
