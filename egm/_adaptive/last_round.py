@@ -53,7 +53,7 @@ _MEASURED = 2  # how often the clipped parts are measured at most
 _NORMS = np.geomspace(1.0, 5.0, 60)  # clip norms that are tried then, over the present one
 _BEYOND, _UNHEARD = 1.3, 0.5  # least outer norm, over the clip norm; deviations of the noise that stay beyond it
 _RARE = 2.0  # deviations of the noise by which rows beyond the outer norm, too rare to be seen, may move the sum
-_PUSHED = 2.0  # standard deviations by which the squared length of the sum of clipped parts is too large
+_PUSHED = 2.5  # standard deviations by which the squared length of the sum of clipped parts is too large
 _ASIDE, _HEARD = (0.005, 0.05), 0.5  # share of the budget for this, and squared noise that may hide, if it allows that
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
@@ -416,7 +416,7 @@ class _LastRound:
         search, seen, hidden = self.search, 0.0, math.inf
         for _ in range(_MEASURED):
             norms, noise = clip_norm * _NORMS, self.noise(search.account.left) / self.unit
-            lost, square, _ = (self.n * moment for moment in radial.excess(norms))
+            lost, square, share = (self.n * moment for moment in radial.excess(norms))
             outer = max(_BEYOND * clip_norm, float(norms[np.argmax(lost < _UNHEARD * noise * norms)]))
             wide = (outer / clip_norm - 1) ** 2 * _PUSHED * math.sqrt(2 / self.effective)
             cost = float(np.clip(wide / _HEARD, *_ASIDE)) * search.rho
@@ -424,7 +424,8 @@ class _LastRound:
                 break
             mean, std = self.rows.parts("aside", search.center, self.b, clip_norm, outer, cost)
             back = self.n / self.b / self.unit
-            unexplained, doubtful = _unexplained(mean * back, (std * back) ** 2, _PUSHED, 0.0)
+            variances = (std * back) ** 2 + (share[0] * search.center_std / self.unit) ** 2
+            unexplained, doubtful = _unexplained(mean * back, variances, _PUSHED, 0.0)
             hidden = math.sqrt(max(unexplained, 0.0) + doubtful)
             if unexplained <= doubtful:
                 return clip_norm, 0.0, hidden
