@@ -647,20 +647,19 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     assert np.min(errors[False]) > 10 * np.max(errors[True])
 
 
-@pytest.mark.parametrize(("n", "d", "share"), [(4000, 60, 2.0), (4000, 20, 1.5)])
-def test_a_bias_that_the_norms_do_not_show_is_measured(n, d, share, monkeypatch):
+def test_a_bias_that_the_norms_do_not_show_is_measured(monkeypatch):
     """If the clipped parts of skewed rows point one way, they are found, and the clip norm is increased.
 
-    Each row is a normal one plus a multiple, with an exponential distribution, of a fixed vector; `share` is the root
-    mean square of the multiple. The norms look normal, and in many dimensions the clip norm for normal rows is shorter
-    than most rows. The mean squared error is below 3 forecasts. If the clipped parts are not measured, it is more than
+    Each row is a normal one plus a multiple, with an exponential distribution, of a fixed vector. The norms look
+    normal, and in 60 dimensions the clip norm for normal rows is shorter than most rows. The mean squared error is
+    below 3 forecasts. If the clipped parts are not measured, it is more than
     twice that of the measured rows, with a forecast that is more than 5 times too small.
     """
 
     def errors():
         for seed in range(8):
-            rng = np.random.default_rng([seed, d])
-            X = rng.normal(size=(n, d)) + share * (rng.exponential(size=(n, 1)) - 1) / math.sqrt(d)
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(4000, 60)) + 2 * (rng.exponential(size=(4000, 1)) - 1) / math.sqrt(60)
             release, off = run(X, 1.0, seed, radius=10.0, sigma_range=(0.01, 10.0))
             if release.model_holds:
                 yield off**2, release.forecast.total
