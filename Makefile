@@ -4,8 +4,9 @@ BIN := .venv/bin
 READY := .venv/ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# A worker that has nothing left to do takes tests from another one.
-pytest = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+# A worker that has nothing left to do takes tests from another one. Threads of BLAS that wait for each other would take
+# their time from the other workers.
+pytest = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help book pdf paper supplement check test bench links clean lint package everything
