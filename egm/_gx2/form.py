@@ -181,6 +181,11 @@ def _repeated(values: Array, size: int) -> Array:
     return np.full(size, values) if size <= _EXACT else np.broadcast_to(values, size)
 
 
+def distinct(values: Array) -> Array:
+    """Return the one number that a vector repeats if `parameters` has made the vector from a number, else `values`."""
+    return values[:1].copy() if values.strides == (0,) else values
+
+
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
     """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
 
@@ -236,8 +241,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     """
     from egm._gx2 import kernel
 
-    dof, nc = (values[:1].copy() if values.strides == (0,) else values for values in (dof, nc))
-    largest, found = kernel.gather(np.ascontiguousarray(weights), dof, nc, order, most)
+    largest, found = kernel.gather(np.ascontiguousarray(weights), distinct(dof), distinct(nc), order, most)
     return largest, found[np.argsort(found[:, 0])]
 
 

@@ -29,6 +29,8 @@ _TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
+_BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
+_BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
 DIED, GROWS, ROUGH = 0, 1, 2  # how a quadrature ended
 
 
@@ -211,20 +213,59 @@ def _ends(table: Array, moments: Array) -> NDArray[np.int64]:
 
 
 @compiled()
+def _coefficients(table: Array, moments: Array, at: Array) -> tuple[Array, float]:
+    """Return the coefficients of the power series for weights that differ from the centers, and its value at c.
+
+    Let V be r s / (1 - r s) for the center of a cluster. To the cumulant function the cluster adds the sum of k_p V^p /
+    (2 p) + n_p (1 + V) V^p / 2 over p, where k_p and n_p are its `moments`. The coefficients of V^p have the shape
+    (terms, groups), from p = 1. `at` was filled by `cross` at c.
+    """
+    order, size = moments.shape[1], table.shape[1]
+    found = np.zeros((order + 1 if order else 0, size))
+    for p in range(order):
+        for j in range(size):
+            found[p, j] += moments[0, p, j] / (2 * (p + 1)) + moments[1, p, j] / 2
+            found[p + 1, j] += moments[1, p, j] / 2
+    return found, _series(found, at, np.zeros(size), 0.0, 0.0, np.empty((4, size)))[0]
+
+
+@compiled()
+def _series(coefficients: Array, at: Array, q: Array, a: float, b: float, room: Array) -> tuple[float, float]:
+    """Compute the real and the imaginary part of the series of `_coefficients` at c + a + i b.
+
+    The other arguments are those of `_growth`. The loops are over real numbers, and the compiler runs them for several
+    clusters at a time.
+    """
+    x, y, real, imag = room[0], room[1], room[2], room[3]
+    for j in range(q.size):
+        slack, turn = 1 - q[j] * a, q[j] * b
+        factor = (1 + at[1, j]) / (slack * slack + turn * turn)
+        x[j], y[j], real[j], imag[j] = factor * slack - 1, factor * turn, 0.0, 0.0  # V, and the sum
+    for p in range(coefficients.shape[0] - 1, -1, -1):
+        row = coefficients[p]
+        for j in range(q.size):
+            more = real[j] + row[j]
+            real[j], imag[j] = more * x[j] - imag[j] * y[j], more * y[j] + imag[j] * x[j]
+    return real.sum(), imag.sum()
+
+
+@compiled()
 def _growth(
     table: Array,
     ends: NDArray[np.int64],
     normal: float,
-    moments: Array,
+    series: tuple[Array, float],
     c: float,
     at: Array,
     q: Array,
     a: float,
     b: float,
+    room: Array,
 ) -> tuple[float, float]:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c), without cancellation.
 
-    `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, and `ends` is the result of `_ends`.
+    `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, `ends` is the result of `_ends`, and `series`
+    that of `_coefficients`. The array `room` has space for four numbers for each group.
     """
     real, imag = 0.0, 0.0
     if normal:
@@ -249,19 +290,10 @@ def _growth(
             factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
             real += factor * (qa * (1 - qa) - qb * qb)
             imag += factor * qb
-    if moments.shape[1]:
-        series = complex(0.0, 0.0)
-        for j in range(table.shape[1]):
-            v0 = complex(at[1, j], 0.0)
-            v = (1 + v0) / (1 - q[j] * complex(a, b)) - 1
-            power, power0 = v, v0
-            some = table[3, j] > 0
-            for p in range(moments.shape[1]):
-                series += moments[0, p, j] / (2 * (p + 1)) * (power - power0)
-                if some:
-                    series += moments[1, p, j] / 2 * ((1 + v) * power - (1 + v0) * power0)
-                power, power0 = power * v, power0 * v0
-        real, imag = real + series.real, imag + series.imag
+    coefficients, at_c = series
+    if coefficients.shape[0]:
+        more_real, more_imag = _series(coefficients, at, q, a, b, room)
+        real, imag = real + (more_real - at_c), imag + more_imag
     return real, imag
 
 
@@ -280,8 +312,9 @@ def _path(u: float, h: float, reach: float, tilt: float) -> tuple[complex, compl
 def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
     q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
+    series, room = _coefficients(table, moments, at), np.empty_like(table)
     for i in range(shift.size):
-        real, imag = _growth(table, ends, normal, moments, c, at, q, shift[i].real, shift[i].imag)
+        real, imag = _growth(table, ends, normal, series, c, at, q, shift[i].real, shift[i].imag, room)
         result[i] = complex(real, imag)
     return result
 
@@ -308,6 +341,7 @@ def quadrature(
     h, reach, tilt = shape
     size_of_c = abs(c)
     q, ends = table[0] / at[0], _ends(table, moments)
+    series, room = _coefficients(table, moments, at), np.empty_like(table)
     shift, mass = np.empty(_ROOM, np.complex128), np.empty(_ROOM, np.complex128)
     turns, sizes = np.empty(_ROOM), np.empty(_ROOM)
     sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
@@ -325,7 +359,7 @@ def quadrature(
                 shift, mass = np.concatenate((shift, shift)), np.concatenate((mass, mass))
                 turns, sizes = np.concatenate((turns, turns)), np.concatenate((sizes, sizes))
             s, slope = _path(step * (2 * i + 1 if level else i), h, reach, tilt)
-            real, imag = _growth(table, ends, normal, moments, c, at, q, s.real, s.imag)
+            real, imag = _growth(table, ends, normal, series, c, at, q, s.real, s.imag, room)
             real, imag = real - s.real * x, imag - s.imag * x
             factor = math.exp(min(real, 700.0))
             if level == 0:
@@ -452,53 +486,88 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     r, the weight divided by the largest one, has the same sign, exponent and first four bits; for r > 1/2, those of 1 -
     r count. A row holds a key that orders the clusters by weight; the center of the cluster; its smallest weight; its
     sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is
-    the relative distance of the weight from the center. If there would be more than `most` clusters, the array has no
-    rows.
+    the relative distance of the weight from the center, and `order` is even. If there would be more than `most`
+    clusters, the array has no rows.
+
+    The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
+    several e_j at a time.
     """
     largest, central = weights.max(), not nc.any()
-    below, above = 1 << 15, 1022 << 5  # of keys of negative weights, and of keys for r > 1/2
-    rows = np.full(below + above + 1, -1, np.int32)
-    found = np.zeros((most + 1, 5 + 2 * order))
-    count, block = 0, np.empty(512)
+    places = np.full(_BELOW + _ABOVE + 1, -1, np.int64)  # for each key, where the next weight of its cluster is held
+    found = np.zeros((most, 5 + 2 * order))
+    held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
+    count, block, keys = 0, np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     bits = block.view(np.int64)
-    for start in range(0, weights.size, block.size):
-        part = weights[start : start + block.size]
+    for start in range(0, weights.size, _BLOCK):
+        part = weights[start : start + _BLOCK]
         for i in range(part.size):
             block[i] = (largest - part[i] if 2 * part[i] > largest else abs(part[i])) / largest
         for i in range(part.size):
             w, top = part[i], bits[i] >> 48
-            place = below + (above - top if 2 * w > largest else top if w > 0 else -top - 1)
-            row = int(rows[place])
-            if row < 0:
+            keys[i] = _BELOW + (_ABOVE - top if 2 * w > largest else top if w > 0 else -top - 1)
+        for i in range(part.size):
+            place = places[keys[i]]
+            if place < 0:
                 if count == most:
                     return largest, found[:0]
-                rows[place] = row = count
-                count += 1
+                w, top = part[i], bits[i] >> 48
                 bits[i] = top << 48 | 1 << 47  # the middle of the cluster
-                middle = block[i] * largest
-                found[row, 0] = place
+                middle = block[i] * largest if top else 0.0
+                place, found[count, 0], found[count, 2] = count * _HELD, keys[i], w
                 if 2 * w > largest:
-                    found[row, 1] = largest - (middle if top else 0.0)
+                    found[count, 1] = largest - middle
                 else:
-                    found[row, 1] = math.copysign(middle, w) if top else w
-                found[row, 2] = w
-            center, power = found[row, 1], dof[0 if dof.size == 1 else start + i]
-            e = (w - center) / center if top else 0.0  # r = 1, or r is below the least double
-            if w < found[row, 2]:
-                found[row, 2] = w
-            found[row, 3] += power
-            for p in range(5, 5 + order):
-                power *= e
-                found[row, p] += power
+                    found[count, 1] = math.copysign(middle, w) if top else w
+                count += 1
+            held[0, place] = part[i]
+            if dof.size > 1:
+                held[1, place] = dof[start + i]
             if not central:
-                power = nc[0 if nc.size == 1 else start + i]
-                found[row, 4] += power
-                for p in range(5 + order, 5 + 2 * order):
-                    power *= e
-                    found[row, p] += power
+                held[2, place] = nc[0 if nc.size == 1 else start + i]
+            place += 1
+            if place % _HELD == 0:
+                place -= _HELD
+                _add_powers(held[:, place : place + _HELD], dof, central, order, found[place // _HELD], room)
+            places[keys[i]] = place
     for row in range(count):
+        first, last = row * _HELD, places[int(found[row, 0])]
+        _add_powers(held[:, first:last], dof, central, order, found[row], room)
         _recenter(found[row], order)
     return largest, found[:count]
+
+
+@compiled(fastmath={"reassoc"})
+def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
+    """Add weights to `cluster`, a row of `gather`; the rows of `held` are their w_j, dof_j and nc_j.
+
+    The second row counts only if `dof` has several entries, and the third one only if not all weights are `central`.
+    The compiler chooses the order of the terms in each sum, as it does in `egm._rows.kernel`. `room` has space for two
+    numbers for each weight.
+    """
+    key, center = cluster[0], cluster[1]
+    tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double
+    e, power = room[0], room[1]
+    lowest = cluster[2]
+    for i in range(held.shape[1]):
+        lowest = min(lowest, held[0, i])
+    cluster[2] = lowest
+    for i in range(held.shape[1]):
+        e[i] = 0.0 if tiny else (held[0, i] - center) / center
+    for which in range(1 if central else 2):
+        total = 0.0
+        for i in range(held.shape[1]):
+            power[i] = dof[0] if which == 0 and dof.size == 1 else held[1 + which, i]
+            total += power[i]
+        cluster[3 + which] += total
+        for p in range(5 + which * order, 5 + which * order + order, 2):
+            total, following = 0.0, 0.0
+            for i in range(held.shape[1]):
+                once = power[i] * e[i]
+                power[i] = once * e[i]
+                total += once
+                following += power[i]
+            cluster[p] += total
+            cluster[p + 1] += following
 
 
 @compiled()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
-from egm._gx2.form import Form, Law, law_of
+from egm._gx2.form import Form, Law, distinct, law_of
 from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
@@ -296,7 +296,9 @@ def _above_mean(law: Law, log_upper: float) -> bool:
     For positive weights, P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees
     of freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
     """
-    central = law.signs == (False, True) and not law.normal and not law.nc.any() and law.dof.min() >= 1
+    central = (
+        law.signs == (False, True) and not law.normal and not distinct(law.nc).any() and distinct(law.dof).min() >= 1
+    )
     if central and not math.log(0.3) <= log_upper < math.log(0.5):
         return log_upper < math.log(0.3)
     return log_upper < _log_upper_at_mean(law)
