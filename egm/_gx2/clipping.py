@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import exp1, gamma, wofz
 
 from egm._gx2.contour import (
@@ -17,6 +16,7 @@ from egm._gx2.contour import (
     integrate,
     inverses,
     inverses_summed,
+    kernel,
     log_by_formula,
     saddle,
     sums_of_inverses,
@@ -27,8 +27,7 @@ from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar
 
 _NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
-_NEAR, _FAR = 2.0, 8.0  # where |z| is at least so large, the long and the short rule of Gauss-Laguerre serve
-_LONG, _SHORT = (np.polynomial.laguerre.laggauss(size) for size in (80, 32))
+_NEAR = 1.0  # where |z| is at least so large, `kernel.lost_shares` serves
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
 _STEP, _REACH = 0.25, 80.0  # of a trapezoid rule in the logarithm, whose integrand falls like exp(-|v| / 2)
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14  # first intervals, relative error of one, and its least length
@@ -290,33 +289,21 @@ def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
     return points
 
 
-def _lost_shares(z: Complex) -> tuple[Complex, Complex]:
+def _lost_shares(z: Complex) -> Complex:
     """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1 and k = 2, and for complex z with Re z > 0.
 
     With t = Q / x these two integrals are the Laplace transforms, in t - 1, of L and of L^2, where L = 1 - sqrt(x / Q)
-    is the share of a row that clipping removes. The result is the pair of them. Let J_m be the integral of t^(-m/2)
-    exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2
-    J_1 + J_2. If z is so large that these terms cancel, Gauss-Laguerre quadrature in (t - 1) z is used instead.
+    is the share of a row that clipping removes. The result has a row for each of them. Let J_m be the integral of
+    t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is
+    1/z - 2 J_1 + J_2. If z is so large that these terms cancel, other integrals J_m are used instead.
     """
-    size = np.abs(z)
-    far = size > _NEAR
-    points, masses = _SHORT if size.min() >= _FAR else _LONG
-    beyond = points / np.where(far, z, _FAR)[:, None]  # t - 1
-    share = beyond / (1 + beyond + np.sqrt(1 + beyond))
-    images = [_integral(values, masses) / z for values in (share, share * share)]
-    if not far.all():
-        near = z[~far]
-        one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
-        images[0][~far] = 1 / near - one
-        images[1][~far] = 1 / near - 2 * one + np.exp(near) * exp1(near)
-    return images[0], images[1]
-
-
-def _integral(values: NDArray[Any], masses: Array) -> Complex:
-    """Compute int_0^inf f(t) exp(-t) dt for k functions f, from their values at the nodes of a Gauss-Laguerre rule.
-
-    `values` has the shape (k, nodes), `masses` has those of the rule, and the result has the shape (k,). The sum is not
-    computed as a product of matrices: for such small matrices the product may take a thousand times as long when the
-    threads of the BLAS library wait for each other.
-    """
-    return np.einsum("ij,j->i", values, masses)
+    far = np.abs(z) >= _NEAR
+    if far.all():
+        images: Complex = kernel().lost_shares(z)
+        return images
+    images = np.empty((2, z.size), dtype=complex)
+    images[:, far] = kernel().lost_shares(z[far])
+    near = z[~far]
+    one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
+    images[:, ~far] = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)
+    return images

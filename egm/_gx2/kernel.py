@@ -27,6 +27,11 @@ TOP = 1 - 0.5 * math.log(2 * math.pi)  # limit of the saddlepoint formula at the
 _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
+_FRACTION = 200.0  # terms of the continued fraction, times |z| + Re z
+_TOGETHER = 16  # nodes for which factors are multiplied at a time
+# Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
+# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings.
+_B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH, _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(1, 10))
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
@@ -172,27 +177,36 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
 
 @compiled()
-def _product(q: Array, first: int, last: int, a: float, b: float) -> tuple[float, float]:
-    """Compute the real and the imaginary part of sum_j log(1 - q_j (a + i b)) for j from `first` to `last` - 1.
+def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> None:
+    """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the growth at each node a + i b.
 
-    All q_j have the same sign. The factors are multiplied, so that only one logarithm is taken. Each factor turns the
-    product by less than 180 degrees, always in the same direction, so that the full turns can be counted: each of them
-    crosses the negative axis once.
+    `nodes` is the array of `_growth`. All q_j have the same sign. The factors are multiplied, so that only one
+    logarithm is taken. Each factor turns the product by less than 180 degrees, always in the same direction, so that
+    the full turns can be counted: each of them crosses the negative axis once. The innermost loops are over the nodes,
+    at constant distances in one vector, and the compiler runs them for several nodes at a time.
     """
-    real, imag, scaled, turns = 1.0, 0.0, 0, 0
-    direction = math.copysign(1.0, b * q[first])  # the product of factors with positive q b turns clockwise
-    b *= direction
+    for i in range(_TOGETHER):
+        nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
     for start in range(first, last, _SCALED):
         for j in range(start, min(start + _SCALED, last)):
-            x, y = 1 - q[j] * a, -q[j] * b
-            new = real * y + imag * x
-            real = real * x - imag * y
-            turns += imag < 0 <= new
-            imag = new
-        if max(abs(real), abs(imag)) > _LARGE:
-            real, imag, scaled = real / _LARGE, imag / _LARGE, scaled + 1
-    modulus = 0.5 * math.log(real * real + imag * imag) + scaled * _LOG_LARGE
-    return modulus, direction * (math.atan2(imag, real) - turns * 2 * math.pi)
+            factor = q[j]
+            for i in range(_TOGETHER):
+                x, y = 1 - factor * nodes[i], -abs(factor * nodes[_B + i])
+                real, imag = nodes[_REAL + i], nodes[_IMAG + i]
+                new = real * y + imag * x
+                nodes[_REAL + i], nodes[_IMAG + i] = real * x - imag * y, new
+                nodes[_TURNS + i] += 1.0 if imag < 0 and new >= 0 else 0.0
+        for i in range(_TOGETHER):
+            large = max(abs(nodes[_REAL + i]), abs(nodes[_IMAG + i])) > _LARGE
+            scale = 1 / _LARGE if large else 1.0
+            nodes[_REAL + i] *= scale
+            nodes[_IMAG + i] *= scale
+            nodes[_SCALES + i] += 1.0 if large else 0.0
+    for i in range(_TOGETHER):
+        real, imag = nodes[_REAL + i], nodes[_IMAG + i]
+        angle = math.atan2(imag, real) - nodes[_TURNS + i] * 2 * math.pi
+        nodes[_GROWTH + i] -= k * (0.5 * math.log(real * real + imag * imag) + nodes[_SCALES + i] * _LOG_LARGE)
+        nodes[_TURN_OF_GROWTH + i] += k * math.copysign(angle, q[first] * nodes[_B + i])
 
 
 @compiled()
@@ -258,64 +272,61 @@ def _growth(
     c: float,
     at: Array,
     q: Array,
-    a: float,
-    b: float,
+    nodes: Array,
+    many: int,
     room: Array,
-) -> tuple[float, float]:
-    """Compute the real and the imaginary part of K(c + a + i b) - K(c), without cancellation.
+) -> None:
+    """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, `ends` is the result of `_ends`, and `series`
-    that of `_coefficients`. The array `room` has space for four numbers for each group.
+    The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
+    results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
+    multiplied, `many` is `_TOGETHER`. `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, `ends` is
+    the result of `_ends`, and `series` that of `_coefficients`. `room` has space for four numbers for each group.
     """
-    real, imag = 0.0, 0.0
-    if normal:
-        real, imag = normal**2 * (c * a + (a * a - b * b) / 2), normal**2 * b * (c + a)
+    for i in range(many):
+        a, b = nodes[i], nodes[_B + i]
+        nodes[_GROWTH + i] = normal**2 * (c * a + (a * a - b * b) / 2) if normal else 0.0
+        nodes[_TURN_OF_GROWTH + i] = normal**2 * b * (c + a) if normal else 0.0
     j = 0
     while j < table.shape[1]:
         k, last = table[2, j] / 2, ends[j]
         if last:
-            modulus, angle = _product(q, j, last, a, b)
-            real -= k * modulus
-            imag -= k * angle
+            _add_product(q, j, last, k, nodes)
             j = last
         else:
-            qa, qb = q[j] * a, q[j] * b
-            real -= k / 2 * math.log1p(qa * (qa - 2) + qb * qb)
-            imag += k * math.atan2(qb, 1 - qa)
+            for i in range(many):
+                qa, qb = q[j] * nodes[i], q[j] * nodes[_B + i]
+                nodes[_GROWTH + i] -= k / 2 * math.log1p(qa * (qa - 2) + qb * qb)
+                nodes[_TURN_OF_GROWTH + i] += k * math.atan2(qb, 1 - qa)
             j += 1
     for j in range(table.shape[1]):
         nc = table[3, j]
         if nc:
-            qa, qb = q[j] * a, q[j] * b
-            factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
-            real += factor * (qa * (1 - qa) - qb * qb)
-            imag += factor * qb
+            for i in range(many):
+                qa, qb = q[j] * nodes[i], q[j] * nodes[_B + i]
+                factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
+                nodes[_GROWTH + i] += factor * (qa * (1 - qa) - qb * qb)
+                nodes[_TURN_OF_GROWTH + i] += factor * qb
     coefficients, at_c = series
     if coefficients.shape[0]:
-        more_real, more_imag = _series(coefficients, at, q, a, b, room)
-        real, imag = real + (more_real - at_c), imag + more_imag
-    return real, imag
-
-
-@compiled()
-def _path(u: float, h: float, reach: float, tilt: float) -> tuple[complex, complex]:
-    """Return the node s - c at the parameter `u` of a hyperbola, and its derivative by u.
-
-    At u = 0 the derivative is i h, and the curvature is h * `tilt` / `reach`. Beyond u = `reach` the nodes spread
-    exponentially, and the hyperbola nears a line that is turned from the vertical by the angle whose tangent is `tilt`.
-    """
-    sinh, cosh = math.sinh(u / reach), math.cosh(u / reach)
-    return complex(reach * h * tilt * (cosh - 1), reach * h * sinh), complex(h * tilt * sinh, h * cosh)
+        for i in range(many):
+            real, imag = _series(coefficients, at, q, nodes[i], nodes[_B + i], room)
+            nodes[_GROWTH + i] += real - at_c
+            nodes[_TURN_OF_GROWTH + i] += imag
 
 
 @compiled()
 def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
     q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
-    series, room = _coefficients(table, moments, at), np.empty_like(table)
-    for i in range(shift.size):
-        real, imag = _growth(table, ends, normal, series, c, at, q, shift[i].real, shift[i].imag, room)
-        result[i] = complex(real, imag)
+    series, room, nodes = _coefficients(table, moments, at), np.empty_like(table), np.zeros(10 * _TOGETHER)
+    for first in range(0, shift.size, _TOGETHER):
+        many = min(_TOGETHER, shift.size - first)
+        for i in range(many):
+            nodes[i], nodes[_B + i] = shift[first + i].real, shift[first + i].imag
+        _growth(table, ends, normal, series, c, at, q, nodes, many, room)
+        for i in range(many):
+            result[first + i] = complex(nodes[_GROWTH + i], nodes[_TURN_OF_GROWTH + i])
     return result
 
 
@@ -332,8 +343,11 @@ def quadrature(
 ) -> tuple[int, Complex, Complex, float, Array]:
     """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
 
-    `at` was filled by `cross` at c. `shape` holds the constants of the hyperbola of `_path`. The step of the trapezoid
-    rule is halved until the last two sums agree. `density` is the share of the error of the second integral, that
+    `at` was filled by `cross` at c. `shape` holds the constants h, reach and tilt of the hyperbola whose nodes s - c
+    are reach h (tilt (cosh(u / reach) - 1) + i sinh(u / reach)). At u = 0 the derivative by u is i h, and the curvature
+    is h tilt / reach. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned
+    from the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last
+    two sums agree. `density` is the share of the error of the second integral, that
     without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their masses; the
     estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each
     divided by 2 i |c|.
@@ -341,7 +355,8 @@ def quadrature(
     h, reach, tilt = shape
     size_of_c = abs(c)
     q, ends = table[0] / at[0], _ends(table, moments)
-    series, room = _coefficients(table, moments, at), np.empty_like(table)
+    series, room, nodes = _coefficients(table, moments, at), np.empty_like(table), np.zeros(10 * _TOGETHER)
+    together = _TOGETHER if ends.any() else 1
     shift, mass = np.empty(_ROOM, np.complex128), np.empty(_ROOM, np.complex128)
     turns, sizes = np.empty(_ROOM), np.empty(_ROOM)
     sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
@@ -358,9 +373,16 @@ def quadrature(
             if count == shift.size:
                 shift, mass = np.concatenate((shift, shift)), np.concatenate((mass, mass))
                 turns, sizes = np.concatenate((turns, turns)), np.concatenate((sizes, sizes))
-            s, slope = _path(step * (2 * i + 1 if level else i), h, reach, tilt)
-            real, imag = _growth(table, ends, normal, series, c, at, q, s.real, s.imag, room)
-            real, imag = real - s.real * x, imag - s.imag * x
+            here = i % together
+            if here == 0:  # the next nodes of a hyperbola, and the derivatives by u
+                for n in range(together):
+                    u = step * (2 * (i + n) + 1 if level else i + n) / reach
+                    sinh, cosh = math.sinh(u), math.cosh(u)
+                    nodes[n], nodes[_B + n] = reach * h * tilt * (cosh - 1), reach * h * sinh
+                    nodes[_SLOPE + n], nodes[_RISE + n] = h * tilt * sinh, h * cosh
+                _growth(table, ends, normal, series, c, at, q, nodes, together, room)
+            s, slope = complex(nodes[here], nodes[_B + here]), complex(nodes[_SLOPE + here], nodes[_RISE + here])
+            real, imag = nodes[_GROWTH + here] - s.real * x, nodes[_TURN_OF_GROWTH + here] - s.imag * x
             factor = math.exp(min(real, 700.0))
             if level == 0:
                 size = factor * abs(slope) / h / (1.0 if density == 1 else abs(complex(1 + s.real / c, s.imag / c)))
@@ -424,35 +446,75 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
     `at` was filled by `cross`. The result has the shape (`terms`, integrals, `most`, groups).
     """
-    size = table.shape[1]
+    size, q = table.shape[1], table[0] / at[0]
     result = np.zeros((terms, masses.shape[0], most, size))
+    # Loops over real numbers, which the compiler runs for several groups at a time: of the inverse, of the series, and
+    # of its products with powers of the inverse.
     real, imag, series_real, series_imag = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     power_real, power_imag = np.empty(size), np.empty(size)
     for i in range(shift.size):
-        for j in range(size):  # loops over real numbers, which the compiler runs for several groups at a time
-            q = table[0, j] / at[0, j]
-            x, y = 1 - q * shift[i].real, q * shift[i].imag
-            square = at[0, j] * (x * x + y * y)
-            real[j], imag[j] = x / square, y / square  # of the inverse
-            series_real[j], series_imag[j] = 1.0, 0.0
+        a, b = shift[i].real, shift[i].imag
+        for j in range(size):
+            x, y = 1 - q[j] * a, q[j] * b
+            scale = 1 / (at[0, j] * (x * x + y * y))
+            real[j], imag[j] = x * scale, y * scale
+            series_real[j], series_imag[j] = real[j], imag[j]
         for p in range(terms):
             power_real[:], power_imag[:] = series_real, series_imag
             for k in range(most):
-                _multiply(power_real, power_imag, real, imag)
+                if k:
+                    _multiply(power_real, power_imag, real, imag, 0.0)
                 for m in range(masses.shape[0]):
-                    mass, row = masses[m, i] * _choose(p + k, p), result[p, m, k]
+                    choose, row = _choose(p + k, p), result[p, m, k]
+                    mass_real, mass_imag = choose * masses[m, i].real, choose * masses[m, i].imag
                     for j in range(size):
-                        row[j] += mass.real * power_imag[j] + mass.imag * power_real[j]
-            _multiply(series_real, series_imag, real - 1, imag)
+                        row[j] += mass_real * power_imag[j] + mass_imag * power_real[j]
+            if p + 1 < terms:
+                _multiply(series_real, series_imag, real, imag, 1.0)
     return result
 
 
 @compiled()
-def _multiply(x_real: Array, x_imag: Array, y_real: Array, y_imag: Array) -> None:
-    """Multiply the complex vector x by the vector y, entry by entry; real and imaginary parts are separate."""
+def _multiply(x_real: Array, x_imag: Array, y_real: Array, y_imag: Array, less: float) -> None:
+    """Multiply the complex vector x by y - `less`, entry by entry; real and imaginary parts are separate."""
     for j in range(x_real.size):
-        a, b = x_real[j], x_imag[j]
-        x_real[j], x_imag[j] = a * y_real[j] - b * y_imag[j], a * y_imag[j] + b * y_real[j]
+        a, b, real = x_real[j], x_imag[j], y_real[j] - less
+        x_real[j], x_imag[j] = a * real - b * y_imag[j], a * y_imag[j] + b * real
+
+
+@compiled()
+def lost_shares(z: Complex) -> Complex:
+    """Compute the two integrals of `clipping._lost_shares` at every entry of `z`, which are 1 or more in size.
+
+    Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. By parts, J_m is (1 - m/2 J_(m+2)) /
+    z. So the integrals 1/z - J_1 and 1/z - 2 J_1 + J_2 are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2,
+    where hardly anything cancels.
+    """
+    result = np.empty((2, z.size), np.complex128)
+    for i in range(z.size):
+        five, six = _scaled_integral(z[i], 2.5), _scaled_integral(z[i], 3.0)
+        inverse = 1 / z[i]
+        result[0, i] = (1 - 1.5 * five) * inverse * inverse / 2
+        result[1, i] = (2 * six - 1.5 * five) * inverse * inverse
+    return result
+
+
+@compiled()
+def _scaled_integral(z: complex, p: float) -> complex:
+    """Compute exp(z) E_p(z), with the exponential integral E_p, by its continued fraction.
+
+    The number of terms was found by a comparison with 40 digits: for Re z >= 0, |z| >= 1 and p = 2.5 and 3 the relative
+    error is below 2e-15.
+    """
+    a, b = z.real, z.imag
+    k = int(_FRACTION / (math.hypot(a, b) + a)) + 6
+    real, imag = a + p + 2 * k, b
+    while k > 0:
+        scale = k * (p + k - 1) / (real * real + imag * imag)
+        k -= 1
+        real, imag = a + p + 2 * k - scale * real, b + scale * imag
+    size = real * real + imag * imag
+    return complex(real / size, -imag / size)
 
 
 @compiled()
@@ -493,7 +555,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     several e_j at a time.
     """
     largest, central = weights.max(), not nc.any()
-    places = np.full(_BELOW + _ABOVE + 1, -1, np.int64)  # for each key, where the next weight of its cluster is held
+    places = np.full(_BELOW + _ABOVE + 1, -1, np.int32)  # for each key, where the next weight of its cluster is held
     found = np.zeros((most, 5 + 2 * order))
     held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
     count, block, keys = 0, np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
@@ -506,7 +568,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
             w, top = part[i], bits[i] >> 48
             keys[i] = _BELOW + (_ABOVE - top if 2 * w > largest else top if w > 0 else -top - 1)
         for i in range(part.size):
-            place = places[keys[i]]
+            place = int(places[keys[i]])
             if place < 0:
                 if count == most:
                     return largest, found[:0]
