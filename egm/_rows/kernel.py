@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from egm._compiled import compiled
 from egm._types import Array
 
-__all__ = ["FAR", "add_grouped", "add_rotated", "add_rows"]
+__all__ = ["FAR", "add_grouped", "add_narrow_rows", "add_rotated", "add_rows"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
 _TOGETHER = 64, 1 << 16  # most rows that are rotated at a time, and about how many numbers
+_FEW = 64, 1 << 14  # most narrow rows that are made doubles at a time, and about how many numbers
 FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
 
 
@@ -135,6 +136,31 @@ def add_rows(
         if (first + 4) % _FLUSH == 0:
             _flush(integers, total)
     _flush(integers, total)
+    return -1
+
+
+@compiled()
+def add_narrow_rows(
+    X: NDArray[Any],
+    center: Array,
+    scaling: Array,
+    clip_norm: float,
+    target: float,
+    total: NDArray[np.int64],
+    clipped: NDArray[np.int64],
+) -> int:
+    """Do what `add_rows` does for rows of narrow numbers, a few of which are made doubles at a time."""
+    n, d = X.shape
+    few = max(4, min(_FEW[0], _FEW[1] // d // 4 * 4))
+    rows = np.empty((few, d))
+    for first in range(0, n, few):
+        many = min(few, n - first)
+        for r in range(many):
+            for j in range(d):
+                rows[r, j] = X[first + r, j]
+        place = add_rows(rows[:many], center, scaling, clip_norm, target, total, clipped)
+        if place >= 0:
+            return first * d + place
     return -1
 
 

@@ -69,6 +69,7 @@ _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
 _WORTH_A_THREAD = 1 << 19  # numbers
+_RANGES, _FEWEST = 32, 64  # of rows for each core, and rows of one: if one core is slow, the others take more of them
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -128,9 +129,10 @@ class Lattice:
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
-        totals = _in_parallel(lambda part: self._part(X, part, add), _parts(*X.shape))
-        *total, clipped = sum((part.astype(object) for part in totals), np.zeros(X.shape[1] + 1, dtype=object))
-        return np.array(total, dtype=object), clipped
+        as_it_is = X.flags.c_contiguous and (X.dtype == float or (X.dtype == np.float32 and basis is None))
+        totals = _in_parallel(lambda part: self._part(X, part, add, as_it_is), _parts(len(X), X.shape[1], each=_RANGES))
+        joint = _exact_sum(totals) if totals else np.zeros(X.shape[1] + 1, dtype=object)
+        return joint[:-1], joint[-1]
 
     def sum_by_group(
         self,
@@ -159,7 +161,7 @@ class Lattice:
 
         else:
             add = partial(_add_sorted, add=self._adder(center, scaling, basis))
-        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), _parts(*X.shape))
+        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), _parts(len(X), X.shape[1], each=1))
         joint = sum((part.astype(object) for part in totals), np.zeros((groups, X.shape[1] + 1), dtype=object))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
 
@@ -173,7 +175,13 @@ class Lattice:
 
         scale = scaling, self.clip_norm, self.radius * self.shrink
         if basis is None:
-            return lambda X, total, clipped: kernel.add_rows(X, center, *scale, total, clipped)
+
+            def add_any(X: Array, total: NDArray[np.int64], clipped: NDArray[np.int64]) -> int:
+                function = kernel.add_rows if X.dtype == float else kernel.add_narrow_rows
+                place: int = function(X, center, *scale, total, clipped)
+                return place
+
+            return add_any
         if isinstance(basis, Basis):
             entries, plan = basis.plan
             return lambda X, total, clipped: kernel.add_rotated(X, center, entries, plan, *scale, total, clipped)
@@ -191,18 +199,21 @@ class Lattice:
 
         return add
 
-    def _part(self, X: NDArray[Any], part: range, add: Callable[..., int]) -> NDArray[np.int64]:
+    def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
         """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
 
-        `add` is a result of `_adder`. The result is one array of shape (d + 1,): the sum, and as its last entry the
-        number of clipped rows.
+        `add` is a result of `_adder`. If `as_it_is` is false, it gets the rows as doubles in C order. The result is one
+        array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
         """
-        joint, plain = np.zeros(X.shape[1] + 1, dtype=np.int64), X.dtype == float and X.flags.c_contiguous
+        joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
-        step = len(part) if plain else max(1, _COPIED // X.shape[1])
+        step = len(part) if as_it_is else max(1, _COPIED // X.shape[1])
         for start in range(part.start, part.stop, step):
-            with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
-                block = np.ascontiguousarray(X[start : min(start + step, part.stop)], dtype=float).view()
+            block = X[start : min(start + step, part.stop)]
+            if not as_it_is:
+                with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
+                    block = np.ascontiguousarray(block, dtype=float)
+            block = block.view()
             block.flags.writeable = False  # one type of array, one compiled function
             place = add(block, total, clipped)
             if place >= 0:
@@ -253,15 +264,24 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
     return -1
 
 
-def _parts(rows: int, d: int) -> list[range]:
+def _parts(rows: int, d: int, each: int) -> list[range]:
     """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each range is summed by one thread.
 
-    If a matrix of `rows` rows and `d` columns has many numbers, there is one range for each core, and otherwise there
-    are fewer ranges. No range is so long that a sum over it could overflow 64 bits.
+    If a matrix of `rows` rows and `d` columns has many numbers, there are `each` ranges for each core, and otherwise
+    there are fewer ranges. No range is so long that a sum over it could overflow 64 bits.
     """
-    cores = min(os.cpu_count() or 1, 1 + rows * d // _WORTH_A_THREAD)
-    step = max(1, min(-(-rows // cores), _MOST))
+    cores = os.cpu_count() or 1
+    number = min(max(cores, min(each * cores, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
+    step = max(1, min(-(-rows // number), _MOST))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def _exact_sum(totals: list[NDArray[np.int64]]) -> Whole:
+    """Return the sum of arrays of 64-bit integers in Python integers; the two halves of their bits are added apart."""
+    if len(totals) == 1:
+        return totals[0].astype(object)
+    high, low = sum(total >> 32 for total in totals), sum(total & 0xFFFFFFFF for total in totals)
+    return np.asarray(high).astype(object) * 2**32 + low
 
 
 def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
