@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm._compiled import compiled
 from egm._types import Array, Complex
@@ -39,7 +38,7 @@ _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster
 DIED, GROWS, ROUGH = 0, 1, 2  # how a quadrature ended
 
 
-@compiled()
+@compiled(inline="always")
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
     """Return the point c for `theta`, 1 - c without cancellation (only if `lower` is false), and d log|c| / d theta."""
     if lower:
@@ -176,7 +175,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     return np.nan
 
 
-@compiled()
+@compiled(inline="always")
 def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the growth at each node a + i b.
 
@@ -209,15 +208,15 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
         nodes[_TURN_OF_GROWTH + i] += k * math.copysign(angle, q[first] * nodes[_B + i])
 
 
-@compiled()
-def _ends(table: Array, moments: Array) -> NDArray[np.int64]:
+@compiled(inline="always")
+def _ends(table: Array, moments: Array) -> Array:
     """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
 
     The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding
     makes an error of about k times the root of their number, which must not be large. In clusters the numbers k differ.
     """
     size = table.shape[1]
-    ends, first = np.zeros(size, np.int64), 0
+    ends, first = np.zeros(size), 0
     for j in range(1, size + 1 if moments.shape[1] == 0 else 0):
         if j == size or table[2, j] != table[2, first] or (table[0, j] > 0) != (table[0, first] > 0):
             if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _SMALL:
@@ -240,7 +239,13 @@ def _coefficients(table: Array, moments: Array, at: Array) -> tuple[Array, float
         for j in range(size):
             found[p, j] += moments[0, p, j] / (2 * (p + 1)) + moments[1, p, j] / 2
             found[p + 1, j] += moments[1, p, j] / 2
-    return found, _series(found, at, np.zeros(size), 0.0, 0.0, np.empty((4, size)))[0]
+    at_c = 0.0
+    for j in range(size if order else 0):
+        value = 0.0
+        for p in range(order, -1, -1):
+            value = (value + found[p, j]) * at[1, j]
+        at_c += value
+    return found, at_c
 
 
 @compiled()
@@ -260,13 +265,17 @@ def _series(coefficients: Array, at: Array, q: Array, a: float, b: float, room: 
         for j in range(q.size):
             more = real[j] + row[j]
             real[j], imag[j] = more * x[j] - imag[j] * y[j], more * y[j] + imag[j] * x[j]
-    return real.sum(), imag.sum()
+    total, total_imag = 0.0, 0.0
+    for j in range(q.size):
+        total += real[j]
+        total_imag += imag[j]
+    return total, total_imag
 
 
-@compiled()
+@compiled(inline="always")
 def _growth(
     table: Array,
-    ends: NDArray[np.int64],
+    ends: Array,
     normal: float,
     series: tuple[Array, float],
     c: float,
@@ -289,7 +298,7 @@ def _growth(
         nodes[_TURN_OF_GROWTH + i] = normal**2 * b * (c + a) if normal else 0.0
     j = 0
     while j < table.shape[1]:
-        k, last = table[2, j] / 2, ends[j]
+        k, last = table[2, j] / 2, int(ends[j])
         if last:
             _add_product(q, j, last, k, nodes)
             j = last
@@ -319,7 +328,7 @@ def _growth(
 def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
     q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
-    series, room, nodes = _coefficients(table, moments, at), np.empty_like(table), np.zeros(10 * _TOGETHER)
+    series, room, nodes = _coefficients(table, moments, at), np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
     for first in range(0, shift.size, _TOGETHER):
         many = min(_TOGETHER, shift.size - first)
         for i in range(many):
@@ -353,14 +362,14 @@ def quadrature(
     divided by 2 i |c|.
     """
     h, reach, tilt = shape
-    size_of_c = abs(c)
-    q, ends = table[0] / at[0], _ends(table, moments)
-    series, room, nodes = _coefficients(table, moments, at), np.empty_like(table), np.zeros(10 * _TOGETHER)
-    together = _TOGETHER if ends.any() else 1
-    shift, mass = np.empty(_ROOM, np.complex128), np.empty(_ROOM, np.complex128)
-    turns, sizes = np.empty(_ROOM), np.empty(_ROOM)
-    sums, coarse, fine = np.zeros((2, 4)), np.zeros(4), np.zeros(4)
-    step, count, smallest, peak, size, error = _STEP, 0, 1.0, 1.0, 1.0, np.inf
+    q, ends, together = np.empty(table.shape[1]), _ends(table, moments), 1
+    for j in range(q.size):
+        q[j] = table[0, j] / at[0, j]
+        together = _TOGETHER if ends[j] else together
+    series, room, nodes = _coefficients(table, moments, at), np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
+    kept = np.empty((6, _ROOM))  # of each node, the real and the imaginary part of s - c and of the mass; turns; sizes
+    sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
+    step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
         new = _MOST_NODES if level == 0 else count
@@ -368,11 +377,9 @@ def quadrature(
             break
         if level:
             step /= 2
-            coarse[:] = fine
         for i in range(new):
-            if count == shift.size:
-                shift, mass = np.concatenate((shift, shift)), np.concatenate((mass, mass))
-                turns, sizes = np.concatenate((turns, turns)), np.concatenate((sizes, sizes))
+            if count == kept.shape[1]:
+                kept = _twice_as_long(kept)
             here = i % together
             if here == 0:  # the next nodes of a hyperbola, and the derivatives by u
                 for n in range(together):
@@ -381,54 +388,70 @@ def quadrature(
                     nodes[n], nodes[_B + n] = reach * h * tilt * (cosh - 1), reach * h * sinh
                     nodes[_SLOPE + n], nodes[_RISE + n] = h * tilt * sinh, h * cosh
                 _growth(table, ends, normal, series, c, at, q, nodes, together, room)
-            s, slope = complex(nodes[here], nodes[_B + here]), complex(nodes[_SLOPE + here], nodes[_RISE + here])
-            real, imag = nodes[_GROWTH + here] - s.real * x, nodes[_TURN_OF_GROWTH + here] - s.imag * x
-            factor = math.exp(min(real, 700.0))
+            a, b = nodes[here], nodes[_B + here]
+            slope, rise = nodes[_SLOPE + here], nodes[_RISE + here]
+            real, imag = nodes[_GROWTH + here] - a * x, nodes[_TURN_OF_GROWTH + here] - b * x
+            factor, ratio, turn = math.exp(min(real, 700.0)), 1 + a / c, b / c  # s / c is ratio + i turn
+            square = ratio * ratio + turn * turn
             if level == 0:
-                size = factor * abs(slope) / h / (1.0 if density == 1 else abs(complex(1 + s.real / c, s.imag / c)))
+                pace = math.sqrt((slope / h) ** 2 + (rise / h) ** 2)  # h squared may overflow
+                size = factor * pace / (1.0 if density == 1 else math.sqrt(square))
                 if size < NEGLIGIBLE:
                     break
-                if not size <= 1e3 * smallest:
-                    return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
+                grows = not size <= 1e3 * smallest
+                if grows:
+                    break
                 smallest, peak = min(smallest, size), max(peak, size)
-                turns[i], sizes[i] = imag, size
+                kept[4, i], kept[5, i] = imag, size
                 factor = factor if i else 0.5
-            m = (
-                factor
-                * complex(math.cos(imag), math.sin(imag))
-                * complex(slope.real / size_of_c, slope.imag / size_of_c)
-            )
-            shift[count], mass[count] = s, m * size_of_c
-            s = complex(s.real / c, s.imag / c)
-            part = sums[0 if level else i % 2]
-            part[0] += (m / (1 + s)).imag
-            part[1] += m.imag
-            part[2] += (m * s).imag
-            part[3] += (m / ((1 + s) * (1 + s))).imag
+            cos, sin = factor * math.cos(imag), factor * math.sin(imag)
+            mass_real, mass_imag = cos * slope - sin * rise, cos * rise + sin * slope
+            kept[0, count], kept[1, count], kept[2, count], kept[3, count] = a, b, mass_real, mass_imag
+            mass_real, mass_imag = mass_real / abs(c), mass_imag / abs(c)
+            once = (mass_imag * ratio - mass_real * turn) / square  # of the mass divided by s / c, and by its square
+            twice = (once * ratio - (mass_real * ratio + mass_imag * turn) / square * turn) / square
+            part = others if level == 0 and i % 2 else sums
+            part[0] += once
+            part[1] += mass_imag
+            part[2] += mass_imag * (a / c) + mass_real * turn
+            part[3] += twice
             count += 1
-        else:
-            if level == 0:
-                return GROWS, shift[:0], mass[:0], np.nan, fine[:3]
-        if level == 0:
-            coarse[:] = 2 * step * sums[0]
-        sums[0] += sums[1]
-        sums[1] = 0
-        fine[:] = step * sums[0]
+        if grows or (level == 0 and count == _MOST_NODES):
+            grows = True
+            break
+        for n in range(4):
+            coarse[n] = fine[n] if level else 2 * step * sums[n]
+            sums[n] += others[n]
+            others[n] = 0.0
+            fine[n] = step * sums[n]
         # Two rules may agree by accident, but hardly for two integrals at once.
         change = max(abs(fine[0] - coarse[0]), abs(fine[3] - coarse[3])) / fine[0]
         of_density = fine[1] / coarse[1] - 1
         # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
         # is not seen: the error may be as large as this part.
-        error, part = 1e5 * max(change**2, density * of_density**2 if density else 0.0), 0.0
+        error, unseen = 1e5 * max(change**2, density * of_density**2 if density else 0.0), 0.0
         first = count >> level
         for i in range(1, first):
-            if abs(turns[i] - turns[i - 1]) > _TURN * (1 << level):
-                part = max(part, sizes[i])
-        error = max(error, part)
+            if abs(kept[4, i] - kept[4, i - 1]) > _TURN * (1 << level):
+                unseen = max(unseen, kept[5, i])
+        error = max(error, unseen)
         if error < _RTOL:
-            # Where the integrand grows before it falls, its parts cancel.
-            return DIED, shift[:count], mass[:count] * step, error + _ROUNDING * peak, fine[:3]
-    return ROUGH, shift[:count], mass[:count] * step, error + _ROUNDING * peak, fine[:3]
+            break
+    shift, mass = np.empty(count, np.complex128), np.empty(count, np.complex128)
+    for i in range(count):
+        shift[i], mass[i] = complex(kept[0, i], kept[1, i]), complex(kept[2, i] * step, kept[3, i] * step)
+    # Where the integrand grows before it falls, its parts cancel.
+    return GROWS if grows else DIED if error < _RTOL else ROUGH, shift, mass, error + _ROUNDING * peak, fine[:3]
+
+
+@compiled(inline="always")
+def _twice_as_long(kept: Array) -> Array:
+    """Return a copy of the matrix `kept` with twice as many columns, of which the new ones are empty."""
+    longer = np.empty((kept.shape[0], 2 * kept.shape[1]))
+    for k in range(kept.shape[0]):
+        for i in range(kept.shape[1]):
+            longer[k, i] = kept[k, i]
+    return longer
 
 
 @compiled()
