@@ -116,7 +116,10 @@ class Law:
     @cached_property
     def signs(self) -> tuple[bool, bool]:
         """Return whether there are negative weights, and whether there are positive ones."""
-        return (bool(self.weights.min() < 0), bool(self.weights.max() > 0)) if self.weights.size else (False, False)
+        if not self.weights.size:
+            return False, False
+        least = self.weights.min()
+        return bool(least < 0), bool(least > 0 or self.weights.max() > 0)
 
     @cached_property
     def upper(self) -> Side:
