@@ -69,7 +69,7 @@ _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
 _WORTH_A_THREAD = 1 << 19  # numbers
-_RANGES, _FEWEST = 32, 64  # of rows for each core, and rows of one: if one core is slow, the others take more of them
+_RANGES, _FEWEST = 8, 64  # of rows for each core, and rows of one: if one core is slow, the others take more of them
 
 S = TypeVar("S")
 T = TypeVar("T")
