@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TypeAlias, TypeVar
 
@@ -105,6 +105,17 @@ class Crossing:
     def v(self) -> Array:
         return self.at[1]
 
+    @cached_property
+    def beyond(self) -> float:
+        """Return the part of K(c) that comes from the spread of the weights within clusters.
+
+        The rest of K(c) is computed as if all weights of a cluster were equal to the center of the cluster.
+        """
+        total = np.zeros_like(self.v)
+        for coefficients in self.form.series[::-1]:
+            total = (total + coefficients) * self.v
+        return float(total.sum())
+
     @property
     def x(self) -> float:
         """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c.
@@ -128,7 +139,7 @@ class Crossing:
         height, size = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
-            return height - self.c * float(x) + _beyond_centers(self.form, self.v), self._rounding(size)
+            return height - self.c * float(x) + self.beyond, self._rounding(size)
         form, c = self.form, np.longdouble(self.c)
         y = c * form.exact_r
         slack, near = 1 - y if self.lower else (1 - c) + c * form.table[1], y > -1
@@ -140,7 +151,7 @@ class Crossing:
             terms = np.append(terms, (form.normal * c) ** 2 / 2)
         linear = c * (x - less)
         size = np.abs(terms).sum() + np.abs(form.k * y).sum() + abs(c * x)
-        return float(terms.sum() - linear) + _beyond_centers(form, self.v), self._rounding(float(size))
+        return float(terms.sum() - linear) + self.beyond, self._rounding(float(size))
 
     def _rounding(self, size: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
@@ -164,21 +175,6 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
         q = z * z
         value[small] = 2 * q * (1 / (1 + z) + z * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q / 9))))
     return value
-
-
-def _beyond_centers(form: Form, v: Array) -> float:
-    """Compute the part of the cumulant function K(s) that comes from the spread of the weights within clusters.
-
-    The rest of K(s) is computed as if all weights of a cluster were equal to the center of the cluster. The vector `v`
-    has an entry r s / (1 - r s) for each cluster, for a real s, where r is the center divided by the largest weight.
-    Let e be the relative distance of a weight from the center. The result sums the power series in e of log(1 - v e)
-    and of 1 / (1 - v e) over all weights, by the moments in `form`. It is 0 if `form` has no moments.
-    """
-    total, power = 0.0, np.ones_like(v)
-    for p, (k, nc) in enumerate(zip(*form.moments, strict=True), start=1):
-        power = power * v
-        total += float(k / (2 * p) @ power + nc / 2 @ ((1 + v) * power))
-    return total
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
@@ -236,7 +232,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     best: Quadrature | None = None
     for shape in _shapes(crossing, x):
         ended, shift, mass, error, sums = kernel().quadrature(
-            form.table, form.normal, form.moments, x, crossing.c, crossing.at, shape, density
+            form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at, shape, density
         )
         if ended == kernel().DIED:
             return shift, mass, error, sums
@@ -275,7 +271,7 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
     the largest weight.
     """
     form = crossing.form
-    return kernel().growth_at(form.table, form.normal, form.moments, crossing.c, crossing.at, shift)
+    return kernel().growth_at(form.table, form.normal, form.series, crossing.beyond, crossing.c, crossing.at, shift)
 
 
 def sums_of_inverses(

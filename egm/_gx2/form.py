@@ -51,6 +51,20 @@ class Form:
         largest = self.unit / 2
         return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
 
+    @cached_property
+    def series(self) -> Array:
+        """Return what the spread of weights within clusters adds to the cumulant function, as power series.
+
+        For each group these are the coefficients of V, V^2, ..., where V = r s / (1 - r s); there are none without
+        clusters. With the pairs k_p, n_p in `moments` the series is the sum of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
+        """
+        order, (k, nc) = self.moments.shape[1], self.moments / 2
+        found = np.zeros((order + 1 if order else 0, self.k.size))
+        if order:
+            found[:-1] = k / np.arange(1.0, order + 1)[:, None] + nc
+            found[1:] += nc
+        return found
+
     @property
     def r(self) -> Array:
         return self.table[0]

@@ -3,7 +3,7 @@
 In this module a distribution is given by three arguments. The array `table` has the shape (4, groups), and its rows are
 r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided
 by the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`.
-`moments` is as in `Form`.
+`series` is as in `Form`.
 
 A point c of the real axis is given by the number `theta` and by `lower`, as in `egm._gx2.contour.Crossing`.
 """
@@ -209,7 +209,7 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
 
 
 @compiled(inline="always")
-def _ends(table: Array, moments: Array) -> Array:
+def _ends(table: Array, clustered: bool) -> Array:
     """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
 
     The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding
@@ -217,7 +217,7 @@ def _ends(table: Array, moments: Array) -> Array:
     """
     size = table.shape[1]
     ends, first = np.zeros(size), 0
-    for j in range(1, size + 1 if moments.shape[1] == 0 else 0):
+    for j in range(1, 0 if clustered else size + 1):
         if j == size or table[2, j] != table[2, first] or (table[0, j] > 0) != (table[0, first] > 0):
             if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _SMALL:
                 ends[first] = j
@@ -225,50 +225,25 @@ def _ends(table: Array, moments: Array) -> Array:
     return ends
 
 
-@compiled()
-def _coefficients(table: Array, moments: Array, at: Array) -> tuple[Array, float]:
-    """Return the coefficients of the power series for weights that differ from the centers, and its value at c.
+@compiled(inline="always")
+def _series(series: Array, at: Array, q: Array, a: float, b: float, room: Array) -> tuple[float, float]:
+    """Compute the real and the imaginary part of the power series with the coefficients `series` at c + a + i b.
 
-    Let V be r s / (1 - r s) for the center of a cluster. To the cumulant function the cluster adds the sum of k_p V^p /
-    (2 p) + n_p (1 + V) V^p / 2 over p, where k_p and n_p are its `moments`. The coefficients of V^p have the shape
-    (terms, groups), from p = 1. `at` was filled by `cross` at c.
-    """
-    order, size = moments.shape[1], table.shape[1]
-    found = np.zeros((order + 1 if order else 0, size))
-    for p in range(order):
-        for j in range(size):
-            found[p, j] += moments[0, p, j] / (2 * (p + 1)) + moments[1, p, j] / 2
-            found[p + 1, j] += moments[1, p, j] / 2
-    at_c = 0.0
-    for j in range(size if order else 0):
-        value = 0.0
-        for p in range(order, -1, -1):
-            value = (value + found[p, j]) * at[1, j]
-        at_c += value
-    return found, at_c
-
-
-@compiled()
-def _series(coefficients: Array, at: Array, q: Array, a: float, b: float, room: Array) -> tuple[float, float]:
-    """Compute the real and the imaginary part of the series of `_coefficients` at c + a + i b.
-
-    The other arguments are those of `_growth`. The loops are over real numbers, and the compiler runs them for several
+    The arguments are those of `_growth`. The loops are over real numbers, and the compiler runs them for several
     clusters at a time.
     """
-    x, y, real, imag = room[0], room[1], room[2], room[3]
     for j in range(q.size):
         slack, turn = 1 - q[j] * a, q[j] * b
         factor = (1 + at[1, j]) / (slack * slack + turn * turn)
-        x[j], y[j], real[j], imag[j] = factor * slack - 1, factor * turn, 0.0, 0.0  # V, and the sum
-    for p in range(coefficients.shape[0] - 1, -1, -1):
-        row = coefficients[p]
+        room[0, j], room[1, j], room[2, j], room[3, j] = factor * slack - 1, factor * turn, 0.0, 0.0  # V, and the sum
+    for p in range(series.shape[0] - 1, -1, -1):
         for j in range(q.size):
-            more = real[j] + row[j]
-            real[j], imag[j] = more * x[j] - imag[j] * y[j], more * y[j] + imag[j] * x[j]
+            x, y, real, imag = room[0, j], room[1, j], room[2, j] + series[p, j], room[3, j]
+            room[2, j], room[3, j] = real * x - imag * y, real * y + imag * x
     total, total_imag = 0.0, 0.0
     for j in range(q.size):
-        total += real[j]
-        total_imag += imag[j]
+        total += room[2, j]
+        total_imag += room[3, j]
     return total, total_imag
 
 
@@ -277,7 +252,8 @@ def _growth(
     table: Array,
     ends: Array,
     normal: float,
-    series: tuple[Array, float],
+    series: Array,
+    beyond: float,
     c: float,
     at: Array,
     q: Array,
@@ -290,7 +266,8 @@ def _growth(
     The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
     results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
     multiplied, `many` is `_TOGETHER`. `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, `ends` is
-    the result of `_ends`, and `series` that of `_coefficients`. `room` has space for four numbers for each group.
+    the result of `_ends`, `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
+    `room` has space for four numbers for each group.
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -316,24 +293,25 @@ def _growth(
                 factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
                 nodes[_GROWTH + i] += factor * (qa * (1 - qa) - qb * qb)
                 nodes[_TURN_OF_GROWTH + i] += factor * qb
-    coefficients, at_c = series
-    if coefficients.shape[0]:
+    if series.shape[0]:
         for i in range(many):
-            real, imag = _series(coefficients, at, q, nodes[i], nodes[_B + i], room)
-            nodes[_GROWTH + i] += real - at_c
+            real, imag = _series(series, at, q, nodes[i], nodes[_B + i], room)
+            nodes[_GROWTH + i] += real - beyond
             nodes[_TURN_OF_GROWTH + i] += imag
 
 
 @compiled()
-def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, shift: Complex) -> Complex:
+def growth_at(
+    table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
+) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
-    q, ends, result = table[0] / at[0], _ends(table, moments), np.empty_like(shift)
-    series, room, nodes = _coefficients(table, moments, at), np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
+    q, ends, result = table[0] / at[0], _ends(table, series.shape[0] > 0), np.empty_like(shift)
+    room, nodes = np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
     for first in range(0, shift.size, _TOGETHER):
         many = min(_TOGETHER, shift.size - first)
         for i in range(many):
             nodes[i], nodes[_B + i] = shift[first + i].real, shift[first + i].imag
-        _growth(table, ends, normal, series, c, at, q, nodes, many, room)
+        _growth(table, ends, normal, series, beyond, c, at, q, nodes, many, room)
         for i in range(many):
             result[first + i] = complex(nodes[_GROWTH + i], nodes[_TURN_OF_GROWTH + i])
     return result
@@ -343,7 +321,8 @@ def growth_at(table: Array, normal: float, moments: Array, c: float, at: Array, 
 def quadrature(
     table: Array,
     normal: float,
-    moments: Array,
+    series: Array,
+    beyond: float,
     x: float,
     c: float,
     at: Array,
@@ -352,21 +331,21 @@ def quadrature(
 ) -> tuple[int, Complex, Complex, float, Array]:
     """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
 
-    `at` was filled by `cross` at c. `shape` holds the constants h, reach and tilt of the hyperbola whose nodes s - c
-    are reach h (tilt (cosh(u / reach) - 1) + i sinh(u / reach)). At u = 0 the derivative by u is i h, and the curvature
-    is h tilt / reach. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned
-    from the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last
-    two sums agree. `density` is the share of the error of the second integral, that
-    without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their masses; the
-    estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c, each
-    divided by 2 i |c|.
+    `at` was filled by `cross` at c; `series` and `beyond` are as in `_growth`. `shape` holds the constants h, reach and
+    tilt of the hyperbola whose nodes s - c are reach h (tilt (cosh(u / reach) - 1) + i sinh(u / reach)). At u = 0 the
+    derivative by u is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and
+    the hyperbola nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the
+    trapezoid rule in u is halved until the last two sums agree. `density` is the share of the error of the second
+    integral, that without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their
+    masses; the estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c,
+    each divided by 2 i |c|.
     """
     h, reach, tilt = shape
-    q, ends, together = np.empty(table.shape[1]), _ends(table, moments), 1
+    q, ends, together = np.empty(table.shape[1]), _ends(table, series.shape[0] > 0), 1
     for j in range(q.size):
         q[j] = table[0, j] / at[0, j]
         together = _TOGETHER if ends[j] else together
-    series, room, nodes = _coefficients(table, moments, at), np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
+    room, nodes = np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
     kept = np.empty((6, _ROOM))  # of each node, the real and the imaginary part of s - c and of the mass; turns; sizes
     sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
@@ -387,7 +366,7 @@ def quadrature(
                     sinh, cosh = math.sinh(u), math.cosh(u)
                     nodes[n], nodes[_B + n] = reach * h * tilt * (cosh - 1), reach * h * sinh
                     nodes[_SLOPE + n], nodes[_RISE + n] = h * tilt * sinh, h * cosh
-                _growth(table, ends, normal, series, c, at, q, nodes, together, room)
+                _growth(table, ends, normal, series, beyond, c, at, q, nodes, together, room)
             a, b = nodes[here], nodes[_B + here]
             slope, rise = nodes[_SLOPE + here], nodes[_RISE + here]
             real, imag = nodes[_GROWTH + here] - a * x, nodes[_TURN_OF_GROWTH + here] - b * x
