@@ -105,8 +105,11 @@ def certify(
 
     Examples
     --------
+    For two degrees of freedom the tail is exp(-x / 2):
+
+    >>> import math
     >>> from egm import gx2
-    >>> gx2.certify(3.0, [1.0, 0.5]).contains(gx2.sf(3.0, [1.0, 0.5]))
+    >>> gx2.certify(2.0, [1.0], dof=2).contains(math.exp(-1))
     True
 
     The Laplace distribution is the law of half the difference of two chi-square variables with two degrees of freedom.
