@@ -31,7 +31,7 @@ class Enclosure:
     --------
     >>> from egm import gx2
     >>> tail = gx2.certify(3.0, [1.0, 0.5])
-    >>> abs(gx2.sf(3.0, [1.0, 0.5]) / tail.value - 1) < 1e-14, tail.relative_width < 1e-13
+    >>> bool(abs(gx2.sf(3.0, [1.0, 0.5]) / tail.value - 1) < 1e-14), tail.relative_width < 1e-13
     (True, True)
     """
 
