@@ -35,7 +35,7 @@ def random_form(rng):
 def finer_tail(crossing, y):
     """Compute the logarithm of the tail at `y` by many more nodes than `log_tail_at` takes for the same `crossing`."""
     form = crossing.form
-    arguments = form.table, form.normal, form.moments, y, crossing.c, crossing.at
+    arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at
     shapes = (
         shape for shape in contour._shapes(crossing, y) if kernel.quadrature(*arguments, shape, 0.0)[0] == kernel.DIED
     )
