@@ -152,6 +152,20 @@ def test_published_values(form, x, published):
     assert gx2.cdf(x, **form) == pytest.approx(published, abs=1e-4)
 
 
+def test_published_values_of_the_toolbox():
+    """Results agree with those of the getting-started page of Das's toolbox gx2, as far as this page has digits."""
+    law = gx2.rv([1.0, -10.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=5.0, shift=10.0)
+    assert law.stats() == (-17.0, 1771.0)
+    assert law.pdf([10.0, 25.0]).round(4).tolist() == [0.0121, 0.0088]
+    assert law.cdf([10.0, 25.0]).round(4).tolist() == [0.7150, 0.8790]
+    assert law.ppf([0.5, 0.9]).round(4).tolist() == [-8.7657, 27.5320]
+    law = gx2.from_quadratic_form([[1, 1], [1, 1]], [5, 6], [[2, 1], [1, 3]], linear=[-1, 0], constant=-1)
+    found = np.concatenate([law.weights, law.dof, law.nc, [law.shift, law.normal]])
+    assert found.round(4).tolist() == [7.0, 1.0, 16.6188, -1.3316, 0.8452]
+    assert np.round(law.stats(), 9).tolist() == [122.0, 3356.0]
+    assert round(float(law.cdf(50.0)), 4) == 0.0856
+
+
 @pytest.mark.parametrize("form", [DAVIES, README], ids=["Davies", "chi2comb"])
 def test_agrees_with_chi2comb(chi2comb, form):
     terms = [chi2comb.ChiSquared(*term) for term in zip(form["weights"], form.get("nc"), form["dof"], strict=True)]
