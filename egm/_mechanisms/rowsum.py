@@ -16,6 +16,7 @@ is the quantile of the noise. It is right for small numbers of rows, too; if N m
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -46,7 +47,7 @@ class Parts:
         self.center, self.std, self.bias, self.spread, self.count_std = center, std, bias, spread, count_std
 
 
-class RowSum:
+class RowSum(ABC):
     """Base class of releases of a sum of rows: means, intervals, and a table with a row for each column."""
 
     estimate: Array
@@ -54,9 +55,9 @@ class RowSum:
     columns: Columns
     n: float  # the number of rows: the public one, or the noisy one that was released, but at least 1
 
+    @abstractmethod
     def _parts(self) -> Parts:
         """Return how far the noisy sum may be from the exact sum, as `Parts`."""
-        raise NotImplementedError
 
     def _law(self) -> tuple[NoiseLaw, int]:
         """Return the law of the noise, and the number of coordinates of l2 noise."""
