@@ -8,12 +8,14 @@ range of lengths, n is the number of rows, and rho is the budget.
    rows point in one direction.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside. In five effective dimensions or more, the clip norm of least forecast error clips many rows. Their clipped
-   parts cancel if the law of the rows is symmetric. Whether they do is asked; if not, the clip norm is increased.
+3. Aside, along a basis. In many dimensions the clip norm of least forecast error is near the typical norm, and the
+   clipped parts cancel only if the law of the rows is symmetric. Whether they do is asked. If not, the clip norm is
+   increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
    plus the noisy mean of the clipped differences of the rows from this center.
 5. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. If n sqrt(rho) is small, the difference is then added to the forecast of the error.
+   has biased it. Then the difference is added to the forecast of the error. In few dimensions this is done only if
+   n sqrt(rho) is small.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowe
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
 _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
-_MANY = 5.0  # effective dimension from which the clipped parts are measured instead
-_MEASURED = 2  # how often the clipped parts are measured at most
+_SPREAD_OUT = 5.0  # effective dimension above which this number is larger, in proportion
+_MANY = 48.0  # effective dimension from which a move of the center shows whether they point one way
+_MEASURED = 2  # how often the sum of the clipped parts is measured at most
 _NORMS = np.geomspace(1.0, 5.0, 60)  # clip norms that are tried then, over the present one
 _BEYOND, _UNHEARD = 1.3, 0.5  # least outer norm, over the clip norm; deviations of the noise that stay beyond it
-_RARE = 2.0  # deviations of the noise by which rows beyond the outer norm, too rare to be seen, may move the sum
-_PUSHED = 2.5  # standard deviations by which the squared length of the sum of clipped parts is too large
+_PUSHED = 2.5  # standard deviations by which the squared length of this sum is too large
 _ASIDE, _HEARD = (0.005, 0.05), 0.5  # share of the budget for this, and squared noise that may hide, if it allows that
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
@@ -98,10 +100,8 @@ class _Clip:
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
     All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
-    mean of the squared norms of the rows.
-
-    If the clipped parts were measured, up to a larger norm, `seen` is the distance by which they move the sum, or 0 if
-    noise explains it, and `hidden` is the largest distance that the noise leaves possible.
+    mean of the squared norms of the rows. If the clipped parts were measured, `seen` is the distance by which they are
+    expected to move the sum, or 0 if noise explains it.
     """
 
     norm: float
@@ -112,7 +112,6 @@ class _Clip:
     model: bool = False
     square: float = 0.0
     seen: float = 0.0
-    hidden: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def last_round_below(search: Search, limit: float) -> LastRound | None:
     if seen is not None and it.least_error(seen) > limit:
         return None
     clip = it.clip(seen)
-    off = 0.0 if clip.model else clip.one_sided
+    off = clip.seen if clip.model else clip.one_sided
     return None if it.error(clip.norm, off) > limit else it.run(clip)
 
 
@@ -199,7 +198,6 @@ class _LastRound:
         self.weights = (self.b * self.spread) ** 2
         self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
-        self.many = self.rotated or self.effective >= _MANY
 
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, where `seen` is the result of `look`, the check for too many long rows.
@@ -235,13 +233,14 @@ class _LastRound:
         noise_std = n * std / b
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            off_center += _square(self.unit * clip.surely)
-            hidden = clip.hidden + _RARE * float(np.linalg.norm(noise_std)) / self.unit
-            bias = (min(clip.one_sided, hidden) + clip.at_most) / b / math.sqrt(self.effective)
+            off_center += _square(self.unit * clip.surely) + _square(self.unit * clip.seen)
+            bias = (clip.one_sided + clip.at_most) / b
             unexplained, doubtful = self.moved(mean / b, noise_std)
-            if unexplained > doubtful and search.few:
+            if unexplained > doubtful and (search.few or self.rotated or self.effective >= _MANY):
                 off_center += unexplained
-            off_center += _square(self.unit * clip.seen)
+            if self.effective >= _MANY:
+                bias = np.minimum(bias, math.sqrt(max(unexplained, 0.0) + doubtful))
+            bias = bias / math.sqrt(self.effective)
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
             bias = clip.at_most / b
@@ -396,46 +395,44 @@ class _LastRound:
             lambda c: (noise * c) ** 2, self.sigma, n, self.b, search.center_std, tolerance=1e-4
         )
         radial = Radial(self.sigma, search.center_std, self.b)
-        if not self.many and n * self.unit * radial.lost(clip_norm) > _ONE_SIDED * noise * clip_norm:
-            clip_norm = max(clip_norm, radial.best(n, search.noise(rho), _ONE_SIDED)[0])
+        allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
+        if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
+            clip_norm = max(clip_norm, radial.best(n, search.noise(rho), allowed)[0])
         clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
         if not few:
             return None
-        clip_norm, seen, hidden = self.aside(clip_norm, radial) if self.many else (clip_norm, 0.0, math.inf)
-        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True, seen=seen, hidden=hidden)
+        clip_norm, seen = self.aside(clip_norm, radial) if self.rotated else (clip_norm, 0.0)
+        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True, seen=seen)
 
-    def aside(self, clip_norm: float, radial: Radial) -> tuple[float, float, float]:
-        """Ask how far clipping to `clip_norm` moves the sum, and increase the clip norm if it moves it far.
+    def aside(self, clip_norm: float, radial: Radial) -> tuple[float, float]:
+        """Ask how far clipping to `clip_norm` moves the sum, and increase the clip norm if noise does not explain it.
 
         `radial` is the law of the norms of normal rows. What clipping removes is far shorter than the rows, so that
-        little noise protects its sum. If noise does not explain the answer, the clip norm of least error is taken, and
-        the question is repeated for it. Its clipped parts are taken to keep their direction, and to be shorter as those
-        of normal rows are. The results are the clip norm, the distance by which the clipped parts move the sum of the
-        scaled rows, which is 0 if noise explains the answer, and the largest distance that is not excluded.
+        little noise protects its sum. The clip norm is increased to that of least error, and the question is repeated
+        for it. The clipped parts are taken to keep their direction; those of skewed rows become shorter far more
+        slowly than those of normal rows, so their sum is taken to fall like the cube root. The results are the clip
+        norm, and the distance by which the clipped parts are expected to move the sum of the scaled rows.
         """
-        search, seen, hidden = self.search, 0.0, math.inf
+        search, seen = self.search, 0.0
         for _ in range(_MEASURED):
             norms, noise = clip_norm * _NORMS, self.noise(search.account.left) / self.unit
             lost, square, share = (self.n * moment for moment in radial.excess(norms))
-            outer = max(_BEYOND * clip_norm, float(norms[np.argmax(lost < _UNHEARD * noise * norms)]))
+            unheard = lost < _UNHEARD * noise * norms
+            outer = max(_BEYOND * clip_norm, float(norms[np.argmax(unheard) if unheard.any() else -1]))
             wide = (outer / clip_norm - 1) ** 2 * _PUSHED * math.sqrt(2 / self.effective)
             cost = float(np.clip(wide / _HEARD, *_ASIDE)) * search.rho
-            if search.account.left - cost < KEPT * search.rho:
+            if lost[0] == 0 or search.account.left - cost < KEPT * search.rho:
                 break
             mean, std = self.rows.parts("aside", search.center, self.b, clip_norm, outer, cost)
             back = self.n / self.b / self.unit
             variances = (std * back) ** 2 + (share[0] * search.center_std / self.unit) ** 2
             unexplained, doubtful = _unexplained(mean * back, variances, _PUSHED, 0.0)
-            hidden = math.sqrt(max(unexplained, 0.0) + doubtful)
             if unexplained <= doubtful:
-                return clip_norm, 0.0, hidden
-            noise, shorter = self.noise(search.account.left) / self.unit, lost / lost[0]
+                return clip_norm, 0.0
+            noise, shorter = self.noise(search.account.left) / self.unit, np.cbrt(lost / lost[0])
             best = int(np.argmin((noise * norms) ** 2 + unexplained * shorter**2 + square))
             clip_norm, seen = float(norms[best]), math.sqrt(unexplained) * float(shorter[best])
-            hidden *= float(shorter[best])
-        if hidden == math.inf:
-            clip_norm = max(clip_norm, radial.best(self.n, search.noise(search.account.left), _ONE_SIDED)[0])
-        return clip_norm, seen, hidden
+        return clip_norm, seen
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
@@ -446,7 +443,7 @@ class _LastRound:
         `clip_norm` but one that few rows of this model exceed. In many dimensions and without a `tail`, only those
         longer rows count that exceed the number expected of normal rows.
         """
-        few, strict = int(self.search.few), tail is not None or not self.many
+        few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
         rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
         if tail is not None:  # a common factor may lengthen the rows, in any dimension
@@ -488,7 +485,8 @@ class _LastRound:
 def _unexplained(vector: Array, variances: Array, deviations: float, share: float) -> tuple[float, float]:
     """Return the squared norm of `vector` less its expected value, and the largest such difference due to chance.
 
-    `variances` are those of the entries, if their means are 0.
+    `variances` are those of the entries, if their means are 0. Chance explains `deviations` standard deviations, and
+    `share` of the expected value.
     """
     total = float(np.sum(variances))
     unexplained = float(np.sum(np.clip(vector, -1e150, 1e150) ** 2)) - total
