@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import quantiles, samplers
-from egm._basis import BasisLike
+from egm._basis import Basis, BasisLike
 from egm._rows import lattice, norms
 from egm._rows.passes import Passes
 from egm._types import Array, Floats, Whole
@@ -129,6 +129,9 @@ def _unseen(question: F) -> F:
 class _Coordinates:
     """Map rows to the coordinates in which questions are asked, by public numbers and each row by itself.
 
+    The coordinates of a row are the same to the last bit wherever the row is among others. Otherwise, if a row were
+    removed, others could move across an edge between two shells, and more would change than is charged.
+
     If `middle` and `half` are given, one number for each column, `middle` is subtracted from a row, and the row is
     divided by `half`. Entries beyond 1e150 in size are cut to this size. With a `basis`, the coordinates along its
     vectors are taken.
@@ -148,7 +151,12 @@ class _Coordinates:
         if self.middle is not None and self.half is not None:
             block = (block - self.middle) / self.half
         block = np.clip(block, -_LARGEST, _LARGEST)
-        return block if self.basis is None else self.basis.forward(block)
+        if not isinstance(self.basis, Basis):
+            return block if self.basis is None else self.basis.forward(block)
+        from egm._rows import kernel
+
+        rotated: Array = kernel.rotate(np.ascontiguousarray(block), *self.basis.plan)
+        return rotated
 
 
 def _quietly(

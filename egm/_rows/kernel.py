@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from egm._compiled import compiled
 from egm._types import Array
 
-__all__ = ["FAR", "add_grouped", "add_narrow_rows", "add_rotated", "add_rows"]
+__all__ = ["FAR", "add_grouped", "add_narrow_rows", "add_rotated", "add_rows", "rotate"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
@@ -275,6 +275,27 @@ def add_rotated(
             _flush(integers, total)
     _flush(integers, total)
     return -1
+
+
+@compiled()
+def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
+    """Return the rows of `X` multiplied by the matrix of a basis, each as `add_rotated` does.
+
+    So the product is the same, bit for bit, wherever the row is in `X`. A product of matrices by BLAS is not.
+    """
+    n, d = X.shape
+    width = max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
+    found, z, y = np.empty((n, d)), np.zeros(d * width), np.zeros(d * width)
+    for first in range(0, n, width):
+        rows = min(width, n - first)
+        for r in range(rows):
+            for j in range(d):
+                z[j * width + r] = X[first + r, j]
+        z, y = _rotated(z, y, entries, plan, width)
+        for r in range(rows):
+            for j in range(d):
+                found[first + r, j] = z[j * width + r]
+    return found
 
 
 @compiled()

@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse.linalg import aslinearoperator
 
 from egm import GaussianDataMechanism, bases
+from egm._adaptive import private_rows
 from egm._basis import as_basis
 from egm._rows import lattice
 from egm._rows.lattice import Lattice
@@ -309,3 +310,18 @@ def test_compare_puts_the_best_basis_first():
     assert list(found)[0::3] == ["best", "columns"]
     one = GaussianDataMechanism(bases.dct((8, 8)).std(S), 10_000, 1.0, 1e-6, basis="dct:8x8")
     assert found["dct"] == one.error(covariance=S)
+
+
+@pytest.mark.parametrize(("name", "d"), [("dct", 300), ("haar", 64), ("dct:8x8", 64), ("matrix", 300), ("matrix", 7)])
+def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
+    """If a row is removed, the coordinates of all others keep their last bit; and they are those of `Basis.forward`."""
+    rng = np.random.default_rng(3)
+    basis = as_basis(np.linalg.qr(rng.normal(size=(d, d)))[0] if name == "matrix" else name, d)
+    X = np.asfortranarray(rng.normal(size=(1000, d)))
+    X[500:] = X[0]
+    coordinates = private_rows._Coordinates(basis=basis)
+    whole = coordinates(X)
+    np.testing.assert_allclose(whole, basis.forward(X), rtol=0, atol=1e-12)
+    for start, stop in ((1, 1000), (0, 999), (3, 4), (37, 120)):
+        assert np.array_equal(coordinates(X[start:stop]), whole[start:stop])
+    assert np.array_equal(whole[500:], np.broadcast_to(whole[0], (500, d)))
