@@ -205,9 +205,9 @@ def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, c
 
     The rows x are scaled to b (x - center), and clipped to the norm `outer` before.
     """
-    scaled = norms.clip((rows - center) * b, outer)
+    scaled = (rows - center) * b
     length = np.maximum(norms.norms(scaled), clip_norm)
-    return grid.sum(scaled * (1 - clip_norm / length)[:, None])
+    return grid.sum(scaled * ((np.minimum(length, outer) - clip_norm) / length)[:, None])
 
 
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:

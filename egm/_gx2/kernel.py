@@ -29,8 +29,10 @@ _SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times 
 _FRACTION = 200.0  # terms of the continued fraction, times |z| + Re z
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
-# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings.
-_B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH, _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(1, 10))
+# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings;
+# and where the vector ends.
+_B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH = (_TOGETHER * part for part in range(1, 6))
+_REAL, _IMAG, _TURNS, _SCALES, _WHOLE = (_TOGETHER * part for part in range(6, 11))
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
@@ -306,7 +308,7 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
     q, ends, result = table[0] / at[0], _ends(table, series.shape[0] > 0), np.empty_like(shift)
-    room, nodes = np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
+    room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
     for first in range(0, shift.size, _TOGETHER):
         many = min(_TOGETHER, shift.size - first)
         for i in range(many):
@@ -345,7 +347,7 @@ def quadrature(
     for j in range(q.size):
         q[j] = table[0, j] / at[0, j]
         together = _TOGETHER if ends[j] else together
-    room, nodes = np.empty((4, q.size)), np.zeros(10 * _TOGETHER)
+    room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
     kept = np.empty((6, _ROOM))  # of each node, the real and the imaginary part of s - c and of the mass; turns; sizes
     sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False

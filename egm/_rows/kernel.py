@@ -140,6 +140,12 @@ def add_rows(
 
 
 @compiled()
+def _at_a_time(most: tuple[int, int], d: int) -> int:
+    """Return how many rows of `d` numbers are taken at a time, a multiple of 4: at most so many rows, and numbers."""
+    return max(4, min(most[0], most[1] // d // 4 * 4))
+
+
+@compiled()
 def add_narrow_rows(
     X: NDArray[Any],
     center: Array,
@@ -151,7 +157,7 @@ def add_narrow_rows(
 ) -> int:
     """Do what `add_rows` does for rows of narrow numbers, a few of which are made doubles at a time."""
     n, d = X.shape
-    few = max(4, min(_FEW[0], _FEW[1] // d // 4 * 4))
+    few = _at_a_time(_FEW, d)
     rows = np.empty((few, d))
     for first in range(0, n, few):
         many = min(few, n - first)
@@ -227,7 +233,7 @@ def add_rotated(
     Rows are the last axis while they are rotated: so the processor multiplies several rows at a time.
     """
     n, d = X.shape
-    width = max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
+    width = _at_a_time(_TOGETHER, d)
     while _FLUSH % width:
         width -= 4
     integers, z, y = np.zeros(d), np.zeros(d * width), np.zeros(d * width)
@@ -284,7 +290,7 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
     So the product is the same, bit for bit, wherever the row is in `X`. A product of matrices by BLAS is not.
     """
     n, d = X.shape
-    width = max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
+    width = _at_a_time(_TOGETHER, d)
     found, z, y = np.empty((n, d)), np.zeros(d * width), np.zeros(d * width)
     for first in range(0, n, width):
         rows = min(width, n - first)

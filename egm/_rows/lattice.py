@@ -131,7 +131,7 @@ class Lattice:
         add = self._adder(center, scaling, basis)
         as_it_is = X.flags.c_contiguous and (X.dtype == float or (X.dtype == np.float32 and basis is None))
         totals = _in_parallel(lambda part: self._part(X, part, add, as_it_is), _parts(len(X), X.shape[1], each=_RANGES))
-        joint = _exact_sum(totals) if totals else np.zeros(X.shape[1] + 1, dtype=object)
+        joint = _exact_sum(totals, (X.shape[1] + 1,))
         return joint[:-1], joint[-1]
 
     def sum_by_group(
@@ -162,7 +162,7 @@ class Lattice:
         else:
             add = partial(_add_sorted, add=self._adder(center, scaling, basis))
         totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), _parts(len(X), X.shape[1], each=1))
-        joint = sum((part.astype(object) for part in totals), np.zeros((groups, X.shape[1] + 1), dtype=object))
+        joint = _exact_sum(totals, (groups, X.shape[1] + 1))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
@@ -276,10 +276,13 @@ def _parts(rows: int, d: int, each: int) -> list[range]:
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _exact_sum(totals: list[NDArray[np.int64]]) -> Whole:
-    """Return the sum of arrays of 64-bit integers in Python integers; the two halves of their bits are added apart."""
-    if len(totals) == 1:
-        return totals[0].astype(object)
+def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole:
+    """Return the sum of arrays of 64-bit integers, of the given `shape`, in Python integers.
+
+    There may be no array. The two halves of their bits are added apart.
+    """
+    if len(totals) < 2:
+        return totals[0].astype(object) if totals else np.zeros(shape, dtype=object)
     high, low = sum(total >> 32 for total in totals), sum(total & 0xFFFFFFFF for total in totals)
     return np.asarray(high).astype(object) * 2**32 + low
 

@@ -7,21 +7,30 @@ last digits, on the order in which squares are added.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from egm._types import Array
 
 __all__ = ["clip", "norms"]
 
+_BUFFER = 8192  # numbers that NumPy adds in one order
+
 
 def norms(rows: Array) -> Array:
     """Return the Euclidean norm of each row, shape (n,), of the matrix `rows`, shape (n, d).
 
-    The squares of the entries may overflow or underflow.
+    The squares of the entries may overflow or underflow. The norm of a row is the same to the last bit wherever the row
+    is in the matrix. For this the squares are added in pieces: NumPy adds more than its buffer holds in an order that
+    depends on the number of rows.
     """
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
-    return unit * np.sqrt(np.einsum("ij,ij->i", rows / unit[:, None], rows / unit[:, None]))
+    scaled = rows / unit[:, None]
+    parts = (scaled[:, start : start + _BUFFER] for start in range(0, rows.shape[1], _BUFFER))
+    squares = functools.reduce(np.add, (np.einsum("ij,ij->i", part, part) for part in parts))
+    return unit * np.sqrt(squares)
 
 
 def clip(rows: Array, clip_norm: float) -> Array:

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import aslinearoperator
 from egm import GaussianDataMechanism, bases
 from egm._adaptive import private_rows
 from egm._basis import as_basis
-from egm._rows import lattice
+from egm._rows import lattice, norms
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
 
@@ -325,3 +325,13 @@ def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
     for start, stop in ((1, 1000), (0, 999), (3, 4), (37, 120)):
         assert np.array_equal(coordinates(X[start:stop]), whole[start:stop])
     assert np.array_equal(whole[500:], np.broadcast_to(whole[0], (500, d)))
+
+
+@pytest.mark.parametrize("d", [3, 8192, 8193, 20_000])
+def test_a_norm_is_the_same_wherever_its_row_is(d):
+    X = np.random.default_rng(4).normal(size=(40, d))
+    whole = norms.norms(X)
+    np.testing.assert_allclose(whole, np.linalg.norm(X, axis=1), rtol=1e-14)
+    for start, stop in ((1, 40), (0, 39), (7, 8), (11, 14)):
+        assert np.array_equal(norms.norms(X[start:stop]), whole[start:stop])
+    assert norms.norms(X[:0]).shape == (0,)
